@@ -1,0 +1,46 @@
+# Two commands matter: `make setup` and `make demo`. Everything runs in .venv; nothing is installed globally.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test check crash bench dist lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv from requirements.lock and fetch the JVM connectors (needs Python 3.10+, Java 17 or 21)
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+java: ## fetch a JDK into the cache folder, where no Java 17 or 21 is installed
+	@PYTHON="$(PYTHON)" scripts/setup.sh java
+
+demo: setup ## run the demo: a pipeline, a crash, and not a row lost or doubled
+	@$(BIN)/python examples/demo.py
+
+test: setup ## run the tests, all but crash and bench
+	@$(BIN)/python -m pytest -m "not crash and not bench"
+
+check: setup ## lint, format, types, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_layers.py
+
+crash: setup ## kill runs at every point and compare the rows
+	@$(BIN)/python -m pytest -m crash tests/crash
+
+bench: setup ## measure
+	@$(BIN)/python bench/run.py
+
+dist: setup ## build wheel and sdist into dist/
+	@$(BIN)/python -m build --no-isolation
+
+lock: setup ## resolve requirements.lock anew from pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --upgrade \
+		--extra kafka --extra postgres --extra web --extra dev \
+		--no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements.lock
+
+clean: ## remove what was built; .venv and the cache folder stay
+	@rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+"""`make bench`: how much Floodmark adds to plain Spark. Ratios against a reference in the same run, never seconds alone.
+
+    python bench/run.py [NAME …]      all benchmarks, or the named ones
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+BENCHES = sorted(path.stem for path in Path(__file__).parent.glob("bench_*.py"))
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the report: a ratio and the bound it must keep."""
+
+    name: str
+    ratio: float
+    at_most: float
+    detail: str
+
+    @property
+    def holds(self) -> bool:
+        return self.ratio <= self.at_most
+
+
+def main(wanted: list[str]) -> int:
+    sys.path.insert(0, str(Path(__file__).parent))
+    chosen = [name for name in BENCHES if not wanted or name.removeprefix("bench_") in wanted]
+    results = [result for name in chosen for result in importlib.import_module(name).run()]
+    for result in results:
+        verdict = "ok  " if result.holds else "OVER"
+        print(f"{verdict} {result.name}: {result.ratio:.2f} (at most {result.at_most:.2f}); {result.detail}")
+    return 0 if all(result.holds for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,12 @@
+"""The command line: `floodmark COMMAND`; one file per command, loaded only when it is chosen."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command that the arguments name, and end the process with its exit code."""
+    from floodmark.cli.app import run
+
+    sys.exit(run(sys.argv[1:]))

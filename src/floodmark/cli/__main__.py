@@ -1,0 +1,5 @@
+"""`python -m floodmark.cli` is `floodmark`."""
+
+from floodmark.cli import main
+
+main()

@@ -1,0 +1,108 @@
+"""The root of the command line: its commands, its global options, and how every ending becomes an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from floodmark.cli.failures import explained
+from floodmark.cli.invocation import Invocation, LogSettings, Tools
+
+Command: TypeAlias = Any  # typer gives the class no public name
+
+COMMANDS = {
+    "init": "Write a project that runs at once, with no server.",
+    "schema": "Print the JSON Schema of the project file.",
+    "lint": "Check the project offline and say what each pair of source and sink guarantees.",
+    "plan": "Show what the next run would do; touches nothing.",
+    "run": "Run the jobs: read above the mark, write every sink, raise the mark.",
+    "marks": "Show, move, copy and clean the marks.",
+    "runs": "Show what past runs did.",
+}
+GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")
+EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "
+EPILOG += "5 a decision is needed, 6 plan --detailed-exitcode found changes."
+
+
+class LazyGroup(TyperGroup):
+    """Knows the name and the first sentence of every command; its module is loaded when it is chosen."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (typer hands on what it likes)
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=sentence) for name, sentence in COMMANDS.items()}
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:  # type: ignore[override]
+        """The real command in place of the one that `--help` lists."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, loaded(name) if name else command, rest
+
+
+def loaded(name: str) -> Command:
+    """The command of that name, from the module of that name."""
+    app: typer.Typer = import_module(f"floodmark.cli.{name}").app
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
+
+
+@app.callback()
+def floodmark(
+    ctx: typer.Context,
+    project: Annotated[Path | None, typer.Option(help="The project file; else floodmark.yaml here or above.")] = None,
+    target: Annotated[str | None, typer.Option(help="Which of the project's targets to use.")] = None,
+    env_file: Annotated[Path | None, typer.Option(help="NAME=value lines for ${NAME} in the project file.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning (the default) or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="pretty or json; FLOODMARK_LOG=info,json sets both.")] = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Incremental pipelines on Spark, exactly once. These options may stand before or after the command."""
+    invocation: Invocation = ctx.obj
+    invocation.project, invocation.target, invocation.env_file = project, target, env_file
+    invocation.logs = LogSettings.chosen(log_level, log_format)
+    invocation.start_logging()
+
+
+def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
+    """Run one command and give its exit code; every failure is told in two lines on stderr."""
+    invocation = Invocation(tools or Tools())
+    if "--version" in arguments[:1]:
+        from floodmark import __version__
+
+        print(f"floodmark {__version__}")
+        return 0
+    try:
+        code = typer.main.get_command(app).main(
+            hoisted(arguments), prog_name="floodmark", standalone_mode=False, obj=invocation
+        )
+        return code if isinstance(code, int) else 0
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the last place where one can be told)
+        return explained(error, invocation)
+    finally:
+        invocation.close()
+
+
+def hoisted(arguments: Sequence[str]) -> list[str]:
+    """The arguments with the global options first, wherever they stood; what follows `--` stays."""
+    front: list[str] = []
+    rest: list[str] = []
+    left = list(arguments)
+    while left and left[0] != "--":
+        word = left.pop(0)
+        is_global = word.partition("=")[0] in GLOBAL_OPTIONS
+        (front if is_global else rest).append(word)
+        if is_global and "=" not in word and left:
+            front.append(left.pop(0))
+    return [*front, *rest, *left]
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

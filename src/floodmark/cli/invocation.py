@@ -1,0 +1,147 @@
+"""One call of the command line: its global options, and what commands get from them when they ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from floodmark.errors import ConfigError, UnknownKind
+from floodmark.logs import LEVELS, Format, configure, redact
+
+if TYPE_CHECKING:
+    from floodmark.jobs.job import Job
+    from floodmark.jobs.kinds import Site
+    from floodmark.jobs.project import Project
+    from floodmark.jobs.project_file import Document, StoreSettings
+    from floodmark.jobs.session import LazySession
+    from floodmark.jobs.variables import Variables
+    from floodmark.stores.contract import MarkStore
+
+LOG_VARIABLE = "FLOODMARK_LOG"
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """What is logged, and how it looks."""
+
+    level: str = "warning"
+    format: Format = "pretty"
+
+    @classmethod
+    def chosen(cls, level: str | None, style: str | None) -> LogSettings:
+        """The options, else FLOODMARK_LOG (a level, a format, or both with a comma), else the defaults."""
+        words = [word.strip().lower() for word in os.environ.get(LOG_VARIABLE, "").split(",") if word.strip()]
+        for word in words:
+            if word not in (*LEVELS, "json", "pretty"):
+                raise UnknownKind(f"word in {LOG_VARIABLE}", word, known=(*LEVELS, "json", "pretty"))
+        level = level or next((word for word in words if word in LEVELS), cls.level)
+        style = style or next((word for word in words if word not in LEVELS), cls.format)
+        if level.lower() not in LEVELS:
+            raise UnknownKind("--log-level", level, known=LEVELS)
+        if style not in ("json", "pretty"):
+            raise UnknownKind("--log-format", style, known=("json", "pretty"))
+        return cls(level.lower(), "json" if style == "json" else "pretty")
+
+
+def _open_store(settings: StoreSettings) -> MarkStore:
+    from floodmark import stores
+
+    text = list(settings.store) if isinstance(settings.store, tuple) else settings.store
+    return stores.open(text, namespace=settings.namespace, folder=settings.folder)
+
+
+def _build_jobs(project: Project, site: Site, select: Sequence[str]) -> Sequence[Job]:
+    from floodmark.jobs.building import build_jobs
+
+    return build_jobs(project, site, select)
+
+
+def _session(settings: Mapping[str, str]) -> LazySession:
+    from floodmark.jobs.session import LazySession
+
+    return LazySession.of(settings)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """How a store is opened, jobs are built and Spark is started; tests hand in their own."""
+
+    open_store: Callable[[StoreSettings], MarkStore] = _open_store
+    build_jobs: Callable[[Project, Site, Sequence[str]], Sequence[Job]] = _build_jobs
+    session: Callable[[Mapping[str, str]], LazySession] = _session
+
+
+@dataclass
+class Invocation:
+    """The global options, and the project behind them: read once, and only as far as a command needs it."""
+
+    tools: Tools = field(default_factory=Tools)
+    project: Path | None = None
+    target: str | None = None
+    env_file: Path | None = None
+    logs: LogSettings = LogSettings()
+    _variables: Variables | None = None
+    _document: Document | None = None
+    _project: Project | None = None
+    _store: MarkStore | None = None
+    _session: LazySession | None = None
+
+    def scrub(self, text: str) -> str:
+        """The text without a secret or the value of a variable."""
+        return self._variables.scrub(text) if self._variables else redact(text)
+
+    def start_logging(self) -> None:
+        """Let the `floodmark` loggers be heard on stderr."""
+        configure(self.logs.level, self.logs.format, scrub=self.scrub)
+
+    def document(self) -> Document:
+        """The project file, parsed."""
+        from floodmark.jobs.project_file import find_project, read_document
+        from floodmark.jobs.variables import Variables, read_env_file
+
+        if self._document is None:
+            extra = read_env_file(self.env_file) if self.env_file else {}
+            self._variables = Variables({**extra, **os.environ})
+            self._document = read_document(find_project(self.project, Path.cwd()), self._variables, target=self.target)
+        return self._document
+
+    def loaded_project(self) -> Project:
+        """The project file, every field of it checked."""
+        from floodmark.jobs.project import load
+
+        if self._project is None:
+            self._project = load(self.document())
+        return self._project
+
+    def store(self) -> MarkStore:
+        """The project's mark store."""
+        from floodmark.jobs.project_file import store_settings
+
+        if self._store is None:
+            self._store = self.tools.open_store(store_settings(self.document()))
+        return self._store
+
+    def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
+        """The selected jobs, ready to run."""
+        from floodmark.jobs.kinds import Site
+
+        jobs = self.tools.build_jobs(self.loaded_project(), Site(self.document().folder, console), select)
+        if not jobs:
+            raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
+        return jobs
+
+    def session(self) -> LazySession:
+        """The Spark session of this command; not started by asking for it."""
+        if self._session is None:
+            self._session = self.tools.session(self.loaded_project().spark_settings())
+        return self._session
+
+    def close(self) -> None:
+        """End what this call started."""
+        if self._session is not None:
+            self._session.stop()
+        if self._store is not None:
+            self._store.close()

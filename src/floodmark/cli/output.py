@@ -1,0 +1,97 @@
+"""What commands print: one JSON document, or lines and tables for people (rich on a terminal, plain text elsewhere)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from floodmark.hwm import Json
+    from floodmark.stores.record import Receipt
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")]
+Select = Annotated[list[str] | None, typer.Option("--select", metavar="JOB", help="Only this job; may be repeated.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+def print_json(document: Mapping[str, object]) -> None:
+    """The document, on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def print_line(text: str) -> None:
+    """A line on stdout, seen at once also through a pipe."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows under a header."""
+    if sys.stdout.isatty():
+        _print_rich(header, rows)
+        return
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    for row in (header, *rows):
+        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header, box=box.SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)
+
+
+def shown(value: Json) -> str:
+    """A mark's value for people, cut where it is long."""
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def run_entry(receipt: Receipt) -> dict[str, object]:
+    """A run as `run --json` shows it."""
+    return {
+        "job": receipt.job,
+        "status": receipt.status,
+        "batches": receipt.batches,
+        "rows_read": receipt.rows_read,
+        "rows_written": dict(receipt.rows_written),
+        "rows_refused": receipt.rows_refused,
+        "rows_dead": receipt.rows_dead,
+        "rows_held_back": receipt.rows_held_back,
+        "mark_before": receipt.mark_before,
+        "mark_after": receipt.mark_after,
+        "seconds": round(receipt.seconds, 3),
+        "error": receipt.error,
+    }
+
+
+def run_line(receipt: Receipt) -> str:
+    """A run in one line."""
+    if receipt.status == "failed":
+        return f"{receipt.job}: failed after {receipt.seconds:.1f} s: {receipt.error}"
+    if receipt.status == "skipped":
+        return f"{receipt.job}: skipped ({'; '.join(receipt.notes)})"
+    held = f", {receipt.rows_held_back} held back" if receipt.rows_held_back else ""
+    if receipt.status == "nothing_new":
+        return f"{receipt.job}: nothing new{held} ({receipt.seconds:.1f} s)"
+    written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
+    put_aside = "".join(
+        f", {rows} {word}" for rows, word in ((receipt.rows_refused, "refused"), (receipt.rows_dead, "dead")) if rows
+    )
+    moved = f"mark {shown(receipt.mark_before)} → {shown(receipt.mark_after)}"
+    counts = f"{receipt.rows_read} rows read{put_aside}{held}, written: {written or 'none'}"
+    return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"

@@ -1,0 +1,156 @@
+"""`floodmark run`: once, or in a loop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from floodmark.cli.failures import message_and_hint, tell
+from floodmark.cli.invocation import Invocation
+from floodmark.cli.output import AsJson, DryRun, Select, print_json, print_line, run_entry, run_line
+from floodmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from floodmark.jobs.job import Job
+    from floodmark.jobs.running import Outcome, Runnable, Runner, RunOptions
+    from floodmark.stores.record import Receipt
+
+app = typer.Typer(add_completion=False)
+Start = Annotated[str | None, typer.Option("--from", metavar="VALUE", help="Read from this value on, inclusive.")]
+Every = Annotated[str | None, typer.Option(metavar="5s", help="How often a loop looks; implies --loop.")]
+
+
+@app.command()
+def run(
+    ctx: typer.Context,
+    select: Select = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Run again and again until SIGTERM or Ctrl-C.")] = False,
+    every: Every = None,
+    max_rows: Annotated[int | None, typer.Option(min=1, help="Read about so many rows at most.")] = None,
+    dry_run: DryRun = False,
+    start: Start = None,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Rebuild the targets from the source.")] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="Finish a half-written batch with the new code.")] = False,
+    abandon: Annotated[bool, typer.Option("--abandon", help="Give a half-written batch up and read again.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the jobs in the order of the file; one that fails does not stop the others."""
+    from floodmark.jobs.running import RunOptions
+
+    options = RunOptions(start, full_refresh, max_rows, finish, abandon)
+    loops = loop or every is not None
+    refuse_contradictions(options, loops=loops, dry_run=dry_run)
+    command = RunCommand(ctx.obj, options, as_json)
+    jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
+    if dry_run:
+        command.plan(jobs)
+        return
+    raise typer.Exit(command.loop(jobs, every) if loops else command.once(jobs))
+
+
+def refuse_contradictions(options: RunOptions, *, loops: bool, dry_run: bool) -> None:
+    """Options that cannot be meant together."""
+    if options.finish and options.abandon:
+        raise ConfigError("--finish and --abandon contradict each other.", hint="give one of them")
+    if options.full_refresh and options.start is not None:
+        raise ConfigError("--full-refresh and --from contradict each other.", hint="give one of them")
+    once = options.full_refresh or options.start is not None or options.finish or options.abandon
+    if loops and (once or dry_run):
+        raise ConfigError(
+            "a loop takes no --from, --full-refresh, --finish, --abandon or --dry-run.",
+            hint="run once with them, then start the loop",
+        )
+
+
+class RunCommand:
+    """One call of `run`: where jobs get their store and session, and where their outcomes are told."""
+
+    def __init__(self, invocation: Invocation, options: RunOptions, as_json: bool) -> None:
+        self.invocation, self.options, self.as_json = invocation, options, as_json
+        self.totals: dict[str, Receipt] = {}
+
+    def plan(self, jobs: Sequence[Job]) -> None:
+        """Low, high and count of each job; nothing is touched."""
+        from floodmark.cli.plan import print_plans
+
+        session, store, o = self.invocation.session(), self.invocation.store(), self.options
+        bounds = {"start": o.start, "full_refresh": o.full_refresh, "max_rows": o.max_rows}
+        print_plans([job.plan(session, store, **bounds) for job in jobs], as_json=self.as_json)  # type: ignore[arg-type]
+
+    def once(self, jobs: Sequence[Runnable]) -> int:
+        """Each job once; SIGTERM lets the current one finish and skips the rest."""
+        from floodmark.jobs.running import exit_code, run_each
+        from floodmark.jobs.stopping import stopping_on
+
+        outcomes: list[Outcome] = []
+        with stopping_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
+            for outcome in run_each(jobs, self.runner(self.options), lambda: stopping.requested):
+                outcomes.append(outcome)
+                self.report(outcome)
+        self.summarise([outcome.receipt for outcome in outcomes])
+        return exit_code(outcomes)
+
+    def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
+        """All jobs at their own beat until a signal comes; the current batch is finished first."""
+        from floodmark.jobs.loop import Loop
+        from floodmark.jobs.stopping import stopping_on
+
+        runner = self.runner(replace(self.options, waits_for_settling=False))
+        with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status("looping; Ctrl-C ends it"):
+            code = Loop(lambda job: self.counted(runner.run(job)), stopping, self.report).go(jobs, every)
+        self.summarise(list(self.totals.values()))
+        return code
+
+    def runner(self, options: RunOptions) -> Runner:
+        """Runs jobs with this command's store and session."""
+        from floodmark.jobs.running import Runner
+
+        return Runner(self.invocation.store(), self.invocation.session(), options)
+
+    def counted(self, outcome: Outcome) -> Outcome:
+        """The same outcome, added to the totals of its job."""
+        from floodmark.jobs.running import total
+
+        job = outcome.receipt.job
+        self.totals[job] = total(self.totals[job], outcome.receipt) if job in self.totals else outcome.receipt
+        return outcome
+
+    def report(self, outcome: Outcome) -> None:
+        """One line for a job that ended; a failure is told on stderr as every failure is."""
+        if outcome.error is None:
+            if not self.as_json:
+                print_line(run_line(outcome.receipt))
+            return
+        message, hint = message_and_hint(outcome.error)
+        named = message if f"'{outcome.receipt.job}'" in message else f"job '{outcome.receipt.job}': {message}"
+        tell(named, hint, self.invocation)
+
+    def summarise(self, receipts: Sequence[Receipt]) -> None:
+        """The document, or the last line."""
+        scrubbed = [replace(each, error=each.error and self.invocation.scrub(each.error)) for each in receipts]
+        if self.as_json:
+            print_json({"runs": [run_entry(each) for each in scrubbed]})
+            return
+        counts = {status: sum(each.status == status for each in receipts) for status in STATUSES}
+        said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
+        rows = sum(each.rows_read for each in receipts)
+        print_line(f"{len(receipts)} jobs: {said or 'none ran'}; {rows} rows read")
+
+    def status(self, text: str) -> AbstractContextManager[object]:
+        """A moving line on a terminal, so that a long batch does not look dead."""
+        if self.as_json or not sys.stderr.isatty():
+            return nullcontext()
+        from rich.console import Console
+
+        return Console(stderr=True).status(text)
+
+
+STATUSES = ("done", "nothing_new", "failed", "skipped")

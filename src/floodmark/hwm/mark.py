@@ -1,0 +1,193 @@
+"""What every mark is: an immutable value with a name, which rises and is never lowered by an update."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from floodmark.errors import MarkFieldUnknown, MarkInvalid, MarkKindMismatch
+from floodmark.hwm.kinds import kind_of
+from floodmark.hwm.moments import utc_moment
+
+if TYPE_CHECKING:
+    import os
+    from datetime import datetime
+
+    from typing_extensions import Self
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+V = TypeVar("V")
+
+NOT_GIVEN = object()
+"""Tells a mark made without a value (it is empty) from one made with None (which the maps refuse)."""
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class HWM(ABC, Generic[V]):
+    """How far something was read. A kind says what a value is, by `parse`, `dump`, `reaches` and `joined`.
+
+    Every act returns a mark and leaves this one alone. `entity` is what was read (a table, a topic, a directory),
+    `expression` by which of its columns. Two marks are equal if all but `modified_time` is.
+    """
+
+    kind: ClassVar[str]
+    entity_alias: ClassVar[str | None] = None
+    empty: ClassVar[object] = None
+
+    name: str
+    value: V
+    entity: str | None
+    expression: str | None
+    description: str
+    modified_time: datetime
+
+    def __init__(
+        self,
+        name: str,
+        value: object = NOT_GIVEN,
+        *,
+        entity: str | os.PathLike[str] | None = None,
+        expression: str | None = None,
+        description: str = "",
+        modified_time: datetime | str | None = None,
+        **alias: str | os.PathLike[str] | None,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise MarkInvalid(self.kind, name, reason="a mark needs a name")
+        vars(self).update(
+            name=name,
+            entity=self._entity(entity, alias),
+            expression=expression,
+            description=description,
+            modified_time=utc_moment(self.kind, modified_time),
+        )
+        vars(self).update(value=self.parse(self.empty if value is NOT_GIVEN else value))
+
+    @abstractmethod
+    def parse(self, value: object) -> V:
+        """The value in its one true form, from what a user or `dump` gives; raises MarkInvalid for anything else."""
+
+    @abstractmethod
+    def dump(self) -> Json:
+        """The value as JSON that `parse` takes back without loss."""
+
+    @abstractmethod
+    def reaches(self, value: V) -> bool:
+        """Whether the value lies at or below this mark; an empty value lies below every mark."""
+
+    @abstractmethod
+    def joined(self, value: V) -> V:
+        """The lowest value that lies at or above both; called only with a value that this mark does not reach."""
+
+    def parse_entity(self, entity: object) -> str:
+        """The entity in its one true form; raises MarkInvalid."""
+        if not isinstance(entity, str):
+            raise MarkInvalid(self.kind, entity, reason="an entity is named by text")
+        return entity
+
+    def show(self) -> Json:
+        """The value for people: exact also where JSON is read with floats."""
+        return self.dump()
+
+    def covers(self, value: object) -> bool:
+        """Whether the value lies at or below the mark, so that it was read already."""
+        return self.reaches(self.parse(value))
+
+    def update(self, value: object, *, now: datetime | None = None) -> Self:
+        """Raise the mark; a value that it reaches already gives this very mark, with its `modified_time`."""
+        parsed = self.parse(value)
+        return self if self.reaches(parsed) else self._with(self.joined(parsed), now)
+
+    def set_value(self, value: object, *, now: datetime | None = None) -> Self:
+        """Put the mark exactly there, also lower: a person's decision, never a run's."""
+        parsed = self.parse(value)
+        return self if parsed == self.value else self._with(parsed, now)
+
+    def reset(self, *, now: datetime | None = None) -> Self:
+        """The mark with nothing read."""
+        return self.set_value(self.empty, now=now)
+
+    def copy(self, update: Mapping[str, Any] | None = None) -> Self:
+        """A mark like this one, with some fields replaced."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return type(self)(**{**own, **(update or {})})
+
+    def serialize(self) -> dict[str, Json]:
+        """A dict that JSON keeps exactly, and that `deserialize` takes back."""
+        return {
+            "type": self.kind,
+            "name": self.name,
+            "value": self.dump(),
+            "entity": self.entity,
+            "expression": self.expression,
+            "description": self.description,
+            "modified_time": self.modified_time.isoformat(),
+        }
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> Self:
+        """The mark that was serialised; raises MarkInvalid if it is of another kind than this class."""
+        # A stored mark without a value is damaged: taken for an empty one, it would read everything again.
+        if not isinstance(stored, Mapping) or not {"type", "name", "value"} <= stored.keys():
+            raise MarkInvalid(cls.__name__, list(stored), reason="a stored mark has type, name and value")
+        found = cls if stored["type"] == getattr(cls, "kind", None) else kind_of(stored["type"])
+        if not issubclass(found, cls):
+            raise MarkInvalid(cls.__name__, stored["type"], reason="the stored mark is of another type")
+        return found(**{field: value for field, value in stored.items() if field != "type"})
+
+    def __le__(self, other: HWM[V]) -> bool:
+        return self._comparable(other).reaches(self.value)
+
+    def __ge__(self, other: HWM[V]) -> bool:
+        return self.reaches(self._comparable(other).value)
+
+    def __lt__(self, other: HWM[V]) -> bool:
+        return self <= other and not self >= other
+
+    def __gt__(self, other: HWM[V]) -> bool:
+        return self >= other and not self <= other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HWM) and type(self) is type(other) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __repr__(self) -> str:
+        entity = f", entity={self.entity!r}" if self.entity else ""
+        return f"{type(self).__name__}(name={self.name!r}, value={self.show()!r}{entity})"
+
+    def _identity(self) -> tuple[object, ...]:
+        own = (getattr(self, field.name) for field in fields(self) if field.name != "modified_time")
+        return (self.kind, *own)
+
+    def _comparable(self, other: HWM[V]) -> HWM[V]:
+        if type(self) is not type(other):
+            raise MarkKindMismatch(self, other, reason="they are of different kinds")
+        if (self.name, self.entity) != (other.name, other.entity):
+            raise MarkKindMismatch(self, other, reason="they have another name or entity")
+        return other
+
+    def _with(self, value: V, now: datetime | None) -> Self:
+        """This mark at a value that is known to be valid: `parse` is not run again."""
+        mark = object.__new__(type(self))
+        vars(mark).update({**vars(self), "value": value, "modified_time": utc_moment(self.kind, now)})
+        return mark
+
+    def _entity(self, entity: object, alias: Mapping[str, object]) -> str | None:
+        for field in alias.keys() - {self.entity_alias}:
+            known = [known.name for known in fields(self)]
+            raise MarkFieldUnknown(self.kind, field, known=[*known, *filter(None, [self.entity_alias])])
+        given = [one for one in (entity, *alias.values()) if one is not None]
+        if len(given) > 1 and given[0] != given[1]:
+            raise MarkInvalid(self.kind, given[1], reason=f"its entity is {given[0]!r} already")
+        return self.parse_entity(given[0]) if given else None
+
+
+def deserialize(stored: Mapping[str, Any]) -> HWM[Any]:
+    """The mark that was serialised, of whatever kind its type says."""
+    mark: HWM[Any] = HWM.deserialize(stored)
+    return mark

@@ -1,0 +1,61 @@
+"""From the project file's models to the jobs themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from floodmark.errors import JobNotFound
+from floodmark.jobs.python_names import load_name
+from floodmark.probes.durations import seconds_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from floodmark.jobs.job import Job
+    from floodmark.jobs.kinds import Site
+    from floodmark.jobs.project import JobModel, Project
+
+
+def build_jobs(project: Project, site: Site, select: Sequence[str] = ()) -> list[Job]:
+    """The selected jobs (all, if none is named) in the order of the file. Raises JobNotFound or another ConfigError."""
+    return [build_job(model, site) for model in selected(project, select)]
+
+
+def selected(project: Project, select: Sequence[str]) -> list[JobModel]:
+    """The models of the selected jobs; a name nobody has is an error."""
+    known = [job.name for job in project.jobs]
+    for name in select:
+        if name not in known:
+            raise JobNotFound(name, known=known)
+    return [job for job in project.jobs if not select or job.name in select]
+
+
+def build_job(model: JobModel, site: Site) -> Job:
+    """One job; importing the user's modules happens here."""
+    from floodmark.jobs.job import Job, Retries
+
+    return Job(
+        name=model.name,
+        source=model.source.build(site),
+        sinks=[sink.build(site) for sink in model.sinks],
+        transform=_transform(model, site),
+        dead_letters=site.path(model.dead_letters.path) if model.dead_letters else None,
+        on_schema_change=model.on_schema_change,
+        max_rows=model.source.read.max_rows,
+        every=model.every,
+        retries=Retries(
+            attempts=model.retries.attempts, backoff_seconds=seconds_in(model.retries.backoff, field="backoff")
+        ),
+        spool=site.path(model.spool),
+    )
+
+
+def _transform(model: JobModel, site: Site) -> str | Callable[[DataFrame], DataFrame] | None:
+    if model.transform is None:
+        return None
+    if model.transform.python is None:
+        return model.transform.sql
+    function: Callable[[DataFrame], DataFrame] = load_name(model.transform.python, site.folder)  # type: ignore[assignment]
+    return function

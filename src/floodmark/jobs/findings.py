@@ -1,0 +1,54 @@
+"""What lint may find: every rule with its id, and a finding as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+Promise = Literal["exactly once", "at least once"]
+
+RULES: dict[str, tuple[Severity, str]] = {
+    "FM100": ("error", "the project file is wrong"),
+    "FM101": ("error", "the transform's SQL cannot be parsed"),
+    "FM102": ("error", "the transform's SQL does not read `source`"),
+    "FM103": ("warning", "the transform's SQL may answer otherwise when it is run again"),
+    "FM104": ("error", "the transform's SQL is not one query"),
+    "FM105": ("warning", "the transform's SQL reads a table beside the source"),
+    "FM110": ("error", "a Python name that is not there"),
+    "FM201": ("error", "merge without a key"),
+    "FM202": ("error", "replace without `by` would keep only the last batch"),
+    "FM203": ("warning", "an option that the sink's mode does not use"),
+    "FM204": ("error", "two sinks write to one place"),
+    "FM205": ("warning", "Delta on s3a: one driver at a time"),
+    "FM206": ("error", "options that contradict each other"),
+    "FM301": ("note", "the batch is frozen in the spool before it is written"),
+    "FM302": ("note", "a sink that repeats rows after a crash"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something lint has to say about a line of the project file."""
+
+    rule: str
+    where: str
+    job: str | None
+    message: str
+    hint: str
+
+    @property
+    def severity(self) -> Severity:
+        """As the rule has it."""
+        return RULES[self.rule][0]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a job promises for one sink."""
+
+    job: str
+    source: str
+    sink: str
+    guarantee: Promise
+    words: str

@@ -1,0 +1,200 @@
+"""A job as its user writes it: a plain, importable value that can be planned, run, reset and tested."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from floodmark import stores
+from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld
+from floodmark.hwm import HWM
+from floodmark.jobs.acts import reset_marks, set_mark
+from floodmark.jobs.planning import Plan, plan
+from floodmark.rules import RuleSet
+from floodmark.sinks import Delta
+from floodmark.sinks.contract import Session, Sink
+from floodmark.sources.contract import Source
+from floodmark.spark.session import spark_session
+from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
+from floodmark.step.run import LastSeen
+from floodmark.step.work import OnSchemaChange
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.record import Receipt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEFAULT_STORE = "sqlite:///floodmark.db"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a loop tries again before it gives up on a batch, and how long it waits the first time."""
+
+    attempts: int = 1
+    backoff_seconds: float = 2.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """Read what lies above the mark of `source`, transform it, write it to every sink in order, raise the mark.
+
+    `transform` is SQL over `source`, or a function from DataFrame to DataFrame. Without `dead_letters` (a folder for
+    a Delta table) a record that cannot be parsed fails the run.
+    """
+
+    name: str
+    source: Source | Sequence[Source]
+    sinks: Sequence[Sink]
+    transform: str | Callable[..., DataFrame] | Transform | None = None
+    rules: Sequence[object] = ()
+    dead_letters: str | None = None
+    on_schema_change: OnSchemaChange = "fail"
+    max_rows: int | None = None
+    every: str | None = None
+    retries: Retries = Retries()
+    spool: str | None = None
+    last_seen: LastSeen = field(default_factory=LastSeen, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_name("job", self.name)
+        require_names(self.name, "sink", [sink.name for sink in self.sinks])
+        require_names(self.name, "source", [source.name for source in self.sources])
+        if self.rules:
+            raise ConfigError(f"job '{self.name}' has rules, and none are known yet.", hint="leave `rules` out")
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(self.source) if isinstance(self.source, Sequence) else (self.source,)
+
+    def run(
+        self,
+        spark: SparkSession | Session | None = None,
+        store: MarkStore | None = None,
+        *,
+        start: str | None = None,
+        full_refresh: bool = False,
+        max_rows: int | None = None,
+        finish: bool = False,
+        abandon: bool = False,
+        waits_for_settling: bool = True,
+    ) -> Receipt:
+        """Do all there is to do now: finish an open batch, then read what is new. Raises FloodmarkError."""
+        limit = max_rows or self.max_rows
+        request = RunRequest(start, full_refresh, limit, finish, abandon, waits_for_settling)
+        step = self.step(spark, store, request)
+        try:
+            return run_to_the_end(step)
+        except FloodmarkError as error:
+            note_failure(step, error)
+            raise
+
+    def plan(
+        self,
+        spark: SparkSession | Session | None = None,
+        store: MarkStore | None = None,
+        *,
+        start: str | None = None,
+        full_refresh: bool = False,
+        max_rows: int | None = None,
+    ) -> Plan:
+        """What the next run would do; touches nothing."""
+        request = RunRequest(start, full_refresh, max_rows or self.max_rows, waits_for_settling=False)
+        return plan(self.step(spark, store, request))
+
+    def reset(self, spark: SparkSession | Session | None = None, store: MarkStore | None = None) -> None:
+        """Forget the marks: the next run delivers everything again."""
+        reset_marks(self.step(spark, store, RunRequest()))
+
+    def set_mark(
+        self, text: str, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+    ) -> HWM[Any]:
+        """Put the mark somewhere else, up or down; the next run reads what lies above it."""
+        return set_mark(self.step(spark, store, RunRequest()), text)
+
+    def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
+        opened = store or stores.open(DEFAULT_STORE)
+        return Step(self.work(opened), opened, session_of(spark), request, self.last_seen)
+
+    def work(self, store: MarkStore) -> Work:
+        """The same job in the words of the step."""
+        malformed = "dead_letter" if self.dead_letters else "fail"
+        return Work(
+            name=self.name,
+            sources=tuple(having(source, malformed=malformed) for source in self.sources),
+            sinks=tuple(having(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks),
+            transform=as_transform(self.transform),
+            rules=RuleSet(),
+            dead_letters=Delta(path=self.dead_letters, name="dead_letters") if self.dead_letters else None,
+            on_schema_change=self.on_schema_change,
+            spool_folder=self.spool or f"{getattr(store, 'folder', None) or '.floodmark'}/spool",
+        )
+
+
+def run_to_the_end(step: Step) -> Receipt:
+    """One batch; where it was an open one, the next as well, so that one run leaves nothing behind."""
+    first = step.run()
+    if first.status != "done" or not first.recovered:
+        return first
+    second = replace(step, request=replace(step.request, finish=False, abandon=False)).run()
+    return first.followed_by(second) if second.status == "done" else first
+
+
+def note_failure(step: Step, error: FloodmarkError) -> None:
+    """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
+    if isinstance(error, LeaseHeld):
+        return
+    receipt = Receipt(step.work.name, "", "failed", started=datetime.now(timezone.utc), error=str(error))
+    try:
+        step.store.add_run(receipt)
+    except FloodmarkError:
+        return
+
+
+def session_of(spark: SparkSession | Session | None) -> Session:
+    if spark is None:
+        return spark_session
+    if callable(spark):
+        return spark
+    return lambda: spark
+
+
+def as_transform(given: str | Callable[..., DataFrame] | Transform | None) -> Transform:
+    if given is None:
+        return Identity()
+    if isinstance(given, str):
+        return Sql(given)
+    return given if isinstance(given, Transform) else Function(given)
+
+
+def having(part: Part, **settings: object) -> Part:
+    """The part with those of the job's settings that it knows."""
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    known = {each.name for each in fields(part)}
+    fitting = {name: value for name, value in settings.items() if name in known}
+    return replace(part, **fitting) if fitting else part
+
+
+def require_name(what: str, name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"{what} name {name!r} cannot be used.",
+            hint="use letters, digits, '_', '-' and '.', and begin with none of the last two",
+        )
+
+
+def require_names(job: str, what: str, names: Sequence[str]) -> None:
+    """Ledgers and marks are known by these names, so each is used once."""
+    if not names:
+        raise ConfigError(f"job '{job}' has no {what}.", hint=f"give it at least one {what}")
+    for name in names:
+        require_name(what, name)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"job '{job}' has two {what}s named '{twice[0]}'.", hint=f"give each {what} a `name`")

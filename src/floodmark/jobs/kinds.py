@@ -1,0 +1,201 @@
+"""What the project file may say about a source or a sink: one model per `type`, all of them listed at the end.
+
+A later source or sink is one more model and its name in AnySource or AnySink; nothing else changes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from floodmark.jobs.findings import Promise
+from floodmark.jobs.python_names import load_name
+
+if TYPE_CHECKING:
+    from floodmark.sinks.contract import Sink
+    from floodmark.sources.contract import Source
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
+PYTHON_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+DURATION = r"^\d+(\.\d+)?\s*(ms|s|m|h|d)?$"
+
+
+def _as_text(value: object) -> object:
+    """A bare number is a number of seconds."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Name = Annotated[str, StringConstraints(pattern=NAME, max_length=200)]
+Duration = Annotated[str, BeforeValidator(_as_text), StringConstraints(pattern=DURATION)]
+PythonName = Annotated[str, StringConstraints(pattern=PYTHON_NAME)]
+Columns = Annotated[tuple[Text, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where things are built: the project's folder, and where a console sink prints its rows."""
+
+    folder: Path
+    console: Literal["stdout", "stderr"] = "stdout"
+
+    def path(self, path: str) -> str:
+        """The path as seen from the project's folder; URLs and absolute paths stay as they are."""
+        return path if "://" in path or path.startswith(("file:", "dbfs:")) else str(self.folder / path)
+
+
+class Model(BaseModel):
+    """Frozen, and refuses a field it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Read(Model):
+    """How much is read at a time."""
+
+    max_rows: int | None = Field(default=None, ge=1)
+
+
+class SourceModel(Model):
+    """A source as the file spells it."""
+
+    read: Read = Read()
+
+    def build(self, site: Site) -> "Source":
+        """The source itself. Raises ConfigError if its options contradict each other."""
+        raise TypeError(f"{type(self).__name__} is not a source of its own")
+
+
+class SinkModel(Model):
+    """A sink as the file spells it; its name is what its ledger is known by."""
+
+    type: str
+    name: Name | None = None
+    guarantee: ClassVar[Promise] = "exactly once"
+
+    def ledger_name(self) -> str:
+        """The sink's name, by default its type."""
+        return self.name or self.type
+
+    def build(self, site: Site) -> "Sink":
+        """The sink itself. Raises ConfigError if its options contradict each other."""
+        raise TypeError(f"{type(self).__name__} is not a sink of its own")
+
+
+class PathOrTable(Model):
+    """A Delta table is named by its path or by its name in the catalog."""
+
+    path: Text | None = None
+    table: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "PathOrTable":
+        if (self.path is None) == (self.table is None):
+            raise ValueError("give either path or table")
+        return self
+
+    def located(self, site: Site) -> dict[str, str]:
+        """The constructor's argument that says where the table is."""
+        return {"path": site.path(self.path)} if self.path is not None else {"table": str(self.table)}
+
+
+class FilesSource(SourceModel):
+    """Files of a folder, each read once."""
+
+    type: Literal["files"]
+    name: Name = "files"
+    path: Text
+    format: Literal["json", "jsonl", "csv", "parquet"] = "jsonl"
+    schema_: Text | None = Field(default=None, alias="schema", description="columns as Spark's DDL: id long, v string")
+    by: Literal["list", "modified"] = "list"
+    options: Mapping[str, str] = {}
+    settle: Duration = Field(default="5s", description="a file younger than this may still be written, and waits")
+    lag: Duration = "1h"
+    on_rewritten: Literal["fail", "reread"] = "fail"
+    glob: Text | None = None
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Files
+
+        fields = self.model_dump(exclude={"type", "read", "path", "schema_", "options"})
+        return Files(site.path(self.path), schema=self.schema_, options=dict(self.options) or None, **fields)
+
+
+class DeltaSource(PathOrTable, SourceModel):
+    """A Delta table: a snapshot first, then its change feed."""
+
+    type: Literal["delta"]
+    name: Name = "delta"
+    changes: Literal["append", "feed"] = "append"
+    start: Literal["earliest", "latest"] | int = "earliest"
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Delta
+
+        return Delta(**self.located(site), changes=self.changes, start=self.start, name=self.name)
+
+
+class PythonSource(SourceModel):
+    """A source of the user's own: an object, or something that gives one when called with the options."""
+
+    type: Literal["python"]
+    object: PythonName = Field(description="module:name of a Source, or of a class or function that gives one")
+    options: Mapping[str, str | int | float | bool | None] = {}
+
+    def build(self, site: Site) -> "Source":
+        found = load_name(self.object, site.folder)
+        is_source = hasattr(found, "look") and not isinstance(found, type)
+        source: Source = found if is_source else found(**self.options)  # type: ignore[operator, assignment]
+        return source
+
+
+class DeltaSink(PathOrTable, SinkModel):
+    """A Delta table."""
+
+    type: Literal["delta"]
+    mode: Literal["append", "merge", "replace"] = "append"
+    key: Columns = ()
+    by: Columns = ()
+    sequence: Columns = ()
+    delete_when: Text | None = None
+    partition_by: Columns = ()
+    cluster_by: Columns = ()
+
+    def build(self, site: Site) -> "Sink":
+        from floodmark.sinks import Delta
+
+        fields = self.model_dump(exclude={"type", "name", "path", "table"})
+        return Delta(**self.located(site), name=self.ledger_name(), **fields)
+
+
+class FilesSink(SinkModel):
+    """A folder of files."""
+
+    type: Literal["files"]
+    path: Text
+    format: Literal["json", "jsonl", "csv", "parquet"] = "jsonl"
+
+    def build(self, site: Site) -> "Sink":
+        from floodmark.sinks import Files
+
+        return Files(site.path(self.path), format=self.format, name=self.ledger_name())
+
+
+class ConsoleSink(SinkModel):
+    """Rows printed as they come; a repeat prints them again."""
+
+    type: Literal["console"]
+    format: Literal["jsonl", "table"] = "jsonl"
+    limit: int | None = Field(default=None, ge=1)
+    guarantee: ClassVar[Promise] = "at least once"
+
+    def build(self, site: Site) -> "Sink":
+        from floodmark.sinks import Console
+
+        return Console(format=self.format, limit=self.limit, name=self.ledger_name(), stream=site.console)
+
+
+AnySource = Annotated[FilesSource | DeltaSource | PythonSource, Field(discriminator="type")]
+AnySink = Annotated[DeltaSink | FilesSink | ConsoleSink, Field(discriminator="type")]

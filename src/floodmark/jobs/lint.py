@@ -1,0 +1,177 @@
+"""Lint: what can be told about a project offline, without a connection, a JVM or running the user's code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConfigError
+from floodmark.jobs.findings import Finding, Guarantee
+from floodmark.jobs.kinds import ConsoleSink, DeltaSink, DeltaSource, FilesSource, PythonSource, SinkModel, Site
+from floodmark.jobs.lint_sql import lint_sql
+from floodmark.jobs.project import JobModel, examine
+from floodmark.jobs.python_names import missing_part
+
+if TYPE_CHECKING:
+    from floodmark.jobs.project_file import Document
+    from floodmark.jobs.yaml_text import Place
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that lint has to say."""
+
+    findings: tuple[Finding, ...]
+    guarantees: tuple[Guarantee, ...] = ()
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a run would be refused or go wrong."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+
+def lint(document: Document) -> Report:
+    """Look at the whole file; a file that is wrong gets its mistakes and nothing else."""
+    project, wrong = examine(document)
+    if project is None:
+        return Report(tuple(_mistake(error, document) for error in wrong))
+    jobs = [JobLint(job, ("jobs", position), document) for position, job in enumerate(project.jobs)]
+    findings = [finding for job in jobs for finding in job.findings()]
+    return Report(tuple(findings), tuple(guarantee for job in jobs for guarantee in job.guarantees()))
+
+
+def _mistake(error: ConfigError, document: Document) -> Finding:
+    where = str(getattr(error, "where", document.file.name))
+    return Finding("FM100", where, None, error.message.removeprefix(f"{where}: "), error.hint)
+
+
+@dataclass(frozen=True)
+class JobLint:
+    """One job under the lens."""
+
+    job: JobModel
+    place: Place
+    document: Document
+
+    def findings(self) -> Iterator[Finding]:
+        """Everything, in the order of the file."""
+        yield from self._source()
+        yield from self._transform()
+        for position, sink in enumerate(self.job.sinks):
+            yield from self._sink(sink, ("sinks", position))
+        yield from self._places()
+        yield from self._spool()
+
+    def guarantees(self) -> Iterator[Guarantee]:
+        """What the job promises for each of its sinks, in plain words."""
+        for sink in self.job.sinks:
+            yield Guarantee(self.job.name, self.job.source.type, sink.ledger_name(), sink.guarantee, _words(sink))
+
+    def _found(self, place: Place, rule: str, message: str, hint: str) -> Finding:
+        return Finding(rule, self.document.where((*self.place, *place)), self.job.name, message, hint)
+
+    def _source(self) -> Iterator[Finding]:
+        source = self.job.source
+        if isinstance(source, PythonSource):
+            yield from self._python(source.object, ("source", "object"))
+        else:
+            yield from self._refused(source, ("source",))
+
+    def _transform(self) -> Iterator[Finding]:
+        transform = self.job.transform
+        if transform is None:
+            return
+        if transform.python is not None:
+            yield from self._python(transform.python, ("transform", "python"))
+        if transform.sql is not None:
+            place = ("transform", "sql")
+            yield from lint_sql(transform.sql, lambda rule, said, hint: self._found(place, rule, said, hint))
+
+    def _python(self, name: str, place: Place) -> Iterator[Finding]:
+        missing = missing_part(name, self.document.folder)
+        if missing is not None:
+            yield self._found(place, "FM110", f"{name}: {missing}", "write it, or mend the name")
+
+    def _sink(self, sink: SinkModel, place: Place) -> Iterator[Finding]:
+        wrong = list(self._delta(sink, place)) if isinstance(sink, DeltaSink) else []
+        yield from wrong
+        if not any(finding.severity == "error" for finding in wrong):
+            yield from self._refused(sink, place)
+        if isinstance(sink, ConsoleSink):
+            yield self._found(
+                place, "FM302", "after a crash the console may show rows again", "read it with that in mind"
+            )
+
+    def _delta(self, sink: DeltaSink, place: Place) -> Iterator[Finding]:
+        if sink.mode == "merge" and not sink.key:
+            yield self._found(place, "FM201", "merge needs to know which rows are the same", "add key: [id]")
+        if sink.mode == "replace" and not sink.by:
+            said = "every batch would replace the whole table, and a batch holds only what is new"
+            yield self._found(place, "FM202", said, "add by: [column], or use merge")
+        for name in _idle_options(sink):
+            yield self._found((*place, name), "FM203", f"{name} does nothing with mode {sink.mode}", "take it out")
+        if (sink.path or "").startswith("s3a:"):
+            said = "two drivers on one table may overwrite each other's commits here"
+            yield self._found(place, "FM205", said, "run one at a time, or configure a multi-writer log store")
+
+    def _refused(self, part: FilesSource | DeltaSource | SinkModel, place: Place) -> Iterator[Finding]:
+        """What the source or sink itself says to its options; building it connects to nothing."""
+        try:
+            part.build(Site(self.document.folder))
+        except ConfigError as error:
+            yield self._found(place, "FM206", error.message, error.hint)
+
+    def _places(self) -> Iterator[Finding]:
+        """Two sinks on one target would each take the other's rows for somebody else's."""
+        seen: dict[str, str] = {}
+        for position, sink in enumerate(self.job.sinks):
+            target = getattr(sink, "path", None) or getattr(sink, "table", None)
+            if target is None:
+                continue
+            if target.rstrip("/") in seen:
+                said = f"sinks '{seen[target.rstrip('/')]}' and '{sink.ledger_name()}' write to one place"
+                yield self._found(("sinks", position), "FM204", said, "give each a place of its own")
+            seen[target.rstrip("/")] = sink.ledger_name()
+
+    def _spool(self) -> Iterator[Finding]:
+        reason = self._why_spooled()
+        if reason is not None:
+            said = f"each batch is written to {self.job.spool} first, since {reason}"
+            yield self._found((), "FM301", said, "nothing to do; it costs one more write of the batch")
+
+    def _why_spooled(self) -> str | None:
+        """As Work.needs_spool decides, in words."""
+        sinks, transform = self.job.sinks, self.job.transform
+        if len(sinks) == 1 and isinstance(sinks[0], DeltaSink):
+            return None
+        if isinstance(self.job.source, PythonSource):
+            return "a source of your own may give other rows when it is read again"
+        if transform is not None and transform.python is not None:
+            return "a Python function may give other rows when it is called again"
+        if transform is not None and transform.sql is not None and not _is_deterministic(transform.sql):
+            return "the SQL is not known to give the same rows again"
+        return None
+
+
+def _is_deterministic(sql: str) -> bool:
+    from floodmark.step.transform import Sql
+
+    try:
+        return Sql(sql).is_deterministic()
+    except ConfigError:
+        return True  # it cannot be parsed, and FM101 says so
+
+
+def _idle_options(sink: DeltaSink) -> list[str]:
+    used = {"append": set[str](), "merge": {"key", "sequence", "delete_when"}, "replace": {"by"}}[sink.mode]
+    return [name for name in ("key", "by", "sequence", "delete_when") if getattr(sink, name) and name not in used]
+
+
+def _words(sink: SinkModel) -> str:
+    if isinstance(sink, ConsoleSink):
+        return "each row at least once: a batch that is repeated after a crash is printed again"
+    if isinstance(sink, DeltaSink):
+        how = {"append": "added", "merge": "merged by its key", "replace": "put in place of the old ones"}[sink.mode]
+        return f"each row is {how} exactly once: the batch number is part of the commit, so a repeat changes nothing"
+    return "each row exactly once: a batch is published by one rename, so a repeat replaces its own output"

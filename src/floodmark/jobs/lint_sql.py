@@ -1,0 +1,74 @@
+"""What can be told about a transform's SQL without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+
+from floodmark.jobs.findings import Finding
+
+if TYPE_CHECKING:
+    Found = Callable[[str, str, str], Finding]
+
+CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime)
+DICE = frozenset({"rand", "randn", "random", "uuid", "shuffle", "uniform"})
+NAMED_CLOCKS = frozenset({"now", "getdate", "localtimestamp", "current_timestamp"})
+PLACES = frozenset({"monotonically_increasing_id", "spark_partition_id"})
+
+
+def lint_sql(sql: str, found: Found) -> Iterator[Finding]:
+    """The findings on one query; `found` makes one of a rule, a message and a hint."""
+    try:
+        statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
+    except sqlglot.errors.SqlglotError as error:
+        yield found("FM101", _said(error), "mend the SQL; it is Spark's dialect")
+        return
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        yield found("FM104", "the transform has to be one SELECT", "write one query over `source`")
+        return
+    yield from _tables(statements[0], found)
+    yield from _functions(statements[0], found)
+
+
+def _said(error: sqlglot.errors.SqlglotError) -> str:
+    """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
+    first = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
+    if not first:
+        return "the SQL cannot be parsed"
+    near = f"line {first.get('line')}, column {first.get('col')}, near '{first.get('highlight')}'"
+    return f"the SQL cannot be parsed ({near}): {first.get('description')}"
+
+
+def _tables(query: exp.Query, found: Found) -> Iterator[Finding]:
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    tables = {table.sql("spark"): table for table in query.find_all(exp.Table)}
+    names = {text for text, table in tables.items() if table.db or table.name.lower() not in own}
+    others = sorted(text for text in names if text.lower().strip("`") != "source")
+    if len(others) == len(names):
+        yield found("FM102", "the SQL does not read `source`", "select … from source")
+    for name in others:
+        yield found(
+            "FM105",
+            f"{name} is read as it is at that moment: no mark covers it, and a repeat may see other rows",
+            "make it a job of its own, or know that late changes of it are not delivered again",
+        )
+
+
+def _functions(query: exp.Query, found: Found) -> Iterator[Finding]:
+    clocks = {call.sql("spark").lower() for call in query.find_all(*CLOCKS)}
+    named = {_name(call) for call in query.find_all(exp.Func)}
+    for call in sorted(clocks | (named & NAMED_CLOCKS - {"current_timestamp"})):
+        yield found("FM103", f"{call} is another moment when a batch is repeated", "use :batch_time, which is not")
+    for call in sorted(named & DICE):
+        yield found(
+            "FM103", f"{call} gives other values when a batch is repeated", "derive it from the row, as with md5"
+        )
+    for call in sorted(named & PLACES):
+        yield found("FM103", f"{call} depends on how Spark splits the rows", "number rows by a column of theirs")
+
+
+def _name(call: exp.Func) -> str:
+    return (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()

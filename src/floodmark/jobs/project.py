@@ -1,0 +1,149 @@
+"""The project file as values: what each field means, and how a whole project is loaded from it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from floodmark.errors import ConfigError
+from floodmark.jobs.kinds import AnySink, AnySource, Duration, Model, Name, PythonName, Text
+from floodmark.jobs.mistakes import mistakes
+from floodmark.jobs.project_file import DEFAULT_STORE, Document, chosen_target
+
+
+def _as_setting(value: object) -> object:
+    """Spark takes its settings as text, people write numbers and true."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Setting = Annotated[str, BeforeValidator(_as_setting)]
+Store = Text | tuple[Text, ...]
+
+
+class Transform(Model):
+    """SQL over `source`, or a Python function from DataFrame to DataFrame."""
+
+    sql: Text | None = None
+    python: PythonName | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Transform":
+        if (self.sql is None) == (self.python is None):
+            raise ValueError("give either sql or python")
+        return self
+
+
+class Rule(Model):
+    """A quality rule: one condition, and what happens to rows that break it."""
+
+    name: Text | None = None
+    check: Text | None = None
+    not_null: tuple[Text, ...] | None = None
+    action: Literal["fail", "quarantine", "drop", "warn"] = "fail"
+
+
+class DeadLetters(Model):
+    """Where records that cannot be parsed are put aside."""
+
+    path: Text
+
+
+class Retries(Model):
+    """How often a failed run is tried again, with a pause that doubles each time."""
+
+    attempts: int = Field(default=1, ge=1)
+    backoff: Duration = "2s"
+
+
+class JobModel(Model):
+    """One job: a source, what happens to its rows, and the sinks in the order they are written."""
+
+    name: Name
+    source: AnySource
+    transform: Transform | None = None
+    rules: tuple[Rule, ...] = ()
+    on_schema_change: Literal["fail", "evolve", "ignore"] = "fail"
+    sinks: tuple[AnySink, ...] = Field(json_schema_extra={"minItems": 1})
+    dead_letters: DeadLetters | None = None
+    every: Duration | None = None
+    retries: Retries = Retries()
+    spool: Text = Field(default="state/spool", description="folder where a batch is frozen if its rows might change")
+
+    @model_validator(mode="after")
+    def _sinks_have_names_of_their_own(self) -> "JobModel":
+        if not self.sinks:
+            raise ValueError("a job needs at least one sink")
+        twice = [name for name, times in Counter(sink.ledger_name() for sink in self.sinks).items() if times > 1]
+        if twice:
+            raise ValueError(f"two sinks are called '{twice[0]}': give each a name of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _rules_are_not_judged_yet(self) -> "JobModel":
+        if self.rules:
+            raise ValueError("this version cannot judge rules yet: take them out, or say the same in the transform")
+        return self
+
+
+class Retention(Model):
+    """How long old records and receipts are kept."""
+
+    history: Duration = "90d"
+    keep_at_least: int = Field(default=20, ge=1)
+    runs: Duration = "180d"
+
+
+class Target(Model):
+    """What `--target` puts over the fields of the file."""
+
+    store: Store | None = None
+    namespace: Text | None = None
+    spark: Mapping[str, Setting] | None = None
+
+
+class Project(Model):
+    """A whole project file."""
+
+    store: Store = DEFAULT_STORE
+    namespace: Text = "default"
+    spark: Mapping[str, Setting] = {}
+    jobs: tuple[JobModel, ...] = ()
+    retention: Retention = Retention()
+    targets: Mapping[str, Target] = {}
+
+    @model_validator(mode="after")
+    def _jobs_have_names_of_their_own(self) -> "Project":
+        twice = [name for name, times in Counter(job.name for job in self.jobs).items() if times > 1]
+        if twice:
+            raise ValueError(f"two jobs are called '{twice[0]}'")
+        return self
+
+    def spark_settings(self) -> dict[str, str]:
+        """The settings with their full names: `master` is spark.master."""
+        return {name if "." in name else f"spark.{name}": value for name, value in self.spark.items()}
+
+
+def load(document: Document) -> Project:
+    """The project that the document describes, its target applied. Raises the first error that `examine` finds."""
+    project, found = examine(document)
+    if project is None:
+        raise found[0]
+    return project
+
+
+def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
+    """The project, or everything that is wrong with its file."""
+    over = chosen_target(document)
+    try:
+        values = {name: document.expand(value, (name,)) for name, value in document.values.items() if name != "targets"}
+        place = ("targets", document.target or "")
+        values |= {name: document.expand(value, (*place, name)) for name, value in over.items()}
+        values["targets"] = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
+        return Project.model_validate(values), []
+    except ConfigError as error:
+        return None, [error]
+    except ValidationError as error:
+        return None, mistakes(error, document)

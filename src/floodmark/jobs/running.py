@@ -1,0 +1,139 @@
+"""Running jobs one after the other: a job that fails is an outcome, not the end of the others."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Protocol
+
+from floodmark.errors import FloodmarkError, StoreError
+from floodmark.logs import get_logger
+from floodmark.stores.record import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from floodmark.stores.contract import MarkStore
+
+log = get_logger(__name__)
+SOME_FAILED = 3
+
+
+class RetryRule(Protocol):
+    """How often, and with which first pause."""
+
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def backoff_seconds(self) -> float: ...
+
+
+class Runnable(Protocol):
+    """What running needs of a job."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def every(self) -> str | None: ...
+    @property
+    def retries(self) -> RetryRule: ...
+
+    def run(
+        self,
+        spark: Callable[[], SparkSession] | None = None,
+        store: MarkStore | None = None,
+        *,
+        start: str | None = None,
+        full_refresh: bool = False,
+        max_rows: int | None = None,
+        finish: bool = False,
+        abandon: bool = False,
+        waits_for_settling: bool = True,
+    ) -> Receipt:
+        """One run; raises a FloodmarkError if it fails."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How this run differs from the job's own settings."""
+
+    start: str | None = None
+    full_refresh: bool = False
+    max_rows: int | None = None
+    finish: bool = False
+    abandon: bool = False
+    waits_for_settling: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job's run ended; `error` is what it raised."""
+
+    receipt: Receipt
+    error: Exception | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns if this is the only job."""
+        if self.error is None:
+            return 0
+        return self.error.exit_code if isinstance(self.error, FloodmarkError) else 1
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs jobs with one session and one store, which are reused so that their caches live on."""
+
+    store: MarkStore
+    session: Callable[[], SparkSession]
+    options: RunOptions = RunOptions()
+
+    def run(self, job: Runnable) -> Outcome:
+        """Run the job once; whatever it raises becomes its outcome."""
+        started, clock = datetime.now(timezone.utc), time.monotonic()
+        try:
+            return Outcome(job.run(self.session, self.store, **vars(self.options)))
+        except Exception as error:
+            log.debug("run failed", job=job.name, exc_info=True)
+            failed = Receipt(job.name, "", "failed", started, time.monotonic() - clock, error=str(error))
+            return Outcome(self._saved(failed) or failed, error)
+
+    def _saved(self, failed: Receipt) -> Receipt | None:
+        """The receipt that the job itself kept of this run: it knows how far the run came."""
+        try:
+            newest = self.store.runs(failed.job, limit=1)
+        except StoreError:
+            return None
+        # a second's grace: a store may cut fractions off
+        ours = [r for r in newest if r.status == "failed" and r.started >= failed.started - timedelta(seconds=1)]
+        return replace(ours[0], seconds=failed.seconds, error=ours[0].error or failed.error) if ours else None
+
+
+def run_each(jobs: Sequence[Runnable], runner: Runner, stop_asked: Callable[[], bool]) -> Iterator[Outcome]:
+    """The outcome of each job in turn; once somebody asked to stop, the rest is skipped."""
+    for job in jobs:
+        if stop_asked():
+            yield Outcome(Receipt(job.name, "", "skipped", datetime.now(timezone.utc), notes=("stopped before it",)))
+        else:
+            yield runner.run(job)
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """0 if none failed, 3 if some did, and the error's own code if all did (1 if their codes differ)."""
+    codes = [outcome.exit_code for outcome in outcomes]
+    failed = {code for code in codes if code}
+    if not failed:
+        return 0
+    if 0 in codes:
+        return SOME_FAILED
+    return failed.pop() if len(failed) == 1 else 1
+
+
+def total(earlier: Receipt, later: Receipt) -> Receipt:
+    """Two runs of a job as one, for the summary of a loop; a look that found nothing changes nothing."""
+    if later.status == "nothing_new" and earlier.status != "nothing_new":
+        return earlier
+    return replace(earlier.followed_by(later), notes=later.notes)  # a loop runs for ever, its notes must not grow

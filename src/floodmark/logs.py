@@ -1,0 +1,146 @@
+"""How Floodmark logs: structlog over the standard `floodmark.<module>` loggers, whose settings decide what is heard.
+
+As a library nothing here adds a handler, touches the root logger or configures structlog; `configure` is the command
+line's. structlog is loaded when a line is really written: importing it costs more than a whole `floodmark marks show`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
+
+LEVELS = ("debug", "info", "warning", "error")
+Format = Literal["json", "pretty"]
+
+_URL_PASSWORD = re.compile(r"(?P<before>[a-zA-Z][\w+.-]*://[^\s/@:]*:)[^\s@/]+(?=@)")
+_NAMED_SECRET = re.compile(r"(?i)(?P<before>\b(?:password|passwd|pwd|secret|token|api_?key|sslpassword)=)[^\s&;'\"]+")
+
+
+class Logger:
+    """A structlog logger that costs nothing until the standard logger of its name lets a line through."""
+
+    def __init__(self, name: str, facts: Mapping[str, object] | None = None) -> None:
+        self.name = name
+        self._facts = dict(facts or {})
+        self._standard = logging.getLogger(name)
+
+    def bind(self, **facts: object) -> Logger:
+        """The same logger, with these facts in every line."""
+        return Logger(self.name, {**self._facts, **facts})
+
+    def debug(self, event: str, **facts: object) -> None:
+        """For whoever looks for a fault."""
+        self._log(logging.DEBUG, event, facts)
+
+    def info(self, event: str, **facts: object) -> None:
+        """What an operator wants to read later."""
+        self._log(logging.INFO, event, facts)
+
+    def warning(self, event: str, **facts: object) -> None:
+        """Something went on, but not as it should."""
+        self._log(logging.WARNING, event, facts)
+
+    def error(self, event: str, **facts: object) -> None:
+        """Something did not go on."""
+        self._log(logging.ERROR, event, facts)
+
+    def exception(self, event: str, **facts: object) -> None:
+        """An error, with the traceback of the exception that is being handled."""
+        self._log(logging.ERROR, event, {**facts, "exc_info": True})
+
+    def _log(self, level: int, event: str, facts: Mapping[str, object]) -> None:
+        if self._standard.isEnabledFor(level):
+            _bound(self._standard).log(level, event, **{**self._facts, **facts})
+
+
+def get_logger(name: str) -> Logger:
+    """The logger of a module: `get_logger(__name__)`; other names are put under `floodmark.`."""
+    return Logger(name if name == "floodmark" or name.startswith("floodmark.") else f"floodmark.{name}")
+
+
+def redact(text: str) -> str:
+    """The text with the passwords of URLs and of `password=…` pairs replaced by ***."""
+    return _NAMED_SECRET.sub(r"\g<before>***", _URL_PASSWORD.sub(r"\g<before>***", text))
+
+
+def configure(
+    level: str = "info",
+    style: Format = "pretty",
+    *,
+    stream: TextIO | None = None,
+    scrub: Callable[[str], str] = redact,
+) -> None:
+    """One handler on stderr for the `floodmark` logger; called by the command line, again replaces its own handler."""
+    logger = logging.getLogger("floodmark")
+    handler = _CommandLineHandler(stream or sys.stderr)
+    handler.setFormatter(_LineFormatter(style, scrub))
+    logger.handlers = [old for old in logger.handlers if not isinstance(old, _CommandLineHandler)] + [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+
+
+class _CommandLineHandler(logging.StreamHandler[TextIO]):
+    """A type of its own, so that `configure` never removes a handler that somebody else added."""
+
+
+class _LineFormatter(logging.Formatter):
+    """One line per record: an event and its facts, as JSON or for eyes."""
+
+    def __init__(self, style: Format, scrub: Callable[[str], str]) -> None:
+        super().__init__()
+        self._as_json, self._scrub = style == "json", scrub
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._scrub(self._json(record) if self._as_json else self._pretty(record))
+
+    def _json(self, record: logging.LogRecord) -> str:
+        import json
+
+        facts = {"timestamp": self._time(record), "level": record.levelname.lower(), "logger": record.name}
+        facts |= {"event": record.__dict__.get("event", record.getMessage()), **record.__dict__.get("facts", {})}
+        if record.exc_info:
+            facts["exception"] = self.formatException(record.exc_info)
+        return json.dumps(facts, default=str)
+
+    def _pretty(self, record: logging.LogRecord) -> str:
+        line = f"{self._time(record)} {record.levelname.lower():<7} {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+    @staticmethod
+    def _time(record: logging.LogRecord) -> str:
+        from datetime import datetime, timezone
+
+        return datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _bound(standard: logging.Logger) -> BoundLogger:
+    import structlog
+
+    bound: BoundLogger = structlog.wrap_logger(
+        standard, processors=[_redact_facts, _to_record], wrapper_class=structlog.stdlib.BoundLogger, context_class=dict
+    )
+    return bound
+
+
+def _redact_facts(_logger: object, _method: str, facts: MutableMapping[str, object]) -> MutableMapping[str, object]:
+    return {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+
+
+def _to_record(
+    _logger: object, _method: str, facts: MutableMapping[str, object]
+) -> tuple[tuple[str], dict[str, object]]:
+    """A record that reads well under any host's formatter, with the facts beside it for those that want them apart."""
+    event, exc_info = str(facts.pop("event")), facts.pop("exc_info", None)
+    line = " ".join([event, *(f"{name}={_shown(fact)}" for name, fact in facts.items())])
+    return (line,), {"exc_info": exc_info, "extra": {"event": event, "facts": dict(facts)}}
+
+
+def _shown(fact: object) -> str:
+    text = str(fact)
+    return f'"{text}"' if " " in text else text

@@ -1,0 +1,143 @@
+"""One commit of a Delta table, as its log tells it: what was done, how many rows it touched, and for which batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+NOTE = "floodmark"
+"""The key under which a commit's user metadata names ledger, number and digest of its batch."""
+
+MAINTENANCE = frozenset(
+    {
+        "ADD COLUMNS",
+        "ADD CONSTRAINT",
+        "ADD DELETION VECTOR FEATURE",
+        "CHANGE COLUMN",
+        "CHANGE COLUMNS",
+        "CLUSTER BY",
+        "COMPUTE STATS",
+        "CREATE TABLE",
+        "DROP COLUMNS",
+        "DROP CONSTRAINT",
+        "DROP FEATURE",
+        "FSCK",
+        "OPTIMIZE",
+        "RENAME COLUMN",
+        "REORG",
+        "REPLACE COLUMNS",
+        "SET TBLPROPERTIES",
+        "UNSET TBLPROPERTIES",
+        "UPDATE COLUMN METADATA",
+        "UPDATE SCHEMA",
+        "UPGRADE PROTOCOL",
+        "VACUUM END",
+        "VACUUM START",
+    }
+)
+"""Operations that never bring or take a row. One that is not listed counts as data: a needless read costs little."""
+
+INSERTED = ("numTargetRowsInserted", "numOutputRows", "num_inserted_rows", "num_added_rows")
+UPDATED = ("numTargetRowsUpdated", "numUpdatedRows", "num_updated_rows", "num_target_rows_updated")
+DELETED = ("numTargetRowsDeleted", "numDeletedRows", "num_deleted_rows", "num_target_rows_deleted")
+REMOVED_FILES = ("numRemovedFiles", "num_removed_files")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What the log says of one version; counts are None where the log does not give them."""
+
+    version: int
+    operation: str
+    timestamp_ms: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    ledger: str | None = None
+    number: int | None = None
+    digest: str | None = None
+
+    @classmethod
+    def parse(cls, told: Mapping[str, Any]) -> Commit:
+        note = _note(told.get("userMetadata"))
+        return cls(
+            version=int(told["version"]),
+            operation=str(told.get("operation", "")),
+            timestamp_ms=int(told.get("timestamp", 0)),
+            parameters={name: str(value) for name, value in (told.get("operationParameters") or {}).items()},
+            metrics=_whole_numbers(told.get("operationMetrics") or {}),
+            ledger=note.get("ledger"),
+            number=note.get("number"),
+            digest=note.get("digest"),
+        )
+
+    @property
+    def inserted(self) -> int | None:
+        found = self._first(INSERTED)
+        if found is None or self.operation == "MERGE":
+            return found
+        return found - self.metrics.get("numCopiedRows", 0)
+
+    @property
+    def updated(self) -> int:
+        return self._first(UPDATED) or 0
+
+    @property
+    def deleted(self) -> int:
+        return self._first(DELETED) or 0
+
+    @property
+    def rows_written(self) -> int | None:
+        """Rows of a batch that this commit put into the table, or took out of it by a merge."""
+        return (self.inserted or 0) + self.updated + self.deleted if self.operation == "MERGE" else self.inserted
+
+    @property
+    def rows_in_feed(self) -> int | None:
+        """How many rows the change feed has for it, where the log tells; an update has two."""
+        return (self.inserted or 0) + 2 * self.updated + self.deleted if self._is_counted or self.inserted else None
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether rows that were there before are gone or other ones now."""
+        if self.operation in MAINTENANCE:
+            return False
+        if self._is_counted:
+            return bool(self.updated or self.deleted)
+        return self.operation in ("RESTORE", "TRUNCATE") or bool(self._first(REMOVED_FILES))
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether a reader of changes has anything to see here; True where the log does not tell."""
+        if self.operation in MAINTENANCE:
+            return False
+        return self.rewrites or bool(self.inserted) or (self.inserted is None and not self._is_counted)
+
+    @property
+    def _is_counted(self) -> bool:
+        return self._first(UPDATED + DELETED) is not None
+
+    def sets_property(self, name: str) -> bool:
+        return name in self.parameters.get("properties", "")
+
+    def _first(self, names: tuple[str, ...]) -> int | None:
+        return next((self.metrics[name] for name in names if name in self.metrics), None)
+
+
+def note(ledger: str, number: int, digest: str | None, **more: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+    """The user metadata that goes into the commit of a batch."""
+    return json.dumps({NOTE: {"ledger": ledger, "number": number, "digest": digest, **more}}, sort_keys=True)
+
+
+def _note(text: object) -> Mapping[str, Any]:
+    """Other writers put what they like into user metadata, so anything that is not ours reads as nothing."""
+    try:
+        told = json.loads(text) if isinstance(text, str) else {}
+    except ValueError:
+        return {}
+    found = told.get(NOTE) if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _whole_numbers(metrics: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(value) for name, value in metrics.items() if str(value).lstrip("-").isdigit()}

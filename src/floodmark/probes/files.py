@@ -1,0 +1,191 @@
+"""Which files lie in a folder, with size and modification time: `scandir` on local disks, pyarrow behind a URL.
+
+How many rows are in a file is told in `file_rows.py`; which files a batch reads is the source's business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from floodmark.errors import SourceUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyarrow.fs import FileInfo, FileSystem
+
+URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
+
+
+class SeenFile(NamedTuple):
+    """A file as it was seen: its absolute path (or URL), its size in bytes, its modification time in nanoseconds."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The path as marks keep it: absolute for local disks, also if written `file:`; a URL without its last slash."""
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        return os.path.abspath(unquote(urlsplit(text).path))  # noqa: PTH100 (resolve would follow links)
+    return text.rstrip("/") if URL.match(text) else os.path.abspath(text)  # noqa: PTH100
+
+
+def is_remote(path: str) -> bool:
+    """Whether the path is a URL; a local one never is, see `absolute`."""
+    return URL.match(path) is not None
+
+
+def list_files(path: str, *, recursive: bool = True, glob: str | None = None) -> list[SeenFile]:
+    """Every file in the folder that Spark would read, or the file itself, in no order.
+
+    `glob` is held against a file's name, or against its path below the folder if it has a slash.
+    Raises SourceUnreadable if the folder, or any folder below it, is not there or may not be read.
+    """
+    root = absolute(path)
+    listed = _remote_files(root, recursive) if is_remote(root) else _local_files(root, recursive)
+    if glob is None:
+        return list(listed)
+    return [seen for seen in listed if _matches(seen.path, root, glob)]
+
+
+def _matches(path: str, root: str, glob: str) -> bool:
+    subject = path[len(root) :].lstrip("/") if "/" in glob else path.rsplit("/", 1)[-1]
+    return fnmatchcase(subject, glob)
+
+
+def is_hidden(name: str) -> bool:
+    """Names that Spark leaves out without a word, so that counting them as read would lose them."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
+def _local_files(root: str, recursive: bool) -> Iterator[SeenFile]:
+    try:
+        if Path(root).is_dir():
+            yield from _scanned(root, recursive)
+            return
+        state = Path(root).stat()
+    except OSError as error:
+        raise unreadable(root, error) from error
+    _require_visible(root)
+    yield SeenFile(root, state.st_size, state.st_mtime_ns)
+
+
+def _scanned(root: str, recursive: bool) -> Iterator[SeenFile]:
+    """A stack instead of recursion: deep trees cost no Python frames, and no generator per level."""
+    folders = [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if is_hidden(entry.name):
+                    continue
+                if entry.is_dir():
+                    folders.extend([entry.path] if recursive else [])
+                    continue
+                state = _state_of(entry)
+                if state:
+                    yield SeenFile(entry.path, state.st_size, state.st_mtime_ns)
+
+
+def _state_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """A file that went away between the listing and this moment is as if it had never been listed."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _remote_files(root: str, recursive: bool) -> Iterator[SeenFile]:
+    from pyarrow.fs import FileSelector, FileType
+
+    system, below = opened(root)
+    try:
+        info = system.get_file_info(below)
+        if info.type == FileType.File:
+            _require_visible(root)
+            found = [info]
+        else:
+            found = system.get_file_info(FileSelector(below, recursive=recursive))
+    except OSError as error:
+        raise unreadable(root, error) from error
+    for each in found:
+        relative = each.path[len(below) :].lstrip("/")
+        if each.type == FileType.File and not any(map(is_hidden, relative.split("/"))):
+            yield SeenFile(f"{root}/{relative}" if relative else root, each.size, _modified_ns(each))
+
+
+def opened(path: str) -> tuple[FileSystem, str]:
+    """pyarrow's file system for a URL or a local path, and the path within it."""
+    from pyarrow.fs import FileSystem, LocalFileSystem
+
+    found = URL.match(path)
+    if not found:
+        return LocalFileSystem(), path
+    scheme = ARROW_SCHEMES.get(found[1].lower(), found[1].lower())
+    try:
+        system, below = FileSystem.from_uri(f"{scheme}://{quote(path[found.end() :], safe='/:@')}")
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    return system, below.rstrip("/")
+
+
+def _modified_ns(info: FileInfo) -> int:
+    return int(info.mtime_ns or 0)
+
+
+def current(paths: Iterable[str]) -> Mapping[str, SeenFile]:
+    """The files as they are now; one that is not there any more is left out."""
+    wanted = list(paths)
+    if wanted and is_remote(wanted[0]):
+        return {seen.path: seen for seen in _remote_states(wanted)}
+    return {seen.path: seen for seen in map(_local_state, wanted) if seen}
+
+
+def _local_state(path: str) -> SeenFile | None:
+    try:
+        state = Path(path).stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return SeenFile(path, state.st_size, state.st_mtime_ns)
+
+
+def _remote_states(paths: list[str]) -> Iterator[SeenFile]:
+    from pyarrow.fs import FileType
+
+    system, first = opened(paths[0])
+    prefix = paths[0][: len(paths[0]) - len(first)]
+    try:
+        found = system.get_file_info([path[len(prefix) :] for path in paths])
+    except OSError as error:
+        raise unreadable(paths[0], error) from error
+    for path, info in zip(paths, found, strict=True):
+        if info.type == FileType.File:
+            yield SeenFile(path, info.size, _modified_ns(info))
+
+
+def _require_visible(path: str) -> None:
+    if is_hidden(path.rsplit("/", 1)[-1]):
+        reason = "Spark ignores files whose name begins with _ or . or ends with ._COPYING_"
+        raise SourceUnreadable(without_login(path), reason=reason, hint="rename the file")
+
+
+def unreadable(path: str, error: Exception) -> SourceUnreadable:
+    """The error of a driver or the system, in our words and without a login."""
+    where = getattr(error, "filename", None)
+    reason = f"{getattr(error, 'strerror', None) or error}" + (f" ({where})" if where and where != path else "")
+    return SourceUnreadable(without_login(path), reason=reason)
+
+
+def without_login(path: str) -> str:
+    """A URL without the account that may stand before its host."""
+    return re.sub(r"(?<=://)[^/@]*@", "", path)

@@ -1,0 +1,25 @@
+"""Where rows go; a sink's module is loaded only when it is asked for, and none of them loads pyspark."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from floodmark.sinks.console import Console
+    from floodmark.sinks.delta import Delta
+    from floodmark.sinks.files import Files
+
+__all__ = ["Console", "Delta", "Files"]
+
+HOMES = {"Console": "console", "Delta": "delta", "Files": "files"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *HOMES])

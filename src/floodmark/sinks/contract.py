@@ -1,0 +1,102 @@
+"""The contract of a sink: a batch that is written twice changes nothing the second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+
+from floodmark.hwm import Json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Session: TypeAlias = "Callable[[], SparkSession]"
+POSITION = "_fm_position"
+"""A column that orders rows as the source did; sinks that need it find it here if the transform kept it."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch on its way to the sinks. `number` is the fence, `digest` says which rows it stands for."""
+
+    namespace: str
+    job: str
+    number: int
+    attempt: str
+    digest: str
+    kind: Literal["batch", "refresh"]
+    batch_time: datetime
+    marks: Mapping[str, Json] = field(default_factory=dict)
+
+    def ledger(self, sink: str) -> str:
+        return ledger_id(self.namespace, self.job, sink)
+
+
+def ledger_id(namespace: str, job: str, sink: str) -> str:
+    """The name under which a sink remembers the numbers of a job."""
+    return f"floodmark.{namespace}.{job}.{sink}"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The highest batch number a sink has recorded for a ledger; the digest where the sink still knows it."""
+
+    number: int
+    digest: str | None = None
+
+
+class Sink(Protocol):
+    """Somewhere rows go."""
+
+    @property
+    def name(self) -> str:
+        """What its ledger is known by; stable and unique within the job."""
+
+    def describe(self) -> str:
+        """The target, for logs and errors; never with a secret in it."""
+
+    def fingerprint(self) -> str:
+        """Target and mode: what must not change between a crash and its rerun."""
+
+    def recorded(self, ledger: str, session: Session) -> Recorded | None:
+        """What this sink has recorded for the ledger, read without a Spark job where that is possible."""
+
+    def holds_rows(self, session: Session) -> bool:
+        """Whether the target holds rows already: asked only when there is no mark."""
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        """Write the batch once, together with its number and digest; return the rows written (None: not known).
+
+        A number at or below the recorded one writes nothing and returns what was written then, if it is known.
+        A batch of kind "refresh" replaces the whole target in one commit.
+        """
+
+    def fence(self, ledger: str, number: int, session: Session) -> None:
+        """Record the number without rows, so that a run that is paused with it or a lower one cannot write."""
+
+
+class Atomic:
+    """Marks a sink whose write is all or nothing, so that one batch can run straight into it."""
+
+
+class AtLeastOnce:
+    """Marks a sink that cannot tell a repeat: it has no ledger, and the guarantee table says so."""
+
+
+@runtime_checkable
+class Ordered(Protocol):
+    """A sink that may have to choose between two rows of one key."""
+
+    def needs_position(self) -> bool:
+        """Whether it wants the POSITION column (it has no sequence of its own)."""
+
+
+@runtime_checkable
+class Shaped(Protocol):
+    """A sink whose target has a schema that rows must fit."""
+
+    def schema(self, session: Session) -> StructType | None:
+        """The target's schema, or None if the target does not exist yet."""

@@ -1,0 +1,246 @@
+"""A Delta table as a sink: data, batch number and digest go into one commit."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from floodmark.errors import ConfigError, SinkFailed
+from floodmark.probes.delta import DeltaProbe
+from floodmark.probes.delta_commit import note
+from floodmark.probes.places import local_path
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
+from floodmark.sinks.delta_lock import TableBusy, table_lock
+from floodmark.sinks.delta_merge import DELETE, merge_statement, newest_per_key, replace_statement
+from floodmark.sinks.own_columns import without_own, written_columns
+from floodmark.sinks.refusals import refusal_in
+from floodmark.spark.delta_tables import DeltaPlace, create_table, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
+
+PATIENCE_SECONDS = 600.0
+MODES = ("append", "merge", "replace")
+
+
+@dataclass(frozen=True)
+class Delta(Atomic):
+    """Rows in a Delta table; the first batch makes it.
+
+    `merge` keeps the newest row per `key`: by `sequence`, else by the source's position; with `delete_when`, a row for
+    which it holds deletes its key. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
+    """
+
+    path: str | None = None
+    table: str | None = None
+    mode: Literal["append", "merge", "replace"] = "append"
+    key: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    sequence: tuple[str, ...] = ()
+    delete_when: str | None = None
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    name: str = "delta"
+    evolve: bool = False
+    patience_seconds: float = PATIENCE_SECONDS
+    _place: DeltaPlace = field(init=False, repr=False, compare=False)
+    _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for columns in ("key", "by", "sequence", "partition_by", "cluster_by"):
+            object.__setattr__(self, columns, _names(getattr(self, columns)))
+        object.__setattr__(self, "_place", DeltaPlace(self.path, self.table))
+        self._check_options()
+
+    def describe(self) -> str:
+        return f"delta table {self._place}"
+
+    def fingerprint(self) -> str:
+        parts = {"key": self.key, "by": self.by, "sequence": self.sequence, "delete_when": self.delete_when}
+        options = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
+        return f"delta {self._place} {self.mode}{f' ({options})' if options else ''}"
+
+    def recorded(self, ledger: str, session: Session) -> Recorded | None:
+        probe = self._looked(session)
+        number = probe.recorded(ledger) if probe else None
+        if probe is None or number is None:
+            return None
+        commit = probe.commit_of(ledger, number)
+        return Recorded(number, commit.digest if commit else None)
+
+    def holds_rows(self, session: Session) -> bool:
+        probe = self._looked(session)
+        return probe is not None and probe.holds_rows()
+
+    def schema(self, session: Session) -> StructType | None:
+        from pyspark.sql.types import StructType
+
+        location = self._place.location(session)
+        if location is None or self._looked(session) is None:
+            return None
+        return StructType(session().read.format("delta").load(location).schema.fields)
+
+    def needs_position(self) -> bool:
+        return self.mode == "merge" and not self.sequence
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        spark, ledger = rows.sparkSession, batch.ledger(self.name)
+        with self._alone(spark, batch.job):
+            before = self._looked(lambda: spark)
+            if before is None or (before.recorded(ledger) or 0) < batch.number:
+                self._commit(rows, batch, exists=before is not None)
+        probe = self._looked(lambda: spark)
+        commit = probe.commit_of(ledger, batch.number) if probe else None
+        return commit.rows_written if commit else None
+
+    def fence(self, ledger: str, number: int, session: Session) -> None:
+        """An append without rows. A table that does not exist cannot be fenced: a paused run could still make it."""
+        location = self._place.location(session)
+        if location is None or self._looked(session) is None:
+            return
+        spark = session()
+        with self._alone(spark, ledger):
+            nothing = spark.read.format("delta").load(location).limit(0)
+            self._writer(nothing, ledger, number, note(ledger, number, None)).mode("append").save(location)
+
+    def _commit(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
+        try:
+            if batch.kind == "refresh":
+                self._refresh(rows, batch, exists=exists)
+            elif self.mode == "merge":
+                self._merge(rows, batch, exists=exists)
+            elif self.mode == "replace" and self.by:
+                self._replace_by(rows, batch, exists=exists)
+            else:
+                self._save(rows, batch, exists=exists)
+        except Exception as error:
+            reason = refusal_in(error)
+            if reason is None:
+                raise
+            raise SinkFailed(batch.job, sink=self.name, reason=reason) from error
+
+    def _save(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
+        self._ensure(rows, exists=exists or not (self.table or self.cluster_by))
+        writer = self._batch_writer(without_own(rows), batch)
+        mode = "append" if self.mode == "append" else "overwrite"
+        writer.mode(mode).option("mergeSchema", str(self.evolve).lower()).save(self._where(rows.sparkSession))
+
+    def _refresh(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
+        """The whole table in one commit, also with other columns than before."""
+        self._ensure(rows, exists=exists or not (self.table or self.cluster_by))
+        newest = self._newest(rows).where(f"NOT {DELETE}") if self.mode == "merge" else rows
+        writer = self._batch_writer(without_own(newest), batch).mode("overwrite").option("overwriteSchema", "true")
+        writer.save(self._where(rows.sparkSession))
+        if self.cluster_by:  # a table that gets another schema loses its clustering; this is a commit of its own
+            columns = ", ".join(map(quoted, self.cluster_by))
+            rows.sparkSession.sql(f"ALTER TABLE {self._place.sql} CLUSTER BY ({columns})")
+
+    def _merge(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
+        self._ensure(rows, exists=exists)
+        stored = {name.lower() for name in (self.schema(lambda: rows.sparkSession) or rows.schema).names}
+        known = self.sequence if all(name.lower() in stored for name in self.sequence) else ()
+        newest, columns = self._newest(rows), written_columns(rows)
+        with _handed_over(newest) as view:
+            statement = merge_statement(self._place.sql, view, columns, self.key, known, evolve=self.evolve)
+            self._run(statement, rows.sparkSession, batch)
+
+    def _replace_by(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
+        self._ensure(rows, exists=exists)
+        columns = written_columns(rows)
+        with _handed_over(without_own(rows)) as view:
+            statement = replace_statement(self._place.sql, view, columns, self.by, evolve=self.evolve)
+            self._run(statement, rows.sparkSession, batch)
+
+    def _newest(self, rows: DataFrame) -> DataFrame:
+        return newest_per_key(rows, self.key, self.sequence, self.delete_when)
+
+    def _run(self, statement: str, spark: SparkSession, batch: Batch) -> None:
+        """MERGE takes its transaction from session settings only, so it gets a session that nobody else uses."""
+        from floodmark.spark.session import isolated
+
+        own = isolated(spark)
+        own.conf.set("spark.databricks.delta.write.txnAppId", batch.ledger(self.name))
+        own.conf.set("spark.databricks.delta.write.txnVersion", str(batch.number))
+        own.conf.set("spark.databricks.delta.commitInfo.userMetadata", self._note(batch))
+        own.sql(statement).collect()
+
+    def _ensure(self, rows: DataFrame, *, exists: bool) -> None:
+        if not exists:
+            create_table(rows.sparkSession, self._place, without_own(rows).schema, self.partition_by, self.cluster_by)
+
+    def _batch_writer(self, rows: DataFrame, batch: Batch) -> DataFrameWriter:
+        writer = self._writer(rows, batch.ledger(self.name), batch.number, self._note(batch))
+        return writer.partitionBy(*self.partition_by) if self.partition_by else writer
+
+    def _writer(self, rows: DataFrame, ledger: str, number: int, user_metadata: str) -> DataFrameWriter:
+        writer = rows.write.format("delta").option("txnAppId", ledger).option("txnVersion", str(number))
+        return writer.option("userMetadata", user_metadata)
+
+    def _note(self, batch: Batch) -> str:
+        return note(batch.ledger(self.name), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))
+
+    @contextmanager
+    def _alone(self, spark: SparkSession, job: str) -> Iterator[None]:
+        """Nobody else commits to a table on a local disk meanwhile; other stores see to that themselves."""
+        from floodmark.spark.session import jvm_pid
+
+        location = self._place.location(lambda: spark)
+        folder = local_path(location) if location else None
+        pid = jvm_pid(spark)
+        if folder is None or pid is None:
+            yield
+            return
+        try:
+            with table_lock(folder, pid, patience_seconds=self.patience_seconds):
+                yield
+        except TableBusy as error:
+            raise SinkFailed(job, sink=self.name, reason=str(error)) from error
+
+    def _where(self, spark: SparkSession) -> str:
+        location = self._place.location(lambda: spark)
+        if location is None:
+            raise ConfigError(f"table {self.table} could not be made.", hint="check the catalog and the schema's name")
+        return location
+
+    def _looked(self, session: Session) -> DeltaProbe | None:
+        """The probe after a fresh look, or None if there is no table yet."""
+        location = self._place.location(session)
+        if location is None:
+            return None
+        probe = self._probes.setdefault(location, DeltaProbe(location))
+        return probe if probe.refresh() else None
+
+    def _check_options(self) -> None:
+        if self.mode not in MODES:
+            raise ConfigError(f"mode: {self.mode!r} is not known.", hint=f"one of: {', '.join(MODES)}")
+        if self.mode == "merge" and not self.key:
+            raise ConfigError(f"sink '{self.name}' merges and has no key.", hint="name the columns in `key: [...]`")
+        if self.by and self.mode != "replace":
+            raise ConfigError(
+                f"sink '{self.name}' has `by` in mode {self.mode}.", hint="`by` goes with `mode: replace`"
+            )
+        if (self.sequence or self.delete_when) and self.mode != "merge":
+            raise ConfigError(
+                f"sink '{self.name}' has `sequence` or `delete_when` in mode {self.mode}.", hint="use `mode: merge`"
+            )
+        if self.partition_by and self.cluster_by:
+            raise ConfigError(f"sink '{self.name}' has partitions and clusters.", hint="Delta takes one of the two")
+
+
+@contextmanager
+def _handed_over(rows: DataFrame) -> Iterator[str]:
+    """The rows as a view that another session sees, under a name that no other batch has."""
+    name = f"floodmark_{uuid.uuid4().hex}"
+    rows.createGlobalTempView(name)
+    try:
+        yield f"global_temp.{name}"
+    finally:
+        rows.sparkSession.catalog.dropGlobalTempView(name)
+
+
+def _names(given: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -1,0 +1,24 @@
+"""Where rows come from. Each source is imported only when it is asked for, so that the command line starts fast."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from floodmark.sources.delta import Delta
+    from floodmark.sources.files import Files
+
+__all__ = ["Delta", "Files"]
+
+HOMES = {"Delta": "floodmark.sources.delta", "Files": "floodmark.sources.files"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *HOMES])

@@ -1,0 +1,87 @@
+"""The contract of a source: look without Spark, then read exactly the span that the look fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from floodmark.errors import FloodmarkError
+from floodmark.hwm import HWM, Json, Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Session: TypeAlias = "Callable[[], SparkSession]"
+"""Gives the Spark session, and starts it only when somebody asks: a look that finds nothing needs no JVM."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a look saw. `span` None: nothing new. Held back: there, but not safe to read yet, with the reason."""
+
+    span: Span | None
+    held_back: int = 0
+    held_reason: str | None = None
+    settles_in_seconds: float | None = None
+    expected_rows: int | None = None
+    extras: Mapping[str, Json] = field(default_factory=dict)
+    """What the record has to remember beside the mark once this span is committed."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Rows of a span. `reason` is not null on rows that could not be parsed; `dead` gives those as dead letters.
+
+    `reason` may only use columns of `rows`, and names in `hidden` are dropped before the user's transform sees the rows.
+    `position` orders rows as the source did; it is None where the source has no order.
+    `dead` is a frame of (file string, line long, text string, reason string), asked for only if a row was bad.
+    """
+
+    rows: DataFrame
+    reason: Column | None = None
+    hidden: tuple[str, ...] = ()
+    position: Column | None = None
+    dead: Callable[[], DataFrame] | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a look is narrowed: `start` is the user's --from (inclusive), `max_rows` bounds the span where it can."""
+
+    start: str | None = None
+    max_rows: int | None = None
+    extras: Mapping[str, Json] = field(default_factory=dict)
+    """What an earlier Sight asked the record to remember."""
+
+
+class Source(Protocol):
+    """Something that has rows above a mark."""
+
+    @property
+    def name(self) -> str:
+        """What its mark is known by within the job."""
+
+    def fingerprint(self, session: Session) -> str:
+        """Which source this is, in words that a person can compare; a mark made for another one stops the run."""
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """One cheap, read-only probe; it fixes the span. Must not start Spark if it can answer without.
+
+        Raises SourceUnreadable if it could not look, and a DecisionNeeded if going on would lose rows.
+        """
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        """The rows of exactly this span, lazily; called again with the same span after a crash."""
+
+
+class Immutable:
+    """Marks a source whose span gives the same rows whenever it is read."""
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A source that can tell what a failed write really met."""
+
+    def explain(self, error: Exception, spark: SparkSession, span: Span) -> FloodmarkError | None:
+        """Called after a write failed; gives the error a person should see, or None if it was not the source's."""

@@ -1,0 +1,200 @@
+"""Files as a source: those that the mark does not know yet, or those modified after it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from floodmark.errors import RecordMalformed, SourceRewritten, UnknownKind
+from floodmark.probes.durations import seconds_in
+from floodmark.probes.file_rows import rows_in
+from floodmark.probes.files import SeenFile, absolute, current, list_files, without_login
+from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
+from floodmark.sources.file_choice import NANOSECONDS, Choice, Chooser, OnRewritten, files_of
+from floodmark.sources.file_reading import FileReading, Format, Malformed
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from floodmark.hwm import HWM, Span
+
+By = Literal["list", "modified"]
+FOOTERS_READ_FOR_A_PLAN = 100
+
+
+@dataclass(frozen=True)
+class Files(Immutable):
+    """Files in a folder, on a local disk or behind a URL (s3://, gs://, hdfs://), or one file.
+
+    `json` is one JSON value per file (an object, or a list of them), `jsonl` one per line; `csv` has a header unless
+    `options` say otherwise, and without a schema its columns are text. A `schema` (DDL text or StructType) saves the
+    pass that infers one, and keeps batches from differing. `by` list remembers every file; by modified keeps one time
+    and the files of the last `lag`. A file younger than `settle` may still be written, and waits.
+    """
+
+    path: str | os.PathLike[str]
+    format: Format = "jsonl"
+    schema: str | StructType | None = None
+    by: By = "list"
+    name: str = "files"
+    options: Mapping[str, str] | None = None
+    settle: str | float = "5s"
+    lag: str | float = "1h"
+    on_rewritten: OnRewritten = "fail"
+    glob: str | None = None
+    recursive: bool = True
+    malformed: Malformed = "fail"
+    now: Callable[[], float] = field(default=time.time, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _require_known("file format", self.format, Format)
+        _require_known("way to choose files", self.by, By)
+        _require_known("on_rewritten", self.on_rewritten, OnRewritten)
+        _require_known("malformed", self.malformed, Malformed)
+        seconds_in(self.settle, field="settle")
+        seconds_in(self.lag, field="lag")
+
+    def fingerprint(self, session: Session) -> str:
+        """Where the files are and how they are read; never with a login."""
+        glob = f", only {self.glob}" if self.glob else ""
+        return f"files {without_login(absolute(self.path))} ({self.format}, by {self.by}{glob})"
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """One listing of the folder.
+
+        Raises SourceUnreadable if it cannot be listed, SourceRewritten if a file that was read is another one now.
+        """
+        listed = list_files(absolute(self.path), recursive=self.recursive, glob=self.glob)
+        settling = Settling.among(listed, seconds_in(self.settle, field="settle"), self.now())
+        choice = self._choose(settling.left_out_of(listed), mark, request)
+        return Sight(
+            choice.span,
+            held_back=len(settling.files),
+            held_reason=settling.reason(self.settle),
+            settles_in_seconds=settling.seconds,
+            expected_rows=self._expected_rows(choice.files),
+            extras=choice.extras,
+        )
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        """The rows of the span's files. Raises SourceRewritten if one of them is gone or changed since."""
+        files = files_of(span)
+        self._require_unchanged(files)
+        return self._reading(spark, files).reading(self.malformed)
+
+    def explain(self, error: Exception, spark: SparkSession, span: Span) -> RecordMalformed | None:
+        """The malformed record that a failed write met, with its file and line; None if it met something else."""
+        from floodmark.sources.file_faults import first_malformed
+
+        return first_malformed(error, self._reading(spark, files_of(span)), source=self.fingerprint(lambda: spark))
+
+    def _choose(self, settled: list[SeenFile], mark: HWM[Any] | None, request: Request) -> Choice:
+        chooser = Chooser(
+            source=f"files {without_login(absolute(self.path))}",
+            name=self.name,
+            directory=self._directory(settled),
+            on_rewritten=self.on_rewritten,
+            start=request.start,
+            fitting=lambda files: self._fitting(files, request.max_rows),
+        )
+        if self.by == "list":
+            return chooser.by_list(settled, mark)
+        return chooser.by_modified(settled, mark, seconds_in(self.lag, field="lag"), request.extras)
+
+    def _directory(self, listed: list[SeenFile]) -> str:
+        """The folder; for a path that is a file, the folder it lies in."""
+        path = absolute(self.path)
+        is_file = len(listed) == 1 and listed[0].path == path
+        return path.rsplit("/", 1)[0] or "/" if is_file else path
+
+    def _fitting(self, files: list[SeenFile], max_rows: int | None) -> list[SeenFile]:
+        """Whole files in order while their rows fit, and always the first: half a file has no mark."""
+        if max_rows is None or not files:
+            return files
+        fitting, rows = files[:1], self._rows_in(files[0])
+        for seen in files[1:]:
+            rows += self._rows_in(seen)
+            if rows > max_rows:
+                break
+            fitting.append(seen)
+        return fitting
+
+    def _expected_rows(self, files: tuple[SeenFile, ...]) -> int | None:
+        if not files:
+            return 0
+        is_cheap = self.format == "parquet" and len(files) <= FOOTERS_READ_FOR_A_PLAN
+        return sum(map(self._rows_in, files)) if is_cheap else None
+
+    def _rows_in(self, seen: SeenFile) -> int:
+        header = (self.options or {}).get("header", "true")
+        return rows_in(seen.path, self.format, header=str(header).lower() == "true")
+
+    def _reading(self, spark: SparkSession, files: list[SeenFile]) -> FileReading:
+        paths = tuple(seen.path for seen in files)
+        options = {name: _option_text(value) for name, value in (self.options or {}).items()}
+        return FileReading(spark, paths, self.format, self.schema, options)
+
+    def _require_unchanged(self, files: list[SeenFile]) -> None:
+        """Spark would read what is there now; after a crash the batch has to be the one that was begun."""
+        found = current(seen.path for seen in files)
+        for seen in files:
+            there = found.get(seen.path)
+            if there is None or (seen.size >= 0 and there != seen):
+                raise SourceRewritten(
+                    f"files {without_login(absolute(self.path))}",
+                    what=f"{seen.path} {_difference(seen, there)} since the batch was begun",
+                    hint="bring the file back as it was and run again, or `floodmark run --abandon` to drop the open "
+                    "batch and plan it again from what is there now",
+                )
+
+
+@dataclass(frozen=True)
+class Settling:
+    """Files so young that somebody may still be writing them, and how long until the last of them counts as whole."""
+
+    files: tuple[SeenFile, ...]
+    seconds: float | None
+
+    @classmethod
+    def among(cls, listed: list[SeenFile], settle_seconds: float, now: float) -> Settling:
+        """Those of the listed files that changed less than this many seconds before now."""
+        now_ns, settle_ns = int(now * NANOSECONDS), int(settle_seconds * NANOSECONDS)
+        young = tuple(seen for seen in listed if now_ns - seen.mtime_ns < settle_ns)
+        # A time in the future is no reason to wait for it: such a file is shown as held back until its time has come.
+        waits = [settle_ns - (now_ns - seen.mtime_ns) for seen in young if seen.mtime_ns <= now_ns + NANOSECONDS]
+        return cls(young, max(waits) / NANOSECONDS if waits else None)
+
+    def left_out_of(self, listed: list[SeenFile]) -> list[SeenFile]:
+        """The files that nobody has to wait for."""
+        waiting = set(self.files)
+        return [seen for seen in listed if seen not in waiting] if waiting else listed
+
+    def reason(self, settle: str | float) -> str | None:
+        """Why they wait, in words that name one of them."""
+        if not self.files:
+            return None
+        others = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return f"{self.files[0].path}{others} changed less than {settle} ago, or has a time in the future"
+
+
+def _difference(seen: SeenFile, there: SeenFile | None) -> str:
+    if there is None:
+        return "is gone"
+    if there.size != seen.size:
+        return f"went from {seen.size} to {there.size} bytes"
+    return f"was written again, with the same {seen.size} bytes"
+
+
+def _option_text(value: object) -> str:
+    """Spark's options are text, and its true is lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _require_known(thing: str, value: str, kinds: object) -> None:
+    if value not in get_args(kinds):
+        raise UnknownKind(thing, value, known=get_args(kinds))

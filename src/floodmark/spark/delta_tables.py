@@ -1,0 +1,84 @@
+"""Where a Delta table lies, and what its parts are called in SQL."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from floodmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+
+class DeltaPlace:
+    """A table given by path or by name; a name is looked up in Spark's catalog once, when somebody asks."""
+
+    def __init__(self, path: str | None, table: str | None) -> None:
+        if (path is None) == (table is None):
+            raise ConfigError(
+                "a Delta table needs a path or a table name, and not both.", hint="give `path:` or `table:`"
+            )
+        self.table = table
+        self._location = absolute(path) if path is not None else None
+
+    def __str__(self) -> str:
+        return self.table or str(self._location)
+
+    def location(self, session: Callable[[], SparkSession]) -> str | None:
+        """The folder or URL, or None if the catalog has no table of that name yet."""
+        if self._location is None and self.table is not None:
+            spark = session()
+            if spark.catalog.tableExists(self.table):
+                self._location = str(spark.sql(f"DESCRIBE DETAIL {quoted_name(self.table)}").collect()[0]["location"])
+        return self._location
+
+    @property
+    def sql(self) -> str:
+        """How a statement names it."""
+        return quoted_name(self.table) if self.table else f"delta.{quoted(str(self._location))}"
+
+
+def absolute(path: str) -> str:
+    """Spark's JVM has a working folder of its own, so a relative path is made absolute here."""
+    return path if urlsplit(path).scheme else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_name(table: str) -> str:
+    """A dotted name with every part quoted; parts that are quoted already are left as they are."""
+    return table if "`" in table else ".".join(map(quoted, table.split(".")))
+
+
+def create_table(
+    spark: SparkSession, place: DeltaPlace, schema: StructType, partition_by: Sequence[str], cluster_by: Sequence[str]
+) -> None:
+    """Make the table if it is not there; the statement is the only way that keeps clustering columns."""
+    columns = ", ".join(f"{quoted(field.name)} {type_in_sql(field.dataType)}" for field in schema.fields)
+    layout = "".join(
+        f" {words} ({', '.join(map(quoted, names))})"
+        for words, names in (("PARTITIONED BY", partition_by), ("CLUSTER BY", cluster_by))
+        if names
+    )
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {place.sql} ({columns}) USING DELTA{layout}")
+
+
+def type_in_sql(kind: DataType) -> str:
+    """A type as DDL, with every field nullable as in any other Delta write, and names that need quotes quoted."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{quoted(part.name)}: {type_in_sql(part.dataType)}' for part in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{type_in_sql(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{type_in_sql(kind.keyType)}, {type_in_sql(kind.valueType)}>"
+    return kind.simpleString()

@@ -1,0 +1,118 @@
+"""One batch on Spark: read, transform, judge, freeze if needed; then its dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.errors import FloodmarkError
+from floodmark.hwm import Span, digest
+from floodmark.sinks.contract import POSITION, Batch
+from floodmark.sources.contract import Explaining, Reading
+from floodmark.step.counting import Count, count
+from floodmark.step.looking import marks_after
+from floodmark.step.spool import Counted, Spool
+from floodmark.step.work import Work
+from floodmark.stores.record import Intent, JobRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows ready for the sinks, and how they are counted."""
+
+    rows: DataFrame
+    counts: tuple[Count, ...]
+    spooled: Counted | None
+    readings: Mapping[str, Reading]
+    refused: int = 0
+
+    def counted(self, *, was_executed: bool) -> Counted:
+        if self.spooled:
+            return self.spooled
+        results = [each.result(was_executed=was_executed) for each in self.counts]
+        return Counted(read=sum(r.read for r in results), dead=sum(r.dead for r in results))
+
+
+def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
+    """The rows of the intent's spans, after transform and rules; from the spool if an earlier attempt finished it."""
+    spool = Spool(intent.spool) if intent.spool else None
+    spooled = spool.counted() if spool else None
+    readings = {s.name: s.read(spark, intent.spans[s.name]) for s in work.sources if s.name in intent.spans}
+    if spool and spooled:
+        return Prepared(spool.read(spark), (), spooled, readings)
+    counts = {name: count(reading, positioned(work, reading)) for name, reading in readings.items()}
+    frames = {name: living(readings[name], each.rows) for name, each in counts.items()}
+    rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
+    judged = work.rules.judge(rows)
+    prepared = Prepared(judged.kept, tuple(counts.values()), None, readings, judged.refused)
+    if spool is None:
+        return prepared
+    spool.write(prepared.rows)
+    counted = prepared.counted(was_executed=True)
+    spool.finish(counted)
+    return Prepared(spool.read(spark), (), counted, readings, judged.refused)
+
+
+def positioned(work: Work, reading: Reading) -> DataFrame:
+    if reading.position is None or not work.needs_position():
+        return reading.rows
+    return reading.rows.withColumn(POSITION, reading.position)
+
+
+def living(reading: Reading, rows: DataFrame) -> DataFrame:
+    """Rows that could be parsed, without the columns that only told which could not."""
+    kept = rows.where(reading.reason.isNull()) if reading.reason is not None else rows
+    return kept.drop(*reading.hidden)
+
+
+def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> Batch:
+    marks = {source: mark.show() for source, mark in marks_after(record, intent).items()}
+    return Batch(
+        namespace=namespace,
+        job=work.name,
+        number=intent.number,
+        attempt=intent.attempt,
+        digest=digest(intent.spans),
+        kind=intent.kind,
+        batch_time=intent.batch_time,
+        marks=marks,
+    )
+
+
+def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> int:
+    """Write what could not be parsed to the dead letters; a second look at the source only if there is any."""
+    frames = [(name, reading.dead()) for name, reading in prepared.readings.items() if reading.dead and counted.dead]
+    if not frames or work.dead_letters is None:
+        return 0
+    letters = [letter(frame, name, batch) for name, frame in frames]
+    union = letters[0]
+    for frame in letters[1:]:
+        union = union.unionByName(frame)
+    return work.dead_letters.write(union, batch) or 0
+
+
+def letter(frame: DataFrame, source: str, batch: Batch) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return frame.select(
+        F.lit(batch.job).alias("job"),
+        F.lit(source).alias("source"),
+        F.lit(batch.number).cast("long").alias("number"),
+        F.lit(batch.batch_time).alias("batch_time"),
+        "file",
+        "line",
+        "text",
+        "reason",
+    )
+
+
+def explained(error: Exception, work: Work, spans: Mapping[str, Span], spark: SparkSession) -> FloodmarkError | None:
+    """A source may know what a failed write really met (a malformed line, an update in an append log)."""
+    for source in work.sources:
+        if isinstance(source, Explaining) and source.name in spans:
+            return source.explain(error, spark, spans[source.name])
+    return None

@@ -1,0 +1,67 @@
+"""Fitting rows to a target's schema before anything is written: drift is judged here, by the job's policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.errors import SchemaChanged
+from floodmark.sinks.contract import Session, Shaped, Sink
+from floodmark.step.work import OnSchemaChange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+WIDER = {
+    "tinyint": ("smallint", "int", "bigint", "float", "double"),
+    "smallint": ("int", "bigint", "float", "double"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+"""Which types hold every value of another one exactly; anything else could lose something without a word."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How the rows differ from the target: columns it does not have, and columns whose type it cannot hold."""
+
+    new: tuple[tuple[str, str], ...]
+    unfit: tuple[str, ...]
+    widened: tuple[tuple[str, str], ...]
+
+    def differences(self) -> tuple[str, ...]:
+        return (*(f"new column {name} {kind}" for name, kind in self.new), *self.unfit)
+
+
+def fit(rows: DataFrame, sink: Sink, *, job: str, policy: OnSchemaChange, session: Session) -> DataFrame:
+    """The rows as the target can take them. Raises SchemaChanged before any write where the policy says so."""
+    target = sink.schema(session) if isinstance(sink, Shaped) else None
+    if target is None:
+        return rows
+    drift = compare(rows.schema, target)
+    if drift.unfit or (drift.new and policy == "fail"):
+        raise SchemaChanged(job, sink=sink.name, differences=drift.differences())
+    kept = rows.drop(*(name for name, _ in drift.new)) if policy == "ignore" else rows
+    return kept.withColumns({name: kept[f"`{name}`"].cast(wider) for name, wider in drift.widened})
+
+
+def compare(rows: StructType, target: StructType) -> Drift:
+    """Column names are compared without case, as Spark and Delta do; `_fm_*` columns are ours and never written."""
+    known = {field.name.lower(): field.dataType for field in target.fields}
+    own = [field for field in rows.fields if not field.name.startswith("_fm_")]
+    new = tuple((field.name, field.dataType.simpleString()) for field in own if field.name.lower() not in known)
+    changed = [(f.name, f.dataType, known[f.name.lower()]) for f in own if f.name.lower() in known]
+    differing = [(name, found, held) for name, found, held in changed if found.simpleString() != held.simpleString()]
+    widened = tuple((name, held.simpleString()) for name, found, held in differing if fits(found, held))
+    unfit = tuple(
+        f"column {name} is {found.simpleString()}, the target has {held.simpleString()}"
+        for name, found, held in differing
+        if not fits(found, held)
+    )
+    return Drift(new, unfit, widened)
+
+
+def fits(found: DataType, held: DataType) -> bool:
+    return found.simpleString() == "void" or held.simpleString() in WIDER.get(found.simpleString(), ())

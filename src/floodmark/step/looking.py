@@ -1,0 +1,149 @@
+"""The look: is there anything above the mark, and may this job go on from it? Nothing here writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChanged, SourceEmpty
+from floodmark.hwm import HWM, Json, Span, digest
+from floodmark.sinks.contract import Recorded, ledger_id
+from floodmark.sources.contract import Request, Session, Sight, Source
+from floodmark.step.work import RunRequest, Work
+from floodmark.stores.record import Intent, JobRecord
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What all sources of a job showed: the spans of the next batch, and what has to wait."""
+
+    sights: Mapping[str, Sight]
+    sources: Mapping[str, str]
+
+    @property
+    def spans(self) -> dict[str, Span]:
+        return {name: sight.span for name, sight in self.sights.items() if sight.span}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.spans
+
+    @property
+    def held_back(self) -> int:
+        return sum(sight.held_back for sight in self.sights.values())
+
+    @property
+    def held_reason(self) -> str | None:
+        return "; ".join(sight.held_reason for sight in self.sights.values() if sight.held_reason) or None
+
+    @property
+    def expected_rows(self) -> int | None:
+        known = [sight.expected_rows for sight in self.sights.values() if sight.span]
+        return None if None in known else sum(rows for rows in known if rows is not None)
+
+    @property
+    def settles_in_seconds(self) -> float | None:
+        return max((s.settles_in_seconds for s in self.sights.values() if s.settles_in_seconds), default=None)
+
+    @property
+    def extras(self) -> dict[str, Json]:
+        return {name: dict(sight.extras) for name, sight in self.sights.items() if sight.span}
+
+
+def look(work: Work, record: JobRecord, request: RunRequest, session: Session) -> Outlook:
+    """One cheap probe of each source; a run that has time waits for files that are still settling."""
+    outlook = look_once(work, record, request, session)
+    if outlook.settles_in_seconds and request.waits_for_settling:
+        time.sleep(outlook.settles_in_seconds)
+        outlook = look_once(work, record, request, session)
+    if request.full_refresh and not outlook.spans:
+        raise SourceEmpty(work.name)
+    return outlook
+
+
+def look_once(work: Work, record: JobRecord, request: RunRequest, session: Session) -> Outlook:
+    sources = {source.name: source.fingerprint(session) for source in work.sources}
+    if not request.full_refresh:
+        require_same_sources(work, record, sources)
+    sights = {source.name: sight_of(source, record, request, session) for source in work.sources}
+    return Outlook(sights, sources)
+
+
+def sight_of(source: Source, record: JobRecord, request: RunRequest, session: Session) -> Sight:
+    if request.full_refresh:
+        return source.look(None, Request(), session)
+    extras = record.extras.get(source.name)
+    asked = Request(request.start, request.max_rows, extras if isinstance(extras, dict) else {})
+    return source.look(record.marks.get(source.name), asked, session)
+
+
+def require_same_sources(work: Work, record: JobRecord, found: Mapping[str, str]) -> None:
+    """A mark of another source says nothing about this one."""
+    for source, fingerprint in found.items():
+        stored = record.sources.get(source)
+        if source in record.marks and stored is not None and stored != fingerprint:
+            raise SourceChanged(work.name, stored=stored, found=fingerprint)
+
+
+@dataclass(frozen=True)
+class Ledgers:
+    """What every sink has recorded for this job."""
+
+    by_sink: Mapping[str, Recorded | None]
+
+    @property
+    def highest(self) -> int:
+        return max((entry.number for entry in self.by_sink.values() if entry), default=0)
+
+    def confirmed(self, number: int) -> list[str]:
+        return [sink for sink, entry in self.by_sink.items() if entry and entry.number >= number]
+
+    def behind(self, number: int) -> list[str]:
+        """Sinks that have recorded something, but not this number: a paused run could still write to them."""
+        return [sink for sink, entry in self.by_sink.items() if entry and entry.number < number]
+
+
+def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
+    return Ledgers({s.name: s.recorded(ledger_id(namespace, work.name, s.name), session) for s in work.sinks})
+
+
+def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
+    """A sink may never know more than the store, nor something else under the same number.
+
+    Without a record there is nothing to agree with: then `require_a_beginning` decides by what the target holds.
+    """
+    if record == JobRecord(work.name):
+        return
+    expected = record.intent.number if record.intent else record.number
+    for sink, entry in ledgers.by_sink.items():
+        if entry and entry.number > expected:
+            raise SinkAhead(work.name, sink=sink, recorded=entry.number, stored=record.number)
+        if entry and record.intent and entry.number == expected:
+            require_same_digest(work.name, sink, entry, record.intent)
+
+
+def require_same_digest(job: str, sink: str, entry: Recorded, intent: Intent) -> None:
+    intended = digest(intent.spans)
+    if entry.digest is not None and entry.digest != intended:
+        raise SinkDisagrees(job, sink=sink, number=entry.number, recorded=entry.digest, intended=intended)
+
+
+def require_a_beginning(work: Work, record: JobRecord, request: RunRequest, session: Session) -> None:
+    """Without a mark, a target that already holds rows would get them twice: somebody has to decide."""
+    decided = request.full_refresh or request.start is not None or record.origin in ("reset", "set", "import")
+    if decided or any(source.name in record.marks for source in work.sources):
+        return
+    for sink in work.sinks:
+        if sink.holds_rows(session):
+            raise MarkMissing(work.name, sink=sink.name, target=sink.describe())
+
+
+def marks_after(record: JobRecord, intent: Intent) -> dict[str, HWM[Any]]:
+    """A batch raises marks and never lowers them; a refresh puts new ones in their place."""
+    marks = {} if intent.kind == "refresh" else dict(record.marks)
+    for source, span in intent.spans.items():
+        mark = marks.get(source)
+        marks[source] = mark.update(span.upto.value) if mark is not None else replace(span.upto)
+    return marks

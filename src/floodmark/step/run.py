@@ -1,0 +1,172 @@
+"""The step: read above the mark, transform, judge, write every sink, and only then raise the mark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from floodmark.errors import FloodmarkError, SinkFailed
+from floodmark.failpoints import half_way, reach
+from floodmark.logs import get_logger
+from floodmark.sinks.contract import Batch, Sink
+from floodmark.sources.contract import Session
+from floodmark.spark.session import jvm_pid
+from floodmark.step.batch import Prepared, batch_of, bury_dead, explained, prepare
+from floodmark.step.fitting import fit
+from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
+from floodmark.step.recovery import drop, fence_laggards, new_intent, next_attempt, open_intent
+from floodmark.step.spool import Spool
+from floodmark.step.summary import Begun, Clock, Outcome, nothing_new, receipt_of, record_after
+from floodmark.step.transform import first_lines
+from floodmark.step.work import RunRequest, Work
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.lease import HeldLease, hold
+from floodmark.stores.record import JobRecord, Receipt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = get_logger(__name__)
+
+
+@dataclass
+class LastSeen:
+    """The record as this process last read it, so that an idle tick of a loop need not parse it again."""
+
+    record: JobRecord | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One job, one store, one session: `run` does one batch, exactly once."""
+
+    work: Work
+    store: MarkStore
+    session: Session
+    request: RunRequest = RunRequest()
+    last_seen: LastSeen = field(default_factory=LastSeen)
+
+    def run(self) -> Receipt:
+        """Look; hold the lease; finish the open batch or intend the next; read, judge, write; then raise the mark."""
+        clock, record = Clock(), self.read()
+        outlook = None if record.intent else self.look(record)
+        if outlook and outlook.is_empty:
+            return nothing_new(record, outlook, clock)
+        with hold(self.store, self.work.name) as lease:
+            return replace(self, session=noted_in(lease, self.session)).run_held(record, outlook, lease, clock)
+
+    def run_held(self, seen: JobRecord, outlook: Outlook | None, lease: HeldLease, clock: Clock) -> Receipt:
+        """The part that only one run of a job may do at a time."""
+        record = self.read()
+        if record is not seen:  # another run moved the mark before we had the lease
+            outlook = None
+        begun = self.recover(record, lease) or self.plan(record, outlook, lease)
+        if begun.intent is None:
+            return nothing_new(begun.record, begun.outlook, clock)
+        reach("after_intent")
+        with clock.timing("read"):
+            prepared = self.prepare(begun)
+        reach("after_read")
+        outcome = self.write(prepared, begun, lease, clock)
+        reach("before_commit")
+        after, receipt = record_after(begun), receipt_of(begun, outcome, clock)
+        self.store.commit(after, expected=begun.record.number, lease=lease.lease, receipt=receipt)
+        reach("after_commit")
+        Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
+        return receipt
+
+    def read(self) -> JobRecord:
+        """The record as it is now: the very object seen last, if nobody changed it; a blank one if there is none."""
+        known = self.last_seen.record
+        stored = self.store.read(self.work.name, known)
+        blank = JobRecord(self.work.name)
+        self.last_seen.record = stored or (known if known == blank else blank)
+        return self.last_seen.record or blank
+
+    def look(self, record: JobRecord) -> Outlook:
+        return look(self.work, record, self.request, self.session)
+
+    def recover(self, record: JobRecord, lease: HeldLease) -> Begun | None:
+        """The open batch under a new attempt, or None if there is none to finish."""
+        if record.intent is None:
+            return None
+        ledgers = self.ledgers(record)
+        intent = open_intent(self.work, record, ledgers, self.request)
+        if intent is None:
+            return None
+        again, confirmed = next_attempt(self.work, intent), tuple(ledgers.confirmed(intent.number))
+        log.info("finishing an open batch", job=self.work.name, number=again.number, confirmed=confirmed)
+        self.store.intend(replace(record, intent=again), expected=record.number, lease=lease.lease)
+        return Begun(record, again, None, confirmed)
+
+    def plan(self, record: JobRecord, outlook: Outlook | None, lease: HeldLease) -> Begun:
+        """Fix the next batch and make it durable before the first write."""
+        ledgers = self.ledgers(record)
+        record = drop(record, self.store, lease)
+        outlook = outlook or self.look(record)
+        if outlook.is_empty:
+            return Begun(record, None, outlook)
+        require_a_beginning(self.work, record, self.request, self.session)
+        fence_laggards(self.work, self.store.namespace, record, ledgers, self.session)
+        intent = new_intent(self.work, record, outlook, ledgers, self.request)
+        log.info("batch begins", job=self.work.name, number=intent.number, store=self.store.describe())
+        self.store.intend(replace(record, intent=intent), expected=record.number, lease=lease.lease)
+        return Begun(record, intent, outlook)
+
+    def ledgers(self, record: JobRecord) -> Ledgers:
+        ledgers = read_ledgers(self.work, self.store.namespace, self.session)
+        if not self.request.full_refresh:
+            require_agreement(self.work, record, ledgers)
+        return ledgers
+
+    def prepare(self, begun: Begun) -> Prepared:
+        spark = self.session()
+        try:
+            return prepare(self.work, begun.batch, spark)
+        except Exception as error:
+            raise self.explained(error, "spool", begun, spark) from error
+
+    def write(self, prepared: Prepared, begun: Begun, lease: HeldLease, clock: Clock) -> Outcome:
+        """Every sink in order. Whether the rows fit is judged for all of them before the first is written."""
+        batch = batch_of(self.work, begun.record, begun.batch, self.store.namespace)
+        fitted = {sink.name: self.fit(prepared.rows, sink, batch) for sink in self.work.sinks}
+        written: dict[str, int] = {}
+        for place, sink in enumerate(self.work.sinks, start=1):
+            lease.check()
+            with clock.timing(sink.name):
+                rows = half_way(fitted[sink.name], f"during_sink:{place}")
+                written[sink.name] = self.write_one(sink, rows, batch, begun)
+            reach(f"after_sink:{place}")
+        counted = prepared.counted(was_executed=len(begun.confirmed) < len(self.work.sinks))
+        dead = bury_dead(self.work, prepared, counted, batch)
+        return Outcome(written, counted.read, dead, prepared.refused)
+
+    def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:
+        if batch.kind == "refresh":
+            return rows
+        return fit(rows, sink, job=self.work.name, policy=self.work.on_schema_change, session=self.session)
+
+    def write_one(self, sink: Sink, rows: DataFrame, batch: Batch, begun: Begun) -> int:
+        try:
+            return sink.write(rows, batch) or 0
+        except Exception as error:
+            raise self.explained(error, sink.name, begun, rows.sparkSession) from error
+
+    def explained(self, error: Exception, sink: str, begun: Begun, spark: SparkSession) -> FloodmarkError:
+        """The error a person should see; the whole of it is in the debug log."""
+        if isinstance(error, FloodmarkError):
+            return error
+        log.debug("write failed", job=self.work.name, sink=sink, exc_info=error)
+        known = explained(error, self.work, begun.batch.spans, spark)
+        return known or SinkFailed(self.work.name, sink=sink, reason=first_lines(error))
+
+
+def noted_in(lease: HeldLease, session: Session) -> Session:
+    """The session, with its JVM written into the lease the first time it is asked for: it may outlive this process."""
+
+    def asked() -> SparkSession:
+        spark = session()
+        lease.with_jvm(jvm_pid(spark))
+        return spark
+
+    return asked

@@ -1,0 +1,63 @@
+"""The spool: a batch frozen as Parquet, so that every sink and every recovery sees the same rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+    from pyspark.sql import DataFrame, SparkSession
+
+COUNTS = "_floodmark.json"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rows as they were counted in the pass that read them."""
+
+    read: int
+    dead: int = 0
+
+
+@dataclass(frozen=True)
+class Spool:
+    """One attempt's folder. It is complete when its counts are there: they are written last."""
+
+    folder: str
+
+    def counted(self) -> Counted | None:
+        """What the finished spool holds, or None if it was never finished."""
+        from pyarrow.fs import FileType
+
+        system, path = self._place()
+        if system.get_file_info(f"{path}/{COUNTS}").type == FileType.NotFound:
+            return None
+        with system.open_input_stream(f"{path}/{COUNTS}") as stream:
+            return Counted(**json.loads(stream.read()))
+
+    def write(self, rows: DataFrame) -> None:
+        rows.write.mode("overwrite").parquet(self.folder)
+
+    def finish(self, counted: Counted) -> None:
+        system, path = self._place()
+        with system.open_output_stream(f"{path}/{COUNTS}") as stream:
+            stream.write(json.dumps({"read": counted.read, "dead": counted.dead}).encode())
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        return spark.read.parquet(self.folder)
+
+    def remove(self) -> None:
+        from pyarrow.fs import FileType
+
+        system, path = self._place()
+        if system.get_file_info(path).type == FileType.Directory:
+            system.delete_dir(path)
+
+    def _place(self) -> tuple[FileSystem, str]:
+        from pyarrow.fs import FileSystem, LocalFileSystem
+
+        if "://" not in self.folder:
+            return LocalFileSystem(), self.folder
+        return FileSystem.from_uri(self.folder.replace("s3a://", "s3://", 1))  # type: ignore[no-any-return]

@@ -1,0 +1,125 @@
+"""What a batch leaves behind: the next record and the receipt."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from floodmark.hwm import Json
+from floodmark.step.looking import Outlook, marks_after
+from floodmark.step.work import shown
+from floodmark.stores.record import Intent, JobRecord, Receipt
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How long each part of a batch took."""
+
+    started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    begun: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timing(self, what: str) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[what] = round(time.monotonic() - begun, 3)
+
+    def elapsed(self) -> float:
+        return round(time.monotonic() - self.begun, 3)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A batch that may be written: the record it starts from, its intent, and which sinks had it before a crash.
+
+    `outlook` is None where an open batch is being finished; `intent` is None where there was nothing to do.
+    """
+
+    record: JobRecord
+    intent: Intent | None
+    outlook: Outlook | None
+    confirmed: tuple[str, ...] = ()
+
+    @property
+    def batch(self) -> Intent:
+        if self.intent is None:
+            raise LookupError("nothing was begun")
+        return self.intent
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the sinks took, as they counted it."""
+
+    written: Mapping[str, int]
+    read: int
+    dead: int
+    refused: int
+
+
+def record_after(begun: Begun) -> JobRecord:
+    """The record once every sink has confirmed: marks raised, intent closed, number taken."""
+    record, intent = begun.record, begun.batch
+    remembered, sources = intent.extras.get("remember"), intent.extras.get("sources")
+    kept = {} if intent.kind == "refresh" else dict(record.extras)
+    return JobRecord(
+        job=record.job,
+        number=intent.number,
+        marks=marks_after(record, intent),
+        sources={**record.sources, **as_texts(sources)},
+        extras={**kept, **(remembered if isinstance(remembered, dict) else {})},
+        origin="commit",
+        modified_time=datetime.now(timezone.utc),
+    )
+
+
+def as_texts(stored: Json) -> dict[str, str]:
+    return {name: str(text) for name, text in stored.items()} if isinstance(stored, dict) else {}
+
+
+def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
+    record, intent, outlook = begun.record, begun.batch, begun.outlook
+    spans: dict[str, Json] = {name: [s.after.show() if s.after else None, s.upto.show()] for name, s in intent.spans.items()}
+    return Receipt(
+        job=record.job,
+        run=uuid.uuid4().hex[:12],
+        status="done",
+        started=clock.started,
+        seconds=clock.elapsed(),
+        batches=1,
+        number=intent.number,
+        rows_read=outcome.read,
+        rows_written=dict(outcome.written),
+        rows_refused=outcome.refused,
+        rows_dead=outcome.dead,
+        rows_held_back=outlook.held_back if outlook else 0,
+        mark_before=shown(record.marks),
+        mark_after=shown(marks_after(record, intent)),
+        span=spans,
+        durations=dict(clock.seconds),
+        notes=() if outlook else ("finished a batch that an earlier run had begun",),
+        recovered=outlook is None,
+    )
+
+
+def nothing_new(record: JobRecord, outlook: Outlook | None, clock: Clock) -> Receipt:
+    held_reason = outlook.held_reason if outlook else None
+    return Receipt(
+        job=record.job,
+        run="",
+        status="nothing_new",
+        started=clock.started,
+        seconds=clock.elapsed(),
+        number=record.number,
+        rows_held_back=outlook.held_back if outlook else 0,
+        mark_before=shown(record.marks),
+        mark_after=shown(record.marks),
+        notes=(held_reason,) if held_reason else (),
+    )

@@ -1,0 +1,182 @@
+"""The user's transform, as SQL or as a Python function: how it is applied, and what is known about it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import floodmark
+from floodmark.errors import ConfigError, TransformFailed
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame
+    from sqlglot import exp
+
+VOLATILE = frozenset(
+    {
+        *("Rand", "Randn", "Uniform", "Uuid", "Shuffle"),
+        *("CurrentTimestamp", "CurrentDate", "CurrentTime", "CurrentUser", "Localtimestamp", "Localtime"),
+        *("First", "Last", "AnyValue", "ArrayAgg", "GroupConcat"),
+        *("Anonymous", "AnonymousAggFunc"),
+    }
+)
+"""sqlglot's names of what may answer otherwise the second time; a function it does not know is one of them."""
+
+
+@runtime_checkable
+class Transform(Protocol):
+    """Turns the rows of a job's sources into the rows of its sinks."""
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        """Called once per attempt, lazily. Raises TransformFailed if the rows cannot even be described."""
+
+    def fingerprint(self) -> str:
+        """Changes when the code changes."""
+
+    def is_deterministic(self) -> bool:
+        """Whether a second evaluation over the same rows is known to give the same rows."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Rows go through as they are."""
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        return only(frames, job)
+
+    def fingerprint(self) -> str:
+        return "identity"
+
+    def is_deterministic(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Function:
+    """A Python function from DataFrame to DataFrame (from several, by source name, if the job has several sources)."""
+
+    function: Callable[..., DataFrame]
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        try:
+            return self.function(*frames.values()) if len(frames) == 1 else self.function(**frames)
+        except Exception as error:
+            raise TransformFailed(job, reason=f"{type(error).__name__}: {error}") from error
+
+    def fingerprint(self) -> str:
+        """The function's own code; the program's fingerprint covers the module it stands in."""
+        code = getattr(self.function, "__code__", None)
+        if code is None:
+            return short_hash(repr(self.function))
+        return short_hash(*code_texts(code))
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A query over `source` (or, with several sources, over their names); `:batch_time` stands for the clock."""
+
+    text: str
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        tables = {"source": only(frames, job)} if len(frames) == 1 else dict(frames)
+        views = {name: f"fm_{name}_{attempt}" for name in tables}
+        spark = next(iter(tables.values())).sparkSession
+        try:
+            for name, frame in tables.items():
+                frame.createOrReplaceTempView(views[name])
+            arguments = {"batch_time": batch_time} if ":batch_time" in self.text else None
+            return spark.sql(self.with_tables(views), args=arguments)
+        except Exception as error:
+            raise TransformFailed(job, reason=first_lines(error)) from error
+        finally:
+            for view in views.values():
+                spark.catalog.dropTempView(view)
+
+    def fingerprint(self) -> str:
+        return short_hash(self.text)
+
+    def is_deterministic(self) -> bool:
+        """Only what is known: no window, limit or order-dependent aggregate, and no table but the source."""
+        from sqlglot import exp
+
+        shape = (exp.Window, exp.Limit, exp.TableSample, exp.Sum, exp.Avg, exp.Stddev, exp.Variance)
+        foreign = [table for table in self._tables() if table.name.lower() != "source"]
+        volatile = [node for node in self._tree.walk() if type(node).__name__ in VOLATILE or isinstance(node, shape)]
+        return not foreign and not volatile
+
+    def with_tables(self, views: Mapping[str, str]) -> str:
+        """The same text with table names replaced in place, so that what the user wrote is what Spark parses."""
+        text = self.text
+        named = [table for table in self._tables() if table.name.lower() in views]
+        for table in sorted(named, key=lambda each: -int(each.this.meta["start"])):
+            place = table.this.meta
+            text = text[: place["start"]] + views[table.name.lower()] + text[place["end"] + 1 :]
+        return text
+
+    @cached_property
+    def _tree(self) -> exp.Expr:
+        import sqlglot
+
+        try:
+            return sqlglot.parse_one(self.text, read="spark")
+        except sqlglot.errors.SqlglotError as error:
+            raise ConfigError(f"the transform's SQL cannot be parsed: {error}", hint="floodmark lint") from error
+
+    def _tables(self) -> Iterator[exp.Table]:
+        """Tables that are neither of another schema nor defined by the query itself."""
+        from sqlglot import exp
+
+        own = {cte.alias.lower() for cte in self._tree.find_all(exp.CTE)}
+        return (table for table in self._tree.find_all(exp.Table) if not table.db and table.name.lower() not in own)
+
+
+def program_fingerprint(transform: Transform) -> str:
+    """Floodmark's version and, for a function, the file it was defined in: helpers beside it count too."""
+    if not isinstance(transform, Function):
+        return floodmark.__version__
+    try:
+        source = Path(inspect.getsourcefile(inspect.unwrap(transform.function)) or "").read_text()
+    except (OSError, TypeError):
+        source = ""
+    return short_hash(floodmark.__version__, source)
+
+
+def only(frames: Mapping[str, DataFrame], job: str) -> DataFrame:
+    """The one frame of a job with one source."""
+    if len(frames) != 1:
+        raise ConfigError(
+            f"job '{job}' has {len(frames)} sources and no transform that joins them.",
+            hint="give it a transform: SQL over the sources' names, or a function that takes them by name",
+        )
+    return next(iter(frames.values()))
+
+
+def code_texts(code: CodeType) -> Iterator[str]:
+    """A function's instructions, names and constants, with those of the functions inside it."""
+    yield from (code.co_code.hex(), repr(code.co_names))
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from code_texts(constant)
+        else:
+            yield repr(constant)
+
+
+def short_hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def first_lines(error: Exception, lines: int = 2) -> str:
+    """The part of a Spark error that a person reads; the stack of the JVM is in the debug log."""
+    text = str(error).strip().splitlines() or [type(error).__name__]
+    return " ".join(line.strip() for line in text[:lines] if line.strip())

@@ -1,0 +1,101 @@
+"""The contract of a mark store; one file per backend stands beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from floodmark.hwm import HWM
+    from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
+
+
+class MarkStore(Protocol):
+    """Remembers how far each job has read.
+
+    Every method raises StoreUnreachable if the store cannot be used, and then nothing was changed.
+    """
+
+    namespace: str
+
+    def describe(self) -> str:
+        """Where the marks are, for logs and errors; never with a secret in it."""
+
+    def read(self, job: str, known: JobRecord | None = None) -> JobRecord | None:
+        """The job's record, or None if it never had one. If it still is `known`, that very object is returned.
+
+        Called at every look. Raises MarkUnreadable if a record is there but cannot be parsed.
+        """
+
+    def intend(self, record: JobRecord, *, expected: int, lease: Lease) -> None:
+        """Save the record with its open intent (or with the intent dropped); marks and number stay as they were.
+
+        Called before the first write of a batch. Raises MarkMoved if the stored number is not `expected`, LeaseLost
+        if the lease is no longer the stored one, MarkInvalid if a mark or the number would change: nothing was saved.
+        """
+
+    def commit(self, record: JobRecord, *, expected: int, lease: Lease, receipt: Receipt | None = None) -> None:
+        """Save the record and its receipt only if the stored number is still `expected` and the lease still held.
+
+        Durable on return, or the old record is untouched. Called once per batch, after every sink has confirmed; also
+        by `marks set` and `reset`, whose record has another `origin`; a reset also replaces a record that cannot be
+        read. Raises MarkMoved, LeaseLost, or MarkInvalid if the number is not above `expected`: nothing was saved.
+        """
+
+    def jobs(self) -> Sequence[str]:
+        """The names of all jobs with a record in this namespace, sorted."""
+
+    def history(self, job: str, limit: int = 20) -> Sequence[JobRecord]:
+        """Committed records, newest first, without intents; bounded by the store's `keep_history`."""
+
+    def runs(self, job: str | None = None, limit: int = 20) -> Sequence[Receipt]:
+        """Receipts, newest first."""
+
+    def add_run(self, receipt: Receipt) -> None:
+        """Keep the receipt of a run that committed nothing (failed, skipped)."""
+
+    def lease(self, job: str) -> Lease | None:
+        """The lease as stored, whether its owner lives or not."""
+
+    def take_lease(self, job: str, owner: Owner, *, over: Lease | None) -> Lease:
+        """Take the lease if the stored one still has the token of `over` (None: if there is none).
+
+        Raises LeaseHeld if somebody else was faster.
+        """
+
+    def beat(self, lease: Lease, owner: Owner | None = None) -> None:
+        """Show that the owner lives, and say so if it is known better now (its JVM was started meanwhile).
+
+        Raises LeaseLost if the stored lease has another token.
+        """
+
+    def release(self, lease: Lease) -> None:
+        """Give the lease back; one that was lost already is left alone."""
+
+    def looked(self, job: str, at: datetime) -> None:
+        """Note that a loop looked and found nothing: one entry of fixed size beside the record."""
+
+    def last_looked(self, job: str) -> datetime | None:
+        """When a loop last looked, if ever."""
+
+    def get_hwm(self, name: str) -> HWM[Any] | None:
+        """The mark of that name, for users of etl-entities; None if there is none."""
+
+    def set_hwm(self, mark: HWM[Any]) -> None:
+        """Save a mark under its own name and a new number. Raises LeaseHeld while a run works with it."""
+
+    def close(self) -> None:
+        """Let go of files and connections; the store may not be used afterwards."""
+
+
+@runtime_checkable
+class LevelStore(MarkStore, Protocol):
+    """A store that can be one level of several."""
+
+    def stamp(self, job: str) -> str | None:
+        """A text that is new with every save of the record; None if there is no record. Much cheaper than read."""
+
+    def fill(self, record: JobRecord, stamp: str) -> None:
+        """Take over the record that another level holds under this stamp; no lease is asked for."""

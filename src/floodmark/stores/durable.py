@@ -1,0 +1,85 @@
+"""Files that survive a crash: whole or not at all, and locked between processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put the text in the place of the file: durable on return, and a crash leaves the old one or the new one."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def append_after(path: Path, length: int, text: str) -> int:
+    """Cut the file to its committed length, append and make it durable; return the new length."""
+    with path.open("ab") as file:
+        file.truncate(length)  # what a crashed save left behind
+        file.seek(length)
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
+def ensure_folder(folder: Path) -> None:
+    """Make the folder and those above it, if they are missing, and make their names durable."""
+    if folder.is_dir():
+        return
+    ensure_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, *, exclusive: bool, patience_seconds: float) -> Iterator[None]:
+    """Hold the lock file against other threads and processes; it is let go by itself if the process dies.
+
+    Raises TimeoutError (an OSError) if another one keeps it for longer than the patience.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY, 0o666)
+    try:
+        _wait_for(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, path, patience_seconds)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for(descriptor: int, kind: int, path: Path, patience_seconds: float) -> None:
+    """A blocking flock would wait for ever for a process that was stopped while it held the lock."""
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{path} was locked for {patience_seconds:g} s") from error
+            time.sleep(0.005)

@@ -1,0 +1,144 @@
+"""Holding the lease of a job: taking it, showing that its owner lives, taking it over from the dead."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreError
+from floodmark.stores.owner import Vitality, started, this_process, vitality
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from floodmark.stores.contract import MarkStore
+    from floodmark.stores.record import Lease, Owner
+
+log = logging.getLogger(__name__)
+VARIABLE = "FLOODMARK_LEASE_SECONDS"
+POLL_SECONDS = {"leaving": 0.05, "unsure": 0.5}
+
+_guard = threading.Lock()
+_mine: set[str] = set()
+"""Tokens that this process holds: a lease of this process that is not among them was left by a failed release."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to watch an owner that may be dead, by a clock of our own that no other host has a say in."""
+
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    vitality: Callable[[Owner], Vitality] = vitality
+
+
+def default_seconds() -> float:
+    """30, or FLOODMARK_LEASE_SECONDS."""
+    text = os.environ.get(VARIABLE) or "30"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise ConfigError(f"{VARIABLE} is '{text}'.", hint="a number of seconds above 0")
+    return seconds
+
+
+class HeldLease:
+    """A lease in our hands."""
+
+    def __init__(self, store: MarkStore, lease: Lease) -> None:
+        self.lease = lease
+        self._store, self._gone = store, threading.Event()
+
+    def check(self) -> None:
+        """Raise LeaseLost if the lease is not ours any more; called before every write."""
+        stored = self._store.lease(self.lease.job)
+        if self._gone.is_set() or stored is None or stored.token != self.lease.token:
+            raise LeaseLost(self.lease.job, holder=str(stored.owner) if stored else None)
+
+    def with_jvm(self, pid: int | None) -> None:
+        """Record the JVM that will write for us, before it writes; None: it is not of this machine (Spark Connect)."""
+        if pid is None:
+            return
+        owner = replace(self.lease.owner, jvm_pid=pid, jvm_started=started(pid))
+        self._store.beat(self.lease, owner)
+        self.lease = replace(self.lease, owner=owner)
+
+    def beat_until(self, done: threading.Event, interval_seconds: float) -> None:
+        """Beat until the work is done; a store that cannot be reached is tried again, a lost lease is not."""
+        while not done.wait(interval_seconds):
+            try:
+                self._store.beat(self.lease)
+            except LeaseLost:
+                self._gone.set()
+                return
+            except StoreError as error:
+                log.warning("job %s: no heartbeat: %s", self.lease.job, error.message)
+
+
+@contextmanager
+def hold(
+    store: MarkStore, job: str, owner: Owner | None = None, *, patience: Patience | None = None
+) -> Iterator[HeldLease]:
+    """Hold the job's lease during the block, for this process. Raises LeaseHeld if another run works on the job."""
+    patience = patience or Patience(default_seconds())
+    over = claimable(store, job, patience)
+    with _guard:
+        lease = store.take_lease(job, owner or this_process(), over=over)
+        _mine.add(lease.token)
+    held, done = HeldLease(store, lease), threading.Event()
+    beats = (done, min(2.0, patience.seconds / 3))
+    heart = threading.Thread(target=held.beat_until, args=beats, name=f"lease of {job}", daemon=True)
+    heart.start()
+    try:
+        yield held
+    finally:
+        done.set()
+        heart.join()
+        _mine.discard(lease.token)
+        _let_go(store, lease)
+
+
+def claimable(store: MarkStore, job: str, patience: Patience) -> Lease | None:
+    """The lease that may be taken over (None: there is none), after watching its owner where that is needed."""
+    first = store.lease(job)
+    if first is None or _left_over(first):
+        return first
+    deadline = patience.clock() + patience.seconds
+    while (state := patience.vitality(first.owner)) != "dead" and patience.clock() < deadline:
+        if state == "alive":
+            raise _held(first)
+        patience.sleep(min(POLL_SECONDS[state], patience.seconds / 10))
+        now = store.lease(job)
+        if now is None:
+            return None
+        if (now.token, now.beat) != (first.token, first.beat):
+            raise _held(now)
+    log.info("job %s: taking over the lease of %s", job, first.owner)
+    return first
+
+
+def _left_over(lease: Lease) -> bool:
+    me, owner = this_process(), lease.owner
+    same = (owner.boot, owner.namespace, owner.pid, owner.started) == (me.boot, me.namespace, me.pid, me.started)
+    with _guard:
+        return same and lease.token not in _mine
+
+
+def _held(lease: Lease) -> LeaseHeld:
+    return LeaseHeld(lease.job, holder=str(lease.owner), since=lease.since.isoformat())
+
+
+def _let_go(store: MarkStore, lease: Lease) -> None:
+    """The work is committed or not, whatever happens here: a lease that stays behind is taken over by the next run."""
+    try:
+        store.release(lease)
+    except StoreError as error:
+        log.warning("job %s: the lease could not be released: %s", lease.job, error.message)

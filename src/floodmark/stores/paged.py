@@ -1,0 +1,253 @@
+"""The rules of a mark store, the same for every backend: compare-and-set, leases, history, receipts."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
+from floodmark.stores.hwm_access import HwmAccess
+from floodmark.stores.page import Entry, Page, Pages
+from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
+from floodmark.stores.wire import ITEMS, UNREADABLE, Encoded, Held, Seen, compact, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def utc_now() -> datetime:
+    """The time, where nobody injects another one."""
+    return datetime.now(timezone.utc)
+
+
+class PagedMarkStore(HwmAccess):
+    """A MarkStore over the pages of a backend; may be used from several threads."""
+
+    def __init__(
+        self,
+        pages: Pages,
+        *,
+        namespace: str,
+        keep_history: int = 100,
+        keep_runs: int = 1000,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.namespace = namespace
+        self._pages, self._now = pages, now
+        self._keep_history, self._keep_runs = keep_history, keep_runs
+        self._seen: dict[str, Seen] = {}
+        self._guard = threading.Lock()
+
+    def describe(self) -> str:
+        """Where the marks are."""
+        return self._pages.describe()
+
+    def stamp(self, job: str) -> str | None:
+        """The stamp of the job's record, without parsing it."""
+        with self._pages.reading(job) as page:
+            return page.stamp()
+
+    def read(self, job: str, known: JobRecord | None = None) -> JobRecord | None:
+        """The job's record; `known` itself if it still is the one."""
+        with self._pages.reading(job) as page:
+            seen = self._seen.get(job)
+            if known is not None and seen and seen.record is known and page.stamp() == seen.stamp:
+                return known
+            entry = page.entry()
+            if entry is None:
+                return None
+            record, held = decode(job, entry.val, page, seen, where=self.describe())
+        return self._remember(Seen(entry.stamp, record, held))
+
+    def intend(self, record: JobRecord, *, expected: int, lease: Lease) -> None:
+        """Save the open intent."""
+        if record.number != expected:
+            raise MarkInvalid("an intent", record.number, reason=f"it may not change the number {expected}")
+        with self._pages.writing(record.job) as page:
+            entry, held = self._claim(page, record, expected, lease)
+            encoded = encode(record, held)
+            if encoded.rows or _marks(encoded.val()) != (_marks(entry.val) if entry else {}):
+                raise MarkInvalid("an intent", list(record.marks), reason="it may not change a mark")
+            stamp = self._save(page, entry, record, encoded)
+        self._remember(Seen(stamp, record, encoded.held))
+
+    def commit(self, record: JobRecord, *, expected: int, lease: Lease, receipt: Receipt | None = None) -> None:
+        """Save the record and its receipt."""
+        if record.number <= expected:
+            raise MarkInvalid("a commit", record.number, reason=f"its number must be above {expected}")
+        with self._pages.writing(record.job) as page:
+            entry, held = self._claim(page, record, expected, lease)
+            encoded = encode(record, held)
+            stamp = self._save(page, entry, record, encoded)
+            page.add_history(record.number, encoded.history_val(), self._keep_history)
+            self._drop_unused(page, encoded, held)
+            if receipt:
+                page.add_run(compact(receipt.serialize()), self._keep_runs)
+        self._remember(Seen(stamp, record, encoded.held))
+
+    def fill(self, record: JobRecord, stamp: str) -> None:
+        """Take over the record of another level."""
+        with self._pages.writing(record.job) as page:
+            if page.stamp() == stamp:
+                return
+            seen = self._seen.get(record.job)
+            held = seen.held if seen and seen.stamp == page.stamp() else {}
+            encoded = encode(record, held)
+            if encoded.rows and (not held or any(old.number >= record.number for old in held.values())):
+                encoded = encode(
+                    record, {}
+                )  # the rows here belong to another past: numbers alone cannot tell them apart
+                page.keep_bases(frozenset())
+            page.add_items(encoded.rows)
+            page.save(self._entry(stamp, record, encoded))
+        self._remember(Seen(stamp, record, encoded.held))
+
+    def _claim(
+        self, page: Page, record: JobRecord, expected: int, lease: Lease
+    ) -> tuple[Entry | None, Mapping[str, Held]]:
+        """What is stored now and may be replaced by this record; raises if it may not."""
+        self._require(page, lease)
+        try:
+            entry = page.entry()
+            stored, held = self._current(page, record.job, entry)
+        except MarkUnreadable:
+            if record.origin != "reset":
+                raise
+            return None, {}  # a reset is how a person gets rid of a record that cannot be read
+        if stored != expected:
+            raise MarkMoved(record.job, stored=stored, expected=expected)
+        return entry, held
+
+    def _current(self, page: Page, job: str, entry: Entry | None) -> tuple[int, Mapping[str, Held]]:
+        if entry is None:
+            return 0, {}
+        seen = self._seen.get(job)
+        if seen and seen.stamp == entry.stamp:
+            return entry.number, seen.held
+        record, held = decode(job, entry.val, page, seen, where=self.describe())
+        return record.number, held
+
+    def _save(self, page: Page, old: Entry | None, record: JobRecord, encoded: Encoded) -> str:
+        entry = self._entry(uuid.uuid4().hex, record, encoded)
+        if old and old.val == entry.val:
+            return old.stamp
+        page.add_items(encoded.rows)
+        page.save(entry)
+        return entry.stamp
+
+    def _entry(self, stamp: str, record: JobRecord, encoded: Encoded) -> Entry:
+        return Entry(stamp, record.number, (record.modified_time or self._now()).isoformat(), encoded.val())
+
+    def _drop_unused(self, page: Page, encoded: Encoded, held: Mapping[str, Held]) -> None:
+        bases = {source: base.number for source, base in encoded.bases.items()}
+        if bases == {source: old.base for source, old in held.items()}:
+            return
+        kept = [_bases(val) for val in page.history(self._keep_history)]
+        page.keep_bases(frozenset(bases.items()).union(*kept))
+
+    def _remember(self, seen: Seen) -> JobRecord:
+        with self._guard:
+            self._seen[seen.record.job] = seen
+        return seen.record
+
+    def jobs(self) -> Sequence[str]:
+        """Jobs with a record, sorted."""
+        return sorted(job for job in self._pages.names() if self.stamp(job) is not None)
+
+    def history(self, job: str, limit: int = 20) -> Sequence[JobRecord]:
+        """Committed records, newest first."""
+        with self._pages.reading(job) as page:
+            found: list[JobRecord] = []
+            seen = None
+            for val in reversed(page.history(min(limit, self._keep_history))):  # so that each adds to the one before
+                record, held = decode(job, val, page, seen, where=self.describe())
+                seen = Seen("", record, held)
+                found.append(record)
+        return found[::-1]
+
+    def runs(self, job: str | None = None, limit: int = 20) -> Sequence[Receipt]:
+        """Receipts, newest first."""
+        found: list[Receipt] = []
+        for name in self._pages.names() if job is None else [job]:
+            with self._pages.reading(name) as page:
+                found += [self._receipt(name, text) for text in page.runs(min(limit, self._keep_runs))]
+        return sorted(found, key=lambda receipt: receipt.started, reverse=True)[:limit]
+
+    def _receipt(self, job: str, text: str) -> Receipt:
+        try:
+            return Receipt.deserialize(json.loads(text))
+        except UNREADABLE as error:
+            raise MarkUnreadable(job, where=self.describe(), reason=f"a receipt is damaged: {error}") from error
+
+    def add_run(self, receipt: Receipt) -> None:
+        """Keep a receipt alone."""
+        with self._pages.writing(receipt.job) as page:
+            page.add_run(compact(receipt.serialize()), self._keep_runs)
+
+    def lease(self, job: str) -> Lease | None:
+        """The lease as stored."""
+        with self._pages.reading(job) as page:
+            return self._lease(job, page)
+
+    def take_lease(self, job: str, owner: Owner, *, over: Lease | None) -> Lease:
+        """Take the lease if it is still in the state that the caller saw."""
+        with self._pages.writing(job) as page:
+            stored = self._lease(job, page)
+            if stored and (over is None or stored.token != over.token):
+                raise LeaseHeld(job, holder=str(stored.owner), since=stored.since.isoformat())
+            lease = Lease(job, owner, uuid.uuid4().hex, 0, self._now())
+            page.put_lease(compact(lease.serialize()))
+        return lease
+
+    def beat(self, lease: Lease, owner: Owner | None = None) -> None:
+        """Show that the owner lives."""
+        with self._pages.writing(lease.job) as page:
+            stored = self._require(page, lease)
+            page.put_lease(compact(replace(stored, beat=stored.beat + 1, owner=owner or stored.owner).serialize()))
+
+    def release(self, lease: Lease) -> None:
+        """Give the lease back."""
+        with self._pages.writing(lease.job) as page:
+            stored = self._lease(lease.job, page)
+            if stored and stored.token == lease.token:
+                page.put_lease(None)
+
+    def _require(self, page: Page, lease: Lease) -> Lease:
+        stored = self._lease(lease.job, page)
+        if stored is None or stored.token != lease.token:
+            raise LeaseLost(lease.job, holder=str(stored.owner) if stored else None)
+        return stored
+
+    def _lease(self, job: str, page: Page) -> Lease | None:
+        text = page.lease()
+        try:
+            return Lease.deserialize(json.loads(text)) if text is not None else None
+        except UNREADABLE as error:
+            raise MarkUnreadable(job, where=self.describe(), reason=f"its lease is damaged: {error}") from error
+
+    def looked(self, job: str, at: datetime) -> None:
+        """Note that a loop looked."""
+        with self._pages.writing(job) as page:
+            page.put_looked(at.isoformat())
+
+    def last_looked(self, job: str) -> datetime | None:
+        """When a loop last looked."""
+        with self._pages.reading(job) as page:
+            text = page.looked()
+        return datetime.fromisoformat(text) if text else None
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        self._pages.close()
+
+
+def _bases(val: str) -> frozenset[tuple[str, int]]:
+    return frozenset((source, base["base"]) for source, base in json.loads(val).get(ITEMS, {}).items())
+
+
+def _marks(val: str) -> object:
+    return json.loads(val)["marks"]

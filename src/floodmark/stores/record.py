@@ -1,0 +1,186 @@
+"""What a store keeps for a job: the record, the intent of an open batch, the lease, and the receipts of its runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from floodmark.hwm import HWM, Json, Span, deserialize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Origin = Literal["commit", "set", "reset", "import"]
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A batch that was begun: made durable before the first write, so that a crash can be finished exactly."""
+
+    number: int
+    kind: Literal["batch", "refresh"]
+    spans: Mapping[str, Span]
+    batch_time: datetime
+    attempt: str
+    spool: str | None
+    fingerprints: Mapping[str, str]
+    extras: Mapping[str, Json] = field(default_factory=dict)
+
+    def serialize(self) -> dict[str, Json]:
+        return {
+            "number": self.number,
+            "kind": self.kind,
+            "spans": {name: span.serialize() for name, span in self.spans.items()},
+            "batch_time": self.batch_time.isoformat(),
+            "attempt": self.attempt,
+            "spool": self.spool,
+            "fingerprints": dict(self.fingerprints),
+            "extras": dict(self.extras),
+        }
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> Intent:
+        spans = {name: Span.deserialize(span) for name, span in stored["spans"].items()}
+        batch_time = datetime.fromisoformat(stored["batch_time"])
+        return cls(**{**stored, "spans": spans, "batch_time": batch_time})
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """All marks of a job and what belongs to them, stored and committed in one piece.
+
+    `number` is that of the last committed batch and only grows; 0 means that nothing was committed yet.
+    A source without an entry in `marks` has no mark, which is a state of its own and never a value.
+    `sources` holds the fingerprint of the source that each mark was made for.
+    """
+
+    job: str
+    number: int = 0
+    marks: Mapping[str, HWM[Any]] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, Json] = field(default_factory=dict)
+    intent: Intent | None = None
+    origin: Origin = "commit"
+    modified_time: datetime | None = None
+
+    def serialize(self) -> dict[str, Json]:
+        return {
+            "format": 1,
+            "job": self.job,
+            "number": self.number,
+            "marks": {source: mark.serialize() for source, mark in self.marks.items()},
+            "sources": dict(self.sources),
+            "extras": dict(self.extras),
+            "intent": self.intent.serialize() if self.intent else None,
+            "origin": self.origin,
+            "modified_time": self.modified_time.isoformat() if self.modified_time else None,
+        }
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> JobRecord:
+        return cls(
+            job=stored["job"],
+            number=stored["number"],
+            marks={source: deserialize(mark) for source, mark in stored["marks"].items()},
+            sources=stored["sources"],
+            extras=stored["extras"],
+            intent=Intent.deserialize(stored["intent"]) if stored["intent"] else None,
+            origin=stored["origin"],
+            modified_time=datetime.fromisoformat(stored["modified_time"]) if stored["modified_time"] else None,
+        )
+
+    def without_intent(self) -> JobRecord:
+        return replace(self, intent=None)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a lease: enough to tell, on the same machine, whether it is still alive."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: str
+    jvm_pid: int | None = None
+    jvm_started: str | None = None
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} on {self.host}"
+
+    def serialize(self) -> dict[str, Json]:
+        return asdict(self)
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> Owner:
+        return cls(**stored)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to write for a job. `token` is new with every taking; `beat` grows while its owner lives."""
+
+    job: str
+    owner: Owner
+    token: str
+    beat: int
+    since: datetime
+
+    def serialize(self) -> dict[str, Json]:
+        return {**asdict(self), "since": self.since.isoformat()}
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> Lease:
+        owner, since = Owner.deserialize(stored["owner"]), datetime.fromisoformat(stored["since"])
+        return cls(**{**stored, "owner": owner, "since": since})
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one run did, in numbers that were counted and not believed. Marks are shown as their stored values."""
+
+    job: str
+    run: str
+    status: Literal["done", "nothing_new", "failed", "skipped"]
+    started: datetime
+    seconds: float = 0.0
+    batches: int = 0
+    number: int = 0
+    rows_read: int = 0
+    rows_written: Mapping[str, int] = field(default_factory=dict)
+    rows_refused: int = 0
+    rows_dead: int = 0
+    rows_held_back: int = 0
+    mark_before: Json = None
+    mark_after: Json = None
+    span: Json = None
+    durations: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+    recovered: bool = False
+
+    def followed_by(self, later: Receipt) -> Receipt:
+        """Two batches of one run as one receipt."""
+        names = {**self.rows_written, **later.rows_written}
+        return replace(
+            later,
+            started=self.started,
+            seconds=round(self.seconds + later.seconds, 3),
+            batches=self.batches + later.batches,
+            rows_read=self.rows_read + later.rows_read,
+            rows_written={n: self.rows_written.get(n, 0) + later.rows_written.get(n, 0) for n in names},
+            rows_refused=self.rows_refused + later.rows_refused,
+            rows_dead=self.rows_dead + later.rows_dead,
+            mark_before=self.mark_before,
+            notes=self.notes + later.notes,
+            recovered=self.recovered,
+        )
+
+    def serialize(self) -> dict[str, Json]:
+        return {**asdict(self), "started": self.started.isoformat(), "notes": list(self.notes)}
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> Receipt:
+        started = datetime.fromisoformat(stored["started"])
+        return cls(**{**stored, "started": started, "notes": tuple(stored["notes"])})

@@ -1,0 +1,48 @@
+"""Starting the crash job in a process of its own, having it killed, and reading back what every sink holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.crash import shop
+
+PROGRAM = Path(shop.__file__)
+
+
+def start(home: Path, sinks: Sequence[str] = shop.SINKS, **environment: str) -> subprocess.Popen[str]:
+    """One run of the job in a process group of its own, so that a kill can take its JVM along, or not."""
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(home), ",".join(sinks)],
+        env={**os.environ, **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run_until_killed(home: Path, point: str, sinks: Sequence[str] = shop.SINKS) -> int:
+    """The return code of a run that was told to die at the point; its JVM may live on for a moment."""
+    process = start(home, sinks, FLOODMARK_CRASH_AT=point)
+    process.stderr and process.stderr.close()
+    return process.wait(120)
+
+
+def ids_in_table(spark: SparkSession, table: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.format("delta").load(str(table)).select("id").collect())
+
+
+def ids_in_files(folder: Path) -> list[int]:
+    parts = [part for batch in folder.glob("batch=*") for part in batch.glob("*.json*") if not part.name.startswith("_")]
+    return sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
+
+
+def held(spark: SparkSession, home: Path, sinks: Sequence[str] = shop.SINKS) -> dict[str, list[int]]:
+    """The ids that each sink holds, read back from the sink itself."""
+    return {name: ids_in_files(home / name) if name == "out" else ids_in_table(spark, home / name) for name in sinks}

@@ -1,0 +1,159 @@
+"""Lint: every rule on a line that breaks it, and the guarantee of every pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from floodmark.jobs.findings import RULES, Finding
+from floodmark.jobs.lint import Report, lint
+from floodmark.jobs.project_file import read_document
+from floodmark.jobs.variables import Variables
+
+CLEAN = """\
+jobs:
+  - name: orders
+    source: {type: files, path: in}
+    transform: {sql: "select * from source"}
+    sinks:
+      - {type: delta, path: lake/orders}
+"""
+
+
+def linted(folder: Path, text: str) -> Report:
+    (folder / "floodmark.yaml").write_text(text)
+    return lint(read_document(folder / "floodmark.yaml", Variables({})))
+
+
+def brief(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.where) for finding in findings]
+
+
+def test_a_clean_project_has_no_findings(tmp_path: Path) -> None:
+    """Silence means that nothing was found."""
+    assert linted(tmp_path, CLEAN).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("sql", "rule"),
+    [
+        ("select * frm source whre", "FM101"),
+        ("select 1 as x", "FM102"),
+        ("with source as (select 1 as id) select * from source", "FM102"),
+        ("select *, current_timestamp() as t from source", "FM103"),
+        ("select *, now() as t from source", "FM103"),
+        ("select *, current_date as d from source", "FM103"),
+        ("select *, unix_timestamp() as d from source", "FM103"),
+        ("select *, rand() as r from source", "FM103"),
+        ("select *, random(3) as r from source", "FM103"),
+        ("select *, uuid() as u from source", "FM103"),
+        ("select *, monotonically_increasing_id() as n from source", "FM103"),
+        ("select * from source; select 1", "FM104"),
+        ("delete from source", "FM104"),
+        ("select s.* from source s join dims d on s.id = d.id", "FM105"),
+        ("select s.* from source s join shop.source d on s.id = d.id", "FM105"),
+    ],
+)
+def test_sql_that_would_go_wrong_is_found(tmp_path: Path, sql: str, rule: str) -> None:
+    """Found by parsing alone: nothing runs."""
+    report = linted(tmp_path, CLEAN.replace("select * from source", sql))
+    assert brief(report.findings) == [(rule, "floodmark.yaml:4")]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select *, :batch_time as t from source",
+        "with s as (select * from source) select * from s",
+        "select * from SOURCE",
+        "select id, upper(name) as n from source where amount > 0 union all select id, 'x' from source",
+        "select `now` from source",
+    ],
+)
+def test_sql_that_is_fine_is_left_alone(tmp_path: Path, sql: str) -> None:
+    """No false alarms: they teach people to look away."""
+    assert linted(tmp_path, CLEAN.replace("select * from source", sql)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("sink", "rule", "severity"),
+    [
+        ("{type: delta, path: x, mode: merge}", "FM201", "error"),
+        ("{type: delta, path: x, mode: replace}", "FM202", "error"),
+        ("{type: delta, path: x, key: [id]}", "FM203", "warning"),
+        ("{type: delta, path: s3a://b/x}", "FM205", "warning"),
+        ("{type: console}", "FM302", "note"),
+    ],
+)
+def test_a_sink_that_would_go_wrong_is_found(tmp_path: Path, sink: str, rule: str, severity: str) -> None:
+    """With the sink's own line and the rule's severity."""
+    found = linted(tmp_path, CLEAN.replace("{type: delta, path: lake/orders}", sink)).findings
+    assert [(f.rule, f.where, f.severity) for f in found] == [(rule, "floodmark.yaml:6", severity)]
+
+
+def test_options_that_the_sink_itself_refuses_are_found(tmp_path: Path) -> None:
+    """The files sink writes to local disks only, and says so before anything runs."""
+    report = linted(tmp_path, CLEAN.replace("{type: delta, path: lake/orders}", "{type: files, path: 's3://b/x'}"))
+    assert brief(report.findings) == [("FM206", "floodmark.yaml:6")]
+
+
+def test_two_sinks_on_one_place_are_found(tmp_path: Path) -> None:
+    """With or without a slash at the end."""
+    report = linted(tmp_path, CLEAN + "      - {type: delta, path: lake/orders/, name: again}\n")
+    assert brief(report.findings) == [("FM204", "floodmark.yaml:7")]
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("shop.transforms:clean", []),
+        ("shop.transforms:alias", []),
+        ("shop.transforms:cleen", ["FM110"]),
+        ("shop.nothing:clean", ["FM110"]),
+        ("nowhere:clean", ["FM110"]),
+    ],
+)
+def test_a_missing_python_function_is_found_without_running_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, rules: list[str]
+) -> None:
+    """Importing the user's module might connect to something; reading it is enough."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").write_text("")
+    (tmp_path / "shop" / "transforms.py").write_text("alias = len\nraise SystemExit\ndef clean(df):\n    return df\n")
+    report = linted(tmp_path, CLEAN.replace('sql: "select * from source"', f'python: "{name}"'))
+    assert [finding.rule for finding in report.findings] == rules
+
+
+def test_a_batch_that_has_to_be_frozen_is_noted(tmp_path: Path) -> None:
+    """Several sinks and SQL that is not known to repeat itself: the note says why."""
+    text = CLEAN.replace("select * from source", "select id, sum(v) as v from source group by id")
+    report = linted(tmp_path, text + "      - {type: files, path: out}\n")
+    assert [finding.rule for finding in report.findings] == ["FM301"]
+
+
+def test_mistakes_in_the_file_are_findings_too(tmp_path: Path) -> None:
+    """One command tells all, with the line of each."""
+    report = linted(tmp_path, CLEAN.replace("type: files", "typ: files").replace("path: lake", "pth: lake"))
+    assert {rule for rule, _ in brief(report.findings)} == {"FM100"}
+    assert {where for _, where in brief(report.findings)} == {"floodmark.yaml:3", "floodmark.yaml:6"}
+    assert report.has_errors
+
+
+def test_every_pair_of_source_and_sink_has_its_guarantee(tmp_path: Path) -> None:
+    """Exactly once, except for the console, and the words say so."""
+    report = linted(tmp_path, CLEAN + "      - {type: files, path: out}\n      - {type: console}\n")
+    assert [(each.source, each.sink, each.guarantee) for each in report.guarantees] == [
+        ("files", "delta", "exactly once"),
+        ("files", "files", "exactly once"),
+        ("files", "console", "at least once"),
+    ]
+    assert "printed again" in report.guarantees[2].words
+
+
+def test_every_rule_is_documented() -> None:
+    """docs/lint.md has a line for each id, with its severity."""
+    page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
+    lines = [f"| {rule} | {severity} |" for rule, (severity, _) in RULES.items()]
+    assert [line for line in lines if line not in page] == []

@@ -1,0 +1,176 @@
+"""Looking at a Delta table through its log: made here by the native writer, so no JVM starts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from floodmark.errors import SourceUnreadable
+from floodmark.probes.delta import DeltaProbe
+from floodmark.probes.delta_commit import Commit, note
+from floodmark.probes.places import local_path, native_uri
+
+ROWS = pa.table({"id": [1, 2, 3]})
+LEDGER = "floodmark.prod.orders.lake"
+
+
+def made(folder: Path, **configuration: str) -> DeltaProbe:
+    write_deltalake(folder, ROWS, configuration=configuration)
+    probe = DeltaProbe(str(folder))
+    probe.refresh()
+    return probe
+
+
+def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
+    """Not there is an answer, and another one than could not look."""
+    assert DeltaProbe(str(tmp_path)).refresh() is False
+    assert DeltaProbe(str(tmp_path / "missing")).refresh() is False
+
+
+def test_a_log_that_cannot_be_parsed_is_not_taken_for_a_missing_table(tmp_path: Path) -> None:
+    """An unreadable table must never look like an empty one."""
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / "00000000000000000000.json").write_text("{ not json")
+    with pytest.raises(SourceUnreadable):
+        DeltaProbe(str(tmp_path)).refresh()
+
+
+def test_a_question_about_a_missing_table_says_that_it_is_missing(tmp_path: Path) -> None:
+    """Asking on without having looked is answered in words."""
+    with pytest.raises(SourceUnreadable) as caught:
+        DeltaProbe(str(tmp_path)).latest()
+    assert caught.value.reason == "there is no such table"
+
+
+def test_a_refresh_sees_the_next_version(tmp_path: Path) -> None:
+    """The handle is kept and brought up to date."""
+    probe = made(tmp_path)
+    write_deltalake(tmp_path, ROWS, mode="append")
+    assert (probe.latest(), probe.refresh(), probe.latest(), probe.rows()) == (0, True, 1, 6)
+
+
+def test_a_table_that_was_made_anew_is_seen_as_another_one(tmp_path: Path) -> None:
+    """A handle that is only updated would go on showing the table that is gone."""
+    probe = made(tmp_path / "t")
+    before = probe.table_id()
+    shutil.rmtree(tmp_path / "t")
+    write_deltalake(tmp_path / "t", ROWS)
+    probe.refresh()
+    assert probe.table_id() != before
+
+
+def test_a_deleted_table_is_seen_as_gone(tmp_path: Path) -> None:
+    """The kept handle does not hide that the folder went away."""
+    probe = made(tmp_path / "t")
+    shutil.rmtree(tmp_path / "t")
+    assert probe.refresh() is False
+
+
+def test_the_number_of_a_ledger_comes_from_the_tables_transactions(tmp_path: Path) -> None:
+    """A ledger nobody wrote for has no number."""
+    made(tmp_path)
+    properties = CommitProperties(app_transactions=[Transaction(LEDGER, 7)])
+    write_deltalake(tmp_path, ROWS, mode="append", commit_properties=properties)
+    probe = DeltaProbe(str(tmp_path))
+    assert (probe.recorded(LEDGER), probe.recorded("other")) == (7, None)
+
+
+def test_the_commit_of_a_batch_is_found_by_its_note(tmp_path: Path) -> None:
+    """Ledger, number and digest stand in the commit's user metadata, wherever in the log it is."""
+    made(tmp_path)
+    text = note(LEDGER, 7, "abc", job="orders")
+    write_deltalake(tmp_path, ROWS, mode="append", commit_properties=CommitProperties(custom_metadata={"userMetadata": text}))
+    [write_deltalake(tmp_path, ROWS, mode="append") for _ in range(8)]
+    probe = DeltaProbe(str(tmp_path))
+    found = probe.commit_of(LEDGER, 7)
+    assert found is not None
+    assert (found.version, found.digest) == (1, "abc")
+    assert probe.commit_of(LEDGER, 6) is None
+
+
+def test_commits_come_oldest_first_and_without_the_lower_bound(tmp_path: Path) -> None:
+    """The bound is what was read already."""
+    made(tmp_path)
+    write_deltalake(tmp_path, ROWS, mode="append")
+    write_deltalake(tmp_path, ROWS, mode="append")
+    assert [commit.version for commit in DeltaProbe(str(tmp_path)).commits(0, 2)] == [1, 2]
+
+
+def test_a_cleaned_log_names_its_oldest_version(tmp_path: Path) -> None:
+    """Versions whose commits are gone are missing at the front."""
+    made(tmp_path)
+    write_deltalake(tmp_path, ROWS, mode="append")
+    write_deltalake(tmp_path, ROWS, mode="append")
+    DeltaTable(tmp_path).create_checkpoint()
+    (tmp_path / "_delta_log" / "00000000000000000000.json").unlink()
+    (tmp_path / "_delta_log" / "00000000000000000001.json").unlink()
+    probe = DeltaProbe(str(tmp_path))
+    assert (probe.oldest(), [commit.version for commit in probe.commits(0, 2)]) == (2, [2])
+
+
+def test_the_change_feed_is_on_where_the_property_says_so(tmp_path: Path) -> None:
+    """The property is read as it is written."""
+    on = made(tmp_path / "on", **{"delta.enableChangeDataFeed": "true"})
+    assert (on.feed_is_on(), made(tmp_path / "off").feed_is_on()) == (True, False)
+
+
+def test_an_emptied_table_holds_no_rows(tmp_path: Path) -> None:
+    """Counts come from the files that the newest version still has."""
+    probe = made(tmp_path)
+    held = probe.holds_rows()
+    DeltaTable(tmp_path).delete()
+    probe.refresh()
+    assert (held, probe.holds_rows()) == (True, False)
+
+
+def test_notes_of_other_writers_are_not_ours() -> None:
+    """User metadata is free text: whatever it is, it does not stop a look."""
+    told = ["free text", '"a string"', "[1]", json.dumps({"floodmark": "x"}), None]
+    assert [Commit.parse({"version": 1, "userMetadata": text}).ledger for text in told] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("operation", "metrics", "changes", "rewrites"),
+    [
+        ("WRITE", {"numOutputRows": 2}, True, False),
+        ("WRITE", {"numOutputRows": 0}, False, False),
+        ("WRITE", {"numOutputRows": 1, "numRemovedFiles": 1}, True, True),
+        ("WRITE", {"numOutputRows": 9, "numCopiedRows": 7, "numDeletedRows": 3}, True, True),
+        ("OPTIMIZE", {"numRemovedFiles": 4, "numAddedFiles": 1}, False, False),
+        ("VACUUM END", {"numDeletedFiles": 3}, False, False),
+        ("SET TBLPROPERTIES", {}, False, False),
+        ("DELETE", {"numDeletedRows": 0}, False, False),
+        ("DELETE", {"numDeletedRows": 1, "numRemovedFiles": 1}, True, True),
+        ("DELETE", {"numRemovedFiles": 1}, True, True),
+        ("UPDATE", {"numUpdatedRows": 1, "numCopiedRows": 3}, True, True),
+        ("MERGE", {"numTargetRowsInserted": 2, "numTargetRowsUpdated": 0, "numTargetRowsDeleted": 0}, True, False),
+        ("MERGE", {"numTargetRowsInserted": 0, "numTargetRowsUpdated": 0, "numTargetRowsDeleted": 0}, False, False),
+        ("MERGE", {"numTargetRowsInserted": 0, "numTargetRowsUpdated": 1, "numTargetRowsDeleted": 0}, True, True),
+        ("RESTORE", {"numRestoredFiles": 1}, True, True),
+        ("SOMETHING NEW", {}, True, False),
+    ],
+)
+def test_the_log_tells_what_a_commit_did(operation: str, metrics: dict[str, int], changes: bool, rewrites: bool) -> None:
+    """Maintenance is not new data; an operation nobody knows is looked at rather than passed over."""
+    commit = Commit(1, operation, metrics=metrics)
+    assert (commit.changes_rows, commit.rewrites) == (changes, rewrites)
+
+
+@pytest.mark.parametrize(
+    ("where", "local", "native"),
+    [
+        ("file:/lake/t", "/lake/t", "/lake/t"),
+        ("file:///lake/a%20b", "/lake/a b", "/lake/a b"),
+        ("/lake/t", "/lake/t", "/lake/t"),
+        ("s3a://lake/t", None, "s3://lake/t"),
+        ("gs://lake/t", None, "gs://lake/t"),
+    ],
+)
+def test_a_place_is_local_or_has_its_drivers_name(where: str, local: str | None, native: str) -> None:
+    """Hadoop and native drivers call the same store differently."""
+    assert (local_path(where), native_uri(where)) == (Path(local) if local else None, native)

@@ -1,0 +1,31 @@
+"""Batches and rows for the tests of sinks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from floodmark.sinks.contract import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOON = datetime(2024, 5, 1, 12, 0, tzinfo=timezone.utc)
+
+
+def batch(number: int, *, kind: Literal["batch", "refresh"] = "batch", digest: str = "d", attempt: str = "a1") -> Batch:
+    return Batch("prod", "orders", number, attempt, f"{digest}{number}", kind, NOON, {"src": number})
+
+
+def frame(spark: SparkSession, schema: str, *rows: tuple[Any, ...]) -> DataFrame:
+    return spark.createDataFrame(list(rows), schema)
+
+
+def delta_rows(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.format("delta").load(str(folder)).collect())
+
+
+def on_disk(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

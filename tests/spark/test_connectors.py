@@ -1,0 +1,146 @@
+"""The connectors' cache: one resolution ever, whole or not at all, and patient with busy registries."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tenacity import wait_none
+
+from floodmark.errors import ConnectorsMissing, JavaMissing
+from floodmark.spark.connectors import MANIFEST, check_spark_version, connectors, connectors_folder, wanted
+
+if TYPE_CHECKING:
+    from tests.spark.conftest import FakeJava
+
+BUSY = "HTTP response status: 429 url=somewhere\n\t:: io.delta#delta-spark_4.2_2.13;4.4.0: not found\n"
+OFFLINE = "Server access error at url somewhere (java.net.UnknownHostException: somewhere)\n"
+ABSENT = "\t:: UNRESOLVED DEPENDENCIES ::\n\t:: io.delta#delta-spark_4.2_2.13;4.4.0: not found\n"
+JAR = "delta-spark_4.2_2.13-4.4.0.jar"
+
+
+def names(jars: tuple[Path, ...]) -> list[str]:
+    return [jar.name for jar in jars]
+
+
+def test_the_first_call_resolves_and_later_calls_start_nothing(java: FakeJava) -> None:
+    """Once the cache is complete, the network is never asked again."""
+    assert names(connectors()) == [JAR]
+    assert names(connectors()) == [JAR]
+    assert java.calls() == 1
+
+
+def test_a_complete_cache_needs_no_java_at_all(java: FakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at the cache is a matter of files."""
+    connectors()
+    monkeypatch.setattr("floodmark.spark.connectors.find_java", pytest.fail)
+    assert names(connectors()) == [JAR]
+
+
+def test_a_busy_registry_is_asked_again_with_one_line_per_pause(
+    java: FakeJava, caplog: pytest.LogCaptureFixture
+) -> None:
+    """429 is an answer to be waited out; the user sees why it takes longer."""
+    java.answers(BUSY, OFFLINE)
+    with caplog.at_level(logging.WARNING):
+        assert names(connectors(pauses=wait_none())) == [JAR]
+    assert java.calls() == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        'connectors: the registry answered "HTTP response status: 429"; attempt 2 of 5 in 0 s',
+        'connectors: the registry answered "Server access error"; attempt 3 of 5 in 0 s',
+    ]
+
+
+def test_a_registry_that_stays_busy_names_what_is_missing_and_where_else_to_look(java: FakeJava) -> None:
+    """After the last attempt the error carries the module and the ways out."""
+    java.answers(BUSY, BUSY, BUSY, BUSY, BUSY)
+    with pytest.raises(ConnectorsMissing) as caught:
+        connectors(pauses=wait_none())
+    assert caught.value.missing == ("io.delta:delta-spark_4.2_2.13:4.4.0",)
+    assert "429" in caught.value.reason
+    assert "FLOODMARK_IVY_SETTINGS" in caught.value.hint
+    assert java.calls() == 5
+
+
+def test_a_module_that_does_not_exist_is_not_asked_for_twice(java: FakeJava) -> None:
+    """Waiting does not help against a wrong name."""
+    java.answers(ABSENT)
+    with pytest.raises(ConnectorsMissing) as caught:
+        connectors(pauses=wait_none())
+    assert caught.value.missing == ("io.delta:delta-spark_4.2_2.13:4.4.0",)
+    assert java.calls() == 1
+
+
+def test_a_failed_resolution_leaves_nothing_that_counts(java: FakeJava) -> None:
+    """The next call starts over."""
+    java.answers(ABSENT)
+    with pytest.raises(ConnectorsMissing):
+        connectors()
+    assert names(connectors()) == [JAR]
+    assert java.calls() == 2
+
+
+def test_jars_without_a_manifest_do_not_count(java: FakeJava) -> None:
+    """The manifest is written last: a killed resolution has none."""
+    connectors()
+    (connectors_folder() / MANIFEST).unlink()
+    connectors()
+    assert java.calls() == 2
+
+
+def test_a_jar_of_another_size_is_fetched_again(java: FakeJava) -> None:
+    """A truncated jar would fail deep inside Spark."""
+    (jar,) = connectors()
+    jar.write_text("")
+    connectors()
+    assert jar.read_text() == "jar\n"
+    assert java.calls() == 2
+
+
+def test_two_processes_at_once_resolve_once(java: FakeJava) -> None:
+    """The second waits for the first, and then finds everything there."""
+    java.takes("1")
+    command = [sys.executable, "-m", "floodmark.spark.connectors"]
+    first, second = subprocess.Popen(command), subprocess.Popen(command)
+    assert (first.wait(), second.wait()) == (0, 0)
+    assert java.calls() == 1
+
+
+def test_the_command_says_in_one_line_where_they_are(java: FakeJava, cache: Path) -> None:
+    """`make setup` shows this line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "floodmark.spark.connectors"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"1 connectors in {connectors_folder()}\n"
+    assert done.stderr == ""
+
+
+def test_without_java_the_error_is_about_java(no_java: Path) -> None:
+    """Nothing is tried that cannot work."""
+    with pytest.raises(JavaMissing):
+        connectors()
+
+
+def test_connectors_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster may bring its own."""
+    monkeypatch.setenv("FLOODMARK_CONNECTORS", "none")
+    assert not wanted()
+
+
+def test_another_spark_is_refused_by_its_version() -> None:
+    """Connectors are built for one version of Spark."""
+    with pytest.raises(ConnectorsMissing, match=r"Spark 4\.0\.1"):
+        check_spark_version("4.0.1")
+
+
+def test_the_settings_of_the_user_reach_ivy(java: FakeJava, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Behind a mirror the user names an ivysettings.xml."""
+    monkeypatch.setenv("FLOODMARK_IVY_SETTINGS", str(tmp_path / "mirror.xml"))
+    script = java.home / "bin" / "java"
+    script.write_text(script.read_text().replace("sleep ", 'echo "$*" >"$home/arguments"\nsleep '))
+    connectors()
+    assert f"-settings {tmp_path / 'mirror.xml'} " in (java.home / "arguments").read_text()

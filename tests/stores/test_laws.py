@@ -1,0 +1,139 @@
+"""The laws, on every store that is claimed."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, SqliteMarkStore
+from floodmark.stores.memory import MemoryPages
+from floodmark.stores.names import file_name
+from floodmark.testing.laws import MarkStoreLaws, OpenStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from floodmark.stores.contract import MarkStore
+
+
+def sqlite_bytes(path: Path, job: str) -> bytes:
+    """The row of a job, as another program sees it."""
+    row = sqlite3.connect(path).execute("select * from floodmark_marks where key = ?", [job]).fetchone()
+    return repr(row).encode()
+
+
+def spoil_sqlite(path: Path, job: str) -> None:
+    """Cut the record of a job in two."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("update floodmark_marks set val = substr(val, 1, 40) where key = ?", [job])
+        connection.execute("update floodmark_marks set stamp = 'spoiled' where key = ?", [job])
+
+
+class TestMemory(MarkStoreLaws):
+    """Memory: two stores over the same pages stand for two processes."""
+
+    @pytest.fixture
+    def pages(self) -> MemoryPages:
+        return MemoryPages()
+
+    @pytest.fixture
+    def open_store(self, pages: MemoryPages) -> OpenStore:
+        def opened(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
+            return MemoryMarkStore(pages, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
+
+        return opened
+
+    @pytest.fixture
+    def stored_bytes(self, pages: MemoryPages) -> Callable[[str], bytes]:
+        return lambda job: repr(pages.all["default", job].saved).encode()
+
+    @pytest.fixture
+    def spoil(self, pages: MemoryPages) -> Callable[[str], None]:
+        def cut(job: str) -> None:
+            page = pages.all["default", job]
+            assert page.saved is not None
+            page.saved = replace(page.saved, stamp="spoiled", val=page.saved.val[:40])
+
+        return cut
+
+
+class TestFile(MarkStoreLaws):
+    """Files in a folder."""
+
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> OpenStore:
+        def opened(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
+            place = tmp_path / "marks"
+            return FileMarkStore(place, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
+
+        return opened
+
+    @pytest.fixture
+    def stored_bytes(self, tmp_path: Path) -> Callable[[str], bytes]:
+        return lambda job: (tmp_path / "marks" / "default" / f"{file_name(job)}.mark.jsonl").read_bytes()
+
+    @pytest.fixture
+    def spoil(self, tmp_path: Path) -> Callable[[str], None]:
+        def cut(job: str) -> None:
+            path = tmp_path / "marks" / "default" / f"{file_name(job)}.mark.jsonl"
+            path.write_bytes(path.read_bytes()[:200])
+
+        return cut
+
+
+class TestSqlite(MarkStoreLaws):
+    """One database file."""
+
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> OpenStore:
+        def opened(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
+            place = tmp_path / "state" / "marks.db"
+            return SqliteMarkStore(place, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
+
+        return opened
+
+    @pytest.fixture
+    def stored_bytes(self, tmp_path: Path) -> Callable[[str], bytes]:
+        return lambda job: sqlite_bytes(tmp_path / "state" / "marks.db", job)
+
+    @pytest.fixture
+    def spoil(self, tmp_path: Path) -> Callable[[str], None]:
+        return lambda job: spoil_sqlite(tmp_path / "state" / "marks.db", job)
+
+
+class TestLayered(MarkStoreLaws):
+    """Memory over a database: every process has a memory of its own."""
+
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> OpenStore:
+        def opened(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
+            place = tmp_path / "marks.db"
+            truth = SqliteMarkStore(place, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
+            return LayeredMarkStore([MemoryMarkStore(namespace=namespace), truth])
+
+        return opened
+
+    @pytest.fixture
+    def stored_bytes(self, tmp_path: Path) -> Callable[[str], bytes]:
+        return lambda job: sqlite_bytes(tmp_path / "marks.db", job)
+
+    @pytest.fixture
+    def spoil(self, tmp_path: Path) -> Callable[[str], None]:
+        return lambda job: spoil_sqlite(tmp_path / "marks.db", job)
+
+
+class TestFileOverSqlite(TestLayered):
+    """Files that outlive the process over a database: a level that other processes fill too."""
+
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> OpenStore:
+        def opened(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
+            place = tmp_path / "marks.db"
+            truth = SqliteMarkStore(place, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
+            return LayeredMarkStore([FileMarkStore(tmp_path / "near", namespace=namespace), truth])
+
+        return opened
