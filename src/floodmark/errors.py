@@ -145,7 +145,9 @@ class StoreError(FloodmarkError):
 class StoreUnreachable(StoreError):
     """The store could not be read or written; the run stops and never starts from the beginning."""
 
-    def __init__(self, store: str, *, reason: str, hint: str = "check that the store is there and may be written") -> None:
+    def __init__(
+        self, store: str, *, reason: str, hint: str = "check that the store is there and may be written"
+    ) -> None:
         super().__init__(f"store {store} cannot be used: {reason}.", hint=hint)
         self.store, self.reason = store, reason
 
@@ -355,7 +357,8 @@ class TransformFailed(FloodmarkError):
 
     def __init__(self, job: str, *, reason: str) -> None:
         super().__init__(
-            f"the transform of job '{job}' failed: {reason}", hint=f"mend it and run again; `floodmark plan --select {job}`"
+            f"the transform of job '{job}' failed: {reason}",
+            hint=f"mend it and run again; `floodmark plan --select {job}`",
         )
         self.job, self.reason = job, reason
 
@@ -379,7 +382,11 @@ class JavaMissing(SparkUnavailable):
     """No Java 17 or 21 was found."""
 
     def __init__(self, *, found: str | None, command: str) -> None:
-        what = f"found {found}, but Spark needs Java 17 or 21" if found else "Spark needs Java 17 or 21, and none was found"
+        what = (
+            f"found {found}, but Spark needs Java 17 or 21"
+            if found
+            else "Spark needs Java 17 or 21, and none was found"
+        )
         super().__init__(f"{what}.", hint=command)
         self.found, self.command = found, command
 

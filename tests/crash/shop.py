@@ -14,6 +14,11 @@ import floodmark as fm
 
 SCHEMA = "id long, day string, amount long"
 SINKS = ("lake", "keyed", "days", "out")
+SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short runs: quick to start
+}
 
 
 def shop(home: Path, sinks: Sequence[str] = SINKS) -> fm.Job:
@@ -46,7 +51,7 @@ def open_store(home: Path) -> fm.stores.MarkStore:
 def main() -> None:
     home = Path(sys.argv[1])
     sinks = sys.argv[2].split(",") if len(sys.argv) > 2 else SINKS
-    spark = fm.spark_session({"spark.master": "local[2]", "spark.driver.memory": "1g"})
+    spark = fm.spark_session(SETTINGS)
     shop(home, sinks).run(spark, open_store(home))
 
 

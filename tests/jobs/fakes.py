@@ -28,7 +28,7 @@ class ScriptedJob:
     name: str
     outcomes: list[Receipt | Exception]
     every: str | None = None
-    retries: Retries = Retries()
+    retries: Retries = field(default_factory=Retries)
     calls: list[dict[str, object]] = field(default_factory=list)
     during: Callable[[], None] = lambda: None
 

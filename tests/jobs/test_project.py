@@ -61,7 +61,11 @@ def test_an_unknown_field_is_refused_with_line_and_nearest_name(
     """A misspelt field never goes unnoticed, however deep it stands."""
     with pytest.raises(UnknownField) as refused:
         project(tmp_path, JOB.replace(old, new))
-    assert (refused.value.field, refused.value.where, refused.value.nearest) == (field, f"floodmark.yaml:{line}", nearest)
+    assert (refused.value.field, refused.value.where, refused.value.nearest) == (
+        field,
+        f"floodmark.yaml:{line}",
+        nearest,
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,9 @@ def test_an_unknown_field_is_refused_with_line_and_nearest_name(
         ("store: sqlite:///state/marks.db", "store: 5", "store", 1),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_with_its_line(tmp_path: Path, old: str, new: str, field: str, line: int) -> None:
+def test_a_value_that_does_not_fit_is_told_with_its_line(
+    tmp_path: Path, old: str, new: str, field: str, line: int
+) -> None:
     """The field by its path, the place by file and line."""
     found = examine(document(tmp_path, JOB.replace(old, new)))[1]
     wrong = [error for error in found if isinstance(error, FieldInvalid)]
@@ -146,7 +152,9 @@ def test_a_missing_variable_is_told_with_its_line(tmp_path: Path) -> None:
     assert (missing.value.variable, missing.value.where) == ("IN", "floodmark.yaml:4")
 
 
-@pytest.mark.parametrize("field", ["type: ${S}, path: x", "type: delta, path: x, mode: ${S}", "type: delta, path: x, key: {a: ${S}}"])
+@pytest.mark.parametrize(
+    "field", ["type: ${S}, path: x", "type: delta, path: x, mode: ${S}", "type: delta, path: x, key: {a: ${S}}"]
+)
 def test_what_a_variable_holds_is_in_no_error(tmp_path: Path, field: str) -> None:
     """pydantic likes to show its input; an error here shows only what the file says."""
     text = JOB.replace("type: delta, path: lake/orders", field)

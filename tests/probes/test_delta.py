@@ -84,7 +84,9 @@ def test_the_commit_of_a_batch_is_found_by_its_note(tmp_path: Path) -> None:
     """Ledger, number and digest stand in the commit's user metadata, wherever in the log it is."""
     made(tmp_path)
     text = note(LEDGER, 7, "abc", job="orders")
-    write_deltalake(tmp_path, ROWS, mode="append", commit_properties=CommitProperties(custom_metadata={"userMetadata": text}))
+    write_deltalake(
+        tmp_path, ROWS, mode="append", commit_properties=CommitProperties(custom_metadata={"userMetadata": text})
+    )
     [write_deltalake(tmp_path, ROWS, mode="append") for _ in range(8)]
     probe = DeltaProbe(str(tmp_path))
     found = probe.commit_of(LEDGER, 7)
@@ -155,7 +157,9 @@ def test_notes_of_other_writers_are_not_ours() -> None:
         ("SOMETHING NEW", {}, True, False),
     ],
 )
-def test_the_log_tells_what_a_commit_did(operation: str, metrics: dict[str, int], changes: bool, rewrites: bool) -> None:
+def test_the_log_tells_what_a_commit_did(
+    operation: str, metrics: dict[str, int], changes: bool, rewrites: bool
+) -> None:
     """Maintenance is not new data; an operation nobody knows is looked at rather than passed over."""
     commit = Commit(1, operation, metrics=metrics)
     assert (commit.changes_rows, commit.rewrites) == (changes, rewrites)

@@ -7,8 +7,9 @@ import gzip
 import os
 import subprocess
 import sys
+from collections import deque
+from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,9 +19,6 @@ from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.probes.durations import seconds_in
 from floodmark.probes.file_rows import rows_in
 from floodmark.probes.files import SeenFile, _remote_files, absolute, current, list_files, without_login
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def put(path: Path, text: str = "x", mtime_ns: int = 1_000_000_001) -> str:
@@ -239,8 +237,8 @@ def test_a_duration_that_is_none_is_refused_with_its_field(text: str) -> None:
 
 
 def test_a_large_folder_is_listed_fast(tmp_path: Path) -> None:
-    """A look runs every few seconds: 20,000 files may not cost more than half a second of CPU, even on a slow machine."""
-    assert [(tmp_path / f"{n}.jsonl").touch() for n in range(20_000)]
+    """A look runs every few seconds: 20,000 files cost no more than half a second of CPU, on a slow machine too."""
+    deque(map(Path.touch, [tmp_path / f"{n}.jsonl" for n in range(20_000)]), maxlen=0)
     begun = process_time()
     assert len(list_files(str(tmp_path))) == 20_000
     assert process_time() - begun < 0.5

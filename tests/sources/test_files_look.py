@@ -40,11 +40,11 @@ def put(path: Path, text: str = '{"id":1}\n', *, age: float = 3600) -> str:
     return str(path)
 
 
-def files(folder: Path | str, **options: Any) -> Files:
+def files(folder: Path | str, **options: Any) -> Files:  # noqa: ANN401 (passed on)
     return Files(folder, now=lambda: float(NOW), **options)
 
 
-def look(source: Files, mark: HWM[Any] | None = None, **request: Any) -> Sight:
+def look(source: Files, mark: HWM[Any] | None = None, **request: Any) -> Sight:  # noqa: ANN401 (passed on)
     return source.look(mark, Request(**request), no_session)
 
 

@@ -22,7 +22,8 @@ if [ -f "$home/answer-$number" ]; then
     cat "$home/answer-$number"
     exit 1
 fi
-for pattern; do :; done
+while [ "$1" != -retrieve ]; do shift; done
+pattern=$2
 mkdir -p "${pattern%/*}"
 echo jar >"${pattern%/*}/delta-spark_4.2_2.13-4.4.0.jar"
 """

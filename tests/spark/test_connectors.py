@@ -17,7 +17,7 @@ from floodmark.spark.connectors import MANIFEST, check_spark_version, connectors
 if TYPE_CHECKING:
     from tests.spark.conftest import FakeJava
 
-BUSY = "HTTP response status: 429 url=somewhere\n\t:: io.delta#delta-spark_4.2_2.13;4.4.0: not found\n"
+BUSY = "CLIENT ERROR: Too Many Requests url=somewhere\n\t:: io.delta#delta-spark_4.2_2.13;4.4.0: not found\n"
 OFFLINE = "Server access error at url somewhere (java.net.UnknownHostException: somewhere)\n"
 ABSENT = "\t:: UNRESOLVED DEPENDENCIES ::\n\t:: io.delta#delta-spark_4.2_2.13;4.4.0: not found\n"
 JAR = "delta-spark_4.2_2.13-4.4.0.jar"
@@ -50,7 +50,7 @@ def test_a_busy_registry_is_asked_again_with_one_line_per_pause(
         assert names(connectors(pauses=wait_none())) == [JAR]
     assert java.calls() == 3
     assert [record.getMessage() for record in caplog.records] == [
-        'connectors: the registry answered "HTTP response status: 429"; attempt 2 of 5 in 0 s',
+        'connectors: the registry answered "CLIENT ERROR: Too Many Requests"; attempt 2 of 5 in 0 s',
         'connectors: the registry answered "Server access error"; attempt 3 of 5 in 0 s',
     ]
 
@@ -61,7 +61,7 @@ def test_a_registry_that_stays_busy_names_what_is_missing_and_where_else_to_look
     with pytest.raises(ConnectorsMissing) as caught:
         connectors(pauses=wait_none())
     assert caught.value.missing == ("io.delta:delta-spark_4.2_2.13:4.4.0",)
-    assert "429" in caught.value.reason
+    assert "Too Many Requests" in caught.value.reason
     assert "FLOODMARK_IVY_SETTINGS" in caught.value.hint
     assert java.calls() == 5
 

@@ -34,7 +34,7 @@ class Registry(HTTPServer):
 class Answer(BaseHTTPRequestHandler):
     """Says the status of its registry to everything."""
 
-    def do_GET(self) -> None:  # noqa: N802 - the server's own name for it
+    def do_GET(self) -> None:
         self.send_response(self.server.status)  # type: ignore[attr-defined]
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -66,7 +66,7 @@ def resolution(port: int, folder: Path) -> Resolution:
 def test_too_many_requests_are_worth_another_attempt(registry: Registry, tmp_path: Path) -> None:
     """Registries answer 429 to a fresh machine that asks for many files at once."""
     registry.status = 429
-    with pytest.raises(TryAgain, match="429"):
+    with pytest.raises(TryAgain, match="Too Many Requests"):
         resolution(registry.server_port, tmp_path).attempt()
 
 
@@ -74,7 +74,7 @@ def test_too_many_requests_are_worth_another_attempt(registry: Registry, tmp_pat
 def test_a_broken_registry_is_worth_another_attempt(registry: Registry, tmp_path: Path) -> None:
     """5xx passes by itself."""
     registry.status = 503
-    with pytest.raises(TryAgain, match="503"):
+    with pytest.raises(TryAgain, match="Service Unavailable"):
         resolution(registry.server_port, tmp_path).attempt()
 
 
@@ -83,6 +83,14 @@ def test_a_registry_that_is_not_there_is_worth_another_attempt(tmp_path: Path) -
     """A network may come back."""
     with pytest.raises(TryAgain, match=r"Server access error|Connection refused|ConnectException"):
         resolution(1, tmp_path).attempt()
+
+
+@pytest.mark.spark
+def test_a_registry_that_forbids_is_not_asked_again(registry: Registry, tmp_path: Path) -> None:
+    """A mirror without the right password says so at once."""
+    registry.status = 403
+    with pytest.raises(ConnectorsMissing, match="CLIENT ERROR: Forbidden"):
+        resolution(registry.server_port, tmp_path).attempt()
 
 
 @pytest.mark.spark
@@ -95,7 +103,7 @@ def test_what_a_registry_does_not_have_is_named(registry: Registry, tmp_path: Pa
 
 def test_success_among_refused_requests_is_no_success() -> None:
     """Ivy takes a module whose POM was refused for one without dependencies: half of the jars would be missing."""
-    assert isinstance(judge(0, "HTTP response status: 429 url=somewhere"), TryAgain)
+    assert isinstance(judge(0, "CLIENT ERROR: Too Many Requests url=somewhere"), TryAgain)
 
 
 def test_plain_success_is_success() -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from floodmark import stores
 from floodmark.errors import LeaseHeld, MarkMoved, StoreUnreachable
+from floodmark.hwm import FileListHWM
 from floodmark.stores.lease import hold
 from floodmark.stores.owner import this_process
-from floodmark.testing.laws import files, receipt, record
+from floodmark.testing.law_records import files, receipt, record
 
 
 def say(text: object) -> None:
@@ -61,6 +62,7 @@ def commit_for_ever(text: str) -> None:
     lease = store.lease("orders") or store.take_lease("orders", this_process(), over=None)
     before = store.read("orders") or replace(record(0), marks={})
     landing = before.marks.get("landing", files())
+    assert isinstance(landing, FileListHWM)
     while True:
         number = before.number + 1
         landing = landing.update({f"/in/{number:08d}": (7, 1)})

@@ -6,7 +6,7 @@ import pytest
 
 from floodmark.errors import StoreUnreachable
 from floodmark.stores import MemoryMarkStore
-from floodmark.testing.laws import record, saved
+from floodmark.testing.law_records import record, saved
 from floodmark.testing.stores import FailingStore
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.errors import ConfigError, StoreUnreachable
 from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, SqliteMarkStore
-from floodmark.testing.laws import files, record, saved
+from floodmark.testing.law_records import files, record, saved
 from floodmark.testing.stores import FailingStore
 
 if TYPE_CHECKING:
@@ -71,7 +71,11 @@ def test_a_level_above_the_truth_that_fails_is_passed_over(broken: dict[str, int
 def test_a_level_with_another_past_is_written_anew(tmp_path: Path) -> None:
     """The truth was restored: the same numbers stand for other files now."""
     near = FileMarkStore(tmp_path / "near")
-    saved(LayeredMarkStore([near, MemoryMarkStore()]), record(1, landing=files("/in/a")), record(2, landing=files("/in/a", "/in/b")))
+    saved(
+        LayeredMarkStore([near, MemoryMarkStore()]),
+        record(1, landing=files("/in/a")),
+        record(2, landing=files("/in/a", "/in/b")),
+    )
     other = MemoryMarkStore()
     saved(other, record(1, landing=files("/in/x")), record(2, landing=files("/in/x", "/in/y")))
     again = LayeredMarkStore([near, other])

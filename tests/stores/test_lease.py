@@ -16,7 +16,7 @@ from floodmark import stores
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnreachable
 from floodmark.stores import MemoryMarkStore, this_process
 from floodmark.stores.lease import Patience, default_seconds, hold
-from floodmark.testing.laws import ME, OTHER, record, saved
+from floodmark.testing.law_records import ME, OTHER, record, saved
 from floodmark.testing.stores import FailingStore
 from tests.stores.processes import child, heard
 

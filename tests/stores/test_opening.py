@@ -10,7 +10,7 @@ import pytest
 
 from floodmark import stores
 from floodmark.errors import ConfigError, UnknownKind
-from floodmark.testing.laws import record, saved
+from floodmark.testing.law_records import record, saved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,13 +80,16 @@ def test_a_text_without_a_place_is_refused(text: str) -> None:
 
 def test_a_store_of_ones_own_is_opened_by_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line makes it known."""
-    monkeypatch.setattr("floodmark.stores.opening.LOADERS", dict(stores.opening.LOADERS))  # type: ignore[attr-defined]
+    monkeypatch.setattr("floodmark.stores.opening.LOADERS", dict(stores.opening.LOADERS))
     stores.register("mine", lambda text, namespace, folder: stores.MemoryMarkStore(namespace=f"{namespace} of {text}"))
     assert stores.open("mine:shelf").namespace == "default of mine:shelf"
 
 
 def test_importing_the_stores_loads_neither_spark_nor_a_database() -> None:
     """The command line starts fast."""
-    program = "import sys, floodmark.stores as s; s.open('memory'); print([m for m in ('pyspark', 'sqlite3') if m in sys.modules])"
+    program = (
+        "import sys, floodmark.stores as s; s.open('memory'); "
+        "print([name for name in ('pyspark', 'sqlite3') if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -13,7 +13,13 @@ from floodmark.stores.owner import alive, process, same_machine, stopped, this_p
 def test_this_process_is_alive_and_here() -> None:
     """The simplest case."""
     me = this_process()
-    assert (me.pid, same_machine(me), alive(me), stopped(me.pid), vitality(me)) == (os.getpid(), True, True, False, "alive")
+    assert (me.pid, same_machine(me), alive(me), stopped(me.pid), vitality(me)) == (
+        os.getpid(),
+        True,
+        True,
+        False,
+        "alive",
+    )
 
 
 def test_another_process_with_the_same_number_is_not_the_owner() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark import stores
-from floodmark.testing.laws import ME, files, record, saved
+from floodmark.testing.law_records import ME, files, record, saved
 from tests.stores.processes import child, heard, heard_to_the_end
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ def test_of_two_processes_that_commit_a_number_exactly_one_wins(place: str, tmp_
     """Every number is committed once, and by the one that was told so."""
     store = stores.open(place)
     store.take_lease("orders", ME, over=None)
-    one, two = both(tmp_path, ("race", place, tmp_path / "go", "1", ROUNDS), ("race", place, tmp_path / "go", "2", ROUNDS))
+    one, two = both(
+        tmp_path, ("race", place, tmp_path / "go", "1", ROUNDS), ("race", place, tmp_path / "go", "2", ROUNDS)
+    )
     winners = {old.number: old.extras["runner"] for old in store.history("orders", limit=ROUNDS)}
     assert sorted(map(int, one + two)) == list(range(1, ROUNDS + 1))
     assert winners == {**{int(number): "1" for number in one}, **{int(number): "2" for number in two}}
@@ -67,12 +69,16 @@ def assert_whole(acknowledged: int, store: MarkStore) -> None:
     assert found is not None
     assert acknowledged <= found.number <= acknowledged + 1
     expected = record(found.number, landing=files(*(f"/in/{number:08d}" for number in range(1, found.number + 1))))
-    assert (found, store.history("orders", 1)[0], store.runs("orders", 1)[0].number) == (expected, expected, found.number)
+    assert (found, store.history("orders", 1)[0], store.runs("orders", 1)[0].number) == (
+        expected,
+        expected,
+        found.number,
+    )
 
 
 def test_a_process_killed_in_the_middle_of_a_save_leaves_a_whole_record(place: str) -> None:
     """Twenty kills at random instants, one store: nothing acknowledged is lost, nothing is there by half."""
-    chance = random.Random(7)  # noqa: S311 - instants, not secrets
+    chance = random.Random(7)
     for _ in range(KILLS):
         assert_whole(killed_while_saving(place, chance), stores.open(place))
 

@@ -10,7 +10,7 @@ import pytest
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
 from floodmark.stores import SqliteMarkStore
-from floodmark.testing.laws import files, record, saved
+from floodmark.testing.law_records import files, record, saved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,14 +24,20 @@ def path(tmp_path: Path) -> Path:
 def test_the_mark_is_seen_with_plain_sql(path: Path) -> None:
     """Without Floodmark."""
     saved(SqliteMarkStore(path), record(3))
-    query = "select namespace, key, json_extract(val, '$.marks.table.value'), number, modified_time from floodmark_marks"
+    query = (
+        "select namespace, key, json_extract(val, '$.marks.table.value'), number, modified_time from floodmark_marks"
+    )
     shown = sqlite3.connect(path).execute(query).fetchall()
     assert shown == [("default", "orders", 30, 3, "2024-05-01T12:00:00+00:00")]
 
 
 def test_a_growing_list_adds_rows_and_touches_no_other(path: Path) -> None:
     """Each row has the number of the commit that added it."""
-    saved(SqliteMarkStore(path), record(1, landing=files("/in/a", "/in/b")), record(2, landing=files("/in/a", "/in/b", "/in/c")))
+    saved(
+        SqliteMarkStore(path),
+        record(1, landing=files("/in/a", "/in/b")),
+        record(2, landing=files("/in/a", "/in/b", "/in/c")),
+    )
     rows = sqlite3.connect(path).execute("select item, number from floodmark_items order by item").fetchall()
     assert rows == [("/in/a", 1), ("/in/b", 1), ("/in/c", 2)]
 
@@ -71,7 +77,7 @@ def test_an_empty_file_cannot_be_used(path: Path) -> None:
     """SQLite would take it for a new database, and a first run would read everything again."""
     saved(SqliteMarkStore(path), record(1))
     path.write_bytes(b"")
-    with pytest.raises(StoreUnreachable, match="empty"):
+    with pytest.raises(StoreUnreachable, match="the file is empty"):
         SqliteMarkStore(path).read("orders")
 
 
@@ -89,7 +95,7 @@ def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as connection:
         connection.execute("create table theirs (x)")
-    with pytest.raises(StoreUnreachable, match="not made by Floodmark"):
+    with pytest.raises(StoreUnreachable, match="was not made by Floodmark"):
         saved(SqliteMarkStore(path), record(1))
     assert sqlite3.connect(path).execute("select name from sqlite_master").fetchall() == [("theirs",)]
 
@@ -99,7 +105,7 @@ def test_a_database_of_a_newer_version_is_left_alone(path: Path) -> None:
     saved(SqliteMarkStore(path), record(1))
     with sqlite3.connect(path) as connection:
         connection.execute("pragma user_version = 99")
-    with pytest.raises(StoreUnreachable, match="99"):
+    with pytest.raises(StoreUnreachable, match="its format is 99"):
         SqliteMarkStore(path).read("orders")
 
 
@@ -109,9 +115,9 @@ def test_a_locked_database_is_waited_for_and_then_given_up(path: Path) -> None:
     lease = saved(store, record(1))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin exclusive")
-    with pytest.raises(StoreUnreachable, match="locked"):
+    with pytest.raises(StoreUnreachable, match="database is locked"):
         store.read("orders")
-    with pytest.raises(StoreUnreachable, match="locked"):
+    with pytest.raises(StoreUnreachable, match="database is locked"):
         store.commit(record(2), expected=1, lease=lease)
     other.execute("rollback")
     store.commit(record(2), expected=1, lease=lease)

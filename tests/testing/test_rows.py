@@ -30,7 +30,7 @@ def span(after: int, upto: int) -> Span:
     return Span(ColumnIntHWM("rows", after) if after else None, ColumnIntHWM("rows", upto))
 
 
-def look(source: RowsSource, mark: int | None = None, **request: Any) -> Span | None:
+def look(source: RowsSource, mark: int | None = None, **request: Any) -> Span | None:  # noqa: ANN401 (passed on)
     held = None if mark is None else ColumnIntHWM("rows", mark)
     return source.look(held, Request(**request), no_session).span
 
@@ -117,7 +117,7 @@ def test_a_row_source_never_changes_what_it_delivered() -> None:
 def test_a_name_that_testing_does_not_have_is_an_attribute_error() -> None:
     """As of any module."""
     with pytest.raises(ImportError):
-        from floodmark.testing import Nothing  # type: ignore[attr-defined] # noqa: F401
+        from floodmark.testing import Nothing  # noqa: F401
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, UnknownKind
-from floodmark.logs import LEVELS, Format, configure, redact
+from floodmark.logs import LEVELS, Format, configure, get_logger, redact
 
 if TYPE_CHECKING:
     from floodmark.jobs.job import Job
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.variables import Variables
     from floodmark.stores.contract import MarkStore
 
+log = get_logger(__name__)
 LOG_VARIABLE = "FLOODMARK_LOG"
 
 
@@ -122,6 +123,7 @@ class Invocation:
 
         if self._store is None:
             self._store = self.tools.open_store(store_settings(self.document()))
+            log.debug("store opened", store=self._store.describe(), namespace=self._store.namespace)
         return self._store
 
     def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:

@@ -67,7 +67,7 @@ def history(
 def set_(
     ctx: typer.Context,
     job: JobArgument,
-    value: Annotated[str, typer.Argument(help="What the mark becomes; may lie below it.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="What the mark becomes; may lie below it.")],
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:

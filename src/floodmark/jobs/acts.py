@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, MarkUnreadable
 from floodmark.hwm import HWM
 from floodmark.step import Step
 from floodmark.step.looking import read_ledgers
@@ -19,7 +19,15 @@ from floodmark.stores.record import JobRecord
 def reset_marks(step: Step) -> None:
     """Forget every mark and the open batch; the next run reads from the beginning, under new numbers."""
     with hold(step.store, step.work.name) as lease:
-        decide(step, replace(step.read(), marks={}, sources={}, extras={}, origin="reset"), lease)
+        decide(step, replace(readable_record(step), marks={}, sources={}, extras={}, origin="reset"), lease)
+
+
+def readable_record(step: Step) -> JobRecord:
+    """The record, or a blank one in the place of one that cannot be read: a reset is how a person gets rid of it."""
+    try:
+        return step.read()
+    except MarkUnreadable:
+        return JobRecord(step.work.name)
 
 
 def set_mark(step: Step, text: str) -> HWM[Any]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
@@ -21,7 +22,7 @@ from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
-from floodmark.stores.contract import MarkStore
+from floodmark.stores.contract import Housed, MarkStore
 from floodmark.stores.record import Receipt
 
 if TYPE_CHECKING:
@@ -132,8 +133,13 @@ class Job:
             rules=RuleSet(),
             dead_letters=Delta(path=self.dead_letters, name="dead_letters") if self.dead_letters else None,
             on_schema_change=self.on_schema_change,
-            spool_folder=self.spool or f"{getattr(store, 'folder', None) or '.floodmark'}/spool",
+            spool_folder=self.spool or spool_beside(store),
         )
+
+
+def spool_beside(store: MarkStore) -> str:
+    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
+    return str((store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute() / "spool")
 
 
 def run_to_the_end(step: Step) -> Receipt:

@@ -96,9 +96,9 @@ class PathOrTable(Model):
             raise ValueError("give either path or table")
         return self
 
-    def located(self, site: Site) -> dict[str, str]:
-        """The constructor's argument that says where the table is."""
-        return {"path": site.path(self.path)} if self.path is not None else {"table": str(self.table)}
+    def place(self, site: Site) -> str | None:
+        """The table's folder, if it is known by its folder."""
+        return None if self.path is None else site.path(self.path)
 
 
 class FilesSource(SourceModel):
@@ -134,7 +134,7 @@ class DeltaSource(PathOrTable, SourceModel):
     def build(self, site: Site) -> "Source":
         from floodmark.sources import Delta
 
-        return Delta(**self.located(site), changes=self.changes, start=self.start, name=self.name)
+        return Delta(path=self.place(site), table=self.table, changes=self.changes, start=self.start, name=self.name)
 
 
 class PythonSource(SourceModel):
@@ -167,7 +167,7 @@ class DeltaSink(PathOrTable, SinkModel):
         from floodmark.sinks import Delta
 
         fields = self.model_dump(exclude={"type", "name", "path", "table"})
-        return Delta(**self.located(site), name=self.ledger_name(), **fields)
+        return Delta(path=self.place(site), table=self.table, name=self.ledger_name(), **fields)
 
 
 class FilesSink(SinkModel):

@@ -44,9 +44,9 @@ def _said(error: sqlglot.errors.SqlglotError) -> str:
 
 def _tables(query: exp.Query, found: Found) -> Iterator[Finding]:
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
-    tables = {table.sql("spark"): table for table in query.find_all(exp.Table)}
-    names = {text for text, table in tables.items() if table.db or table.name.lower() not in own}
-    others = sorted(text for text in names if text.lower().strip("`") != "source")
+    tables = {".".join(part.name for part in table.parts) for table in query.find_all(exp.Table)}
+    names = {name for name in tables if name.lower() not in own}
+    others = sorted(name for name in names if name.lower() != "source")
     if len(others) == len(names):
         yield found("FM102", "the SQL does not read `source`", "select … from source")
     for name in others:

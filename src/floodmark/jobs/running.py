@@ -99,17 +99,21 @@ class Runner:
         except Exception as error:
             log.debug("run failed", job=job.name, exc_info=True)
             failed = Receipt(job.name, "", "failed", started, time.monotonic() - clock, error=str(error))
-            return Outcome(self._saved(failed) or failed, error)
+            return Outcome(self._told_by_the_store(failed), error)
 
-    def _saved(self, failed: Receipt) -> Receipt | None:
-        """The receipt that the job itself kept of this run: it knows how far the run came."""
+    def _told_by_the_store(self, failed: Receipt) -> Receipt:
+        """The receipt with what the store knows: how far the job itself says it came, and where its mark is now."""
+        from floodmark.step.work import shown
+
         try:
-            newest = self.store.runs(failed.job, limit=1)
+            newest, record = self.store.runs(failed.job, limit=1), self.store.read(failed.job)
         except StoreError:
-            return None
+            return failed
         # a second's grace: a store may cut fractions off
         ours = [r for r in newest if r.status == "failed" and r.started >= failed.started - timedelta(seconds=1)]
-        return replace(ours[0], seconds=failed.seconds, error=ours[0].error or failed.error) if ours else None
+        kept = replace(ours[0], seconds=failed.seconds) if ours else failed
+        mark = shown(record.marks) if record else None
+        return replace(kept, mark_before=mark if kept.mark_before is None else kept.mark_before, mark_after=mark)
 
 
 def run_each(jobs: Sequence[Runnable], runner: Runner, stop_asked: Callable[[], bool]) -> Iterator[Outcome]:
@@ -135,5 +139,5 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 def total(earlier: Receipt, later: Receipt) -> Receipt:
     """Two runs of a job as one, for the summary of a loop; a look that found nothing changes nothing."""
     if later.status == "nothing_new" and earlier.status != "nothing_new":
-        return earlier
+        return replace(earlier, mark_after=later.mark_after)
     return replace(earlier.followed_by(later), notes=later.notes)  # a loop runs for ever, its notes must not grow

@@ -114,7 +114,8 @@ class DeltaProbe:
     def _has_log(self, table: Path) -> bool:
         """The native reader calls a folder that may not be read missing, too; the system tells the two apart."""
         try:
-            return any(entry.name.endswith((".json", ".parquet")) for entry in os.scandir(table / "_delta_log"))
+            with os.scandir(table / "_delta_log") as log:
+                return any(entry.name.endswith((".json", ".parquet")) for entry in log)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:

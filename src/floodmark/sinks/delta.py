@@ -17,7 +17,7 @@ from floodmark.sinks.delta_lock import TableBusy, table_lock
 from floodmark.sinks.delta_merge import DELETE, merge_statement, newest_per_key, replace_statement
 from floodmark.sinks.own_columns import without_own, written_columns
 from floodmark.sinks.refusals import refusal_in
-from floodmark.spark.delta_tables import DeltaPlace, create_table, quoted
+from floodmark.spark.delta_tables import DeltaPlace, cluster_table, create_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -95,7 +95,9 @@ class Delta(Atomic):
                 self._commit(rows, batch, exists=before is not None)
         probe = self._looked(lambda: spark)
         commit = probe.commit_of(ledger, batch.number) if probe else None
-        return commit.rows_written if commit else None
+        if commit is None:
+            return None
+        return commit.inserted if self.mode == "replace" else commit.rows_written
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         """An append without rows. A table that does not exist cannot be fenced: a paused run could still make it."""
@@ -135,9 +137,8 @@ class Delta(Atomic):
         newest = self._newest(rows).where(f"NOT {DELETE}") if self.mode == "merge" else rows
         writer = self._batch_writer(without_own(newest), batch).mode("overwrite").option("overwriteSchema", "true")
         writer.save(self._where(rows.sparkSession))
-        if self.cluster_by:  # a table that gets another schema loses its clustering; this is a commit of its own
-            columns = ", ".join(map(quoted, self.cluster_by))
-            rows.sparkSession.sql(f"ALTER TABLE {self._place.sql} CLUSTER BY ({columns})")
+        # A table that gets another schema loses its clustering; setting it again is a commit of its own.
+        cluster_table(rows.sparkSession, self._place, self.cluster_by)
 
     def _merge(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
         self._ensure(rows, exists=exists)

@@ -38,7 +38,8 @@ def numbers(folder: Path) -> tuple[int, ...]:
     """The batches that were published here."""
     if not folder.exists():
         return ()
-    labels = (entry.name.removeprefix(FOLDER) for entry in os.scandir(folder) if entry.name.startswith(FOLDER))
+    with os.scandir(folder) as entries:
+        labels = [entry.name.removeprefix(FOLDER) for entry in entries if entry.name.startswith(FOLDER)]
     return tuple(int(label) for label in labels if label.isdigit())
 
 

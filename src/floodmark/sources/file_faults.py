@@ -20,15 +20,9 @@ def first_malformed(error: Exception, files: FileReading, *, source: str) -> Rec
     text = str(error)
     header = CSV_HEADER.search(text)
     if header:
-        return RecordMalformed(
-            source, file=header["file"].removeprefix("file://"), line=1, text=header["header"].strip()
-        )
+        file = unquote(header["file"]).removeprefix("file://")
+        return RecordMalformed(source, file=file, line=1, text=header["header"].strip())
     if MARKER not in text:
         return None
     first = files.dead().orderBy("file", "line").limit(1).collect()
     return RecordMalformed(source, file=first[0].file, line=first[0].line, text=first[0].text) if first else None
-
-
-def _known(path: str, paths: tuple[str, ...]) -> str:
-    """The path as the user wrote it: Spark shows it with its signs encoded, once or twice."""
-    return next((each for each in (path, unquote(path), unquote(unquote(path))) if each in paths), path)

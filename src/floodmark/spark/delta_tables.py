@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 class DeltaPlace:
@@ -61,24 +61,16 @@ def quoted_name(table: str) -> str:
 def create_table(
     spark: SparkSession, place: DeltaPlace, schema: StructType, partition_by: Sequence[str], cluster_by: Sequence[str]
 ) -> None:
-    """Make the table if it is not there; the statement is the only way that keeps clustering columns."""
-    columns = ", ".join(f"{quoted(field.name)} {type_in_sql(field.dataType)}" for field in schema.fields)
-    layout = "".join(
-        f" {words} ({', '.join(map(quoted, names))})"
-        for words, names in (("PARTITIONED BY", partition_by), ("CLUSTER BY", cluster_by))
-        if names
-    )
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {place.sql} ({columns}) USING DELTA{layout}")
+    """Make an empty table where there is none. CREATE TABLE takes any folder that is not empty for a table."""
+    writer = spark.createDataFrame([], schema).write.format("delta").partitionBy(*partition_by)
+    if place.table:
+        writer.mode("ignore").saveAsTable(place.table)
+    else:
+        writer.mode("append").save(place.location(lambda: spark))
+    cluster_table(spark, place, cluster_by)
 
 
-def type_in_sql(kind: DataType) -> str:
-    """A type as DDL, with every field nullable as in any other Delta write, and names that need quotes quoted."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(kind, StructType):
-        return f"struct<{', '.join(f'{quoted(part.name)}: {type_in_sql(part.dataType)}' for part in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"array<{type_in_sql(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"map<{type_in_sql(kind.keyType)}, {type_in_sql(kind.valueType)}>"
-    return kind.simpleString()
+def cluster_table(spark: SparkSession, place: DeltaPlace, cluster_by: Sequence[str]) -> None:
+    """Set the clustering columns, which the writer of a path leaves out without a word."""
+    if cluster_by:
+        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(quoted, cluster_by))})")

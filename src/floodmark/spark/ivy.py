@@ -1,4 +1,4 @@
-"""Running Ivy, the resolver that PySpark ships: once, judged by what it says, and again after a pause if that may help."""
+"""Running Ivy, the resolver that PySpark ships, and again after a pause where that may help."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 ATTEMPTS = 5
 PAUSES = wait_exponential(multiplier=2, max=60)
 
-_BUSY = re.compile(
-    r"HTTP response status: (?:429|5\d\d)|Server access [Ee]rror|UnknownHostException|ConnectException"
-    r"|SocketException|SocketTimeoutException|SSLException|NoRouteToHostException|Connection (?:reset|refused)"
+_BUSY = re.compile(  # 401, 403 and 404 stay as they are however long one waits
+    r"CLIENT ERROR: (?:Too Many Requests|Request Timeout)|SERVER ERROR: [^\n=]*(?= url=)"
+    r"|Server access [Ee]rror|UnknownHostException|ConnectException|SocketException|SocketTimeoutException"
+    r"|SSLException|NoRouteToHostException|Connection (?:reset|refused)"
 )
 _NOT_FOUND = re.compile(r"^\s*:: ([^#\s]+)#([^;\s]+);(\S+?): not found", re.MULTILINE)
 
@@ -68,7 +69,7 @@ class Resolution:
     def attempt(self) -> None:
         """One call of Ivy. Raises TryAgain where waiting may help, else ConnectorsMissing."""
         shutil.rmtree(self.jars, ignore_errors=True)
-        command = [self.java.program, "-jar", ivy_jar(), *self._options()]
+        command: list[str | Path] = [self.java.program, "-jar", ivy_jar(), *self._options()]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         trouble = judge(done.returncode, done.stdout + done.stderr)
         if trouble and done.returncode == 0:  # a refused POM may be remembered as a module without dependencies
@@ -89,7 +90,7 @@ class Resolution:
         pattern = f"{self.jars}/[artifact]-[revision](-[classifier]).[ext]"
         places = {"-settings": self.settings, "-cache": self._ivy_cache, "-ivy": self.modules}
         named = [text for option, place in places.items() for text in (option, str(place))]
-        return [*named, "-types", "jar", "bundle", "-retrieve", pattern]
+        return [*named, "-types", "jar", "bundle", "-retrieve", pattern, "-verbose"]  # else refusals are not shown
 
 
 def judge(code: int, output: str) -> TryAgain | ConnectorsMissing | None:
@@ -103,7 +104,9 @@ def judge(code: int, output: str) -> TryAgain | ConnectorsMissing | None:
 
 def _telling_line(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["Ivy said nothing"]
-    return next((line for line in lines if "Exception" in line or "not found" in line), lines[-1])
+    return next(
+        (line for line in lines if re.search("CLIENT ERROR: (?!Not Found)|Exception|module not found", line)), lines[-1]
+    )
 
 
 def _say_pause(state: RetryCallState) -> None:

@@ -132,7 +132,8 @@ def require_same_digest(job: str, sink: str, entry: Recorded, intent: Intent) ->
 
 def require_a_beginning(work: Work, record: JobRecord, request: RunRequest, session: Session) -> None:
     """Without a mark, a target that already holds rows would get them twice: somebody has to decide."""
-    decided = request.full_refresh or request.start is not None or record.origin in ("reset", "set", "import")
+    asked = request.full_refresh or request.abandon or request.start is not None
+    decided = asked or record.origin in ("reset", "set", "import")
     if decided or any(source.name in record.marks for source in work.sources):
         return
     for sink in work.sinks:

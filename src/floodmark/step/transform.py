@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -95,8 +96,7 @@ class Sql:
         try:
             for name, frame in tables.items():
                 frame.createOrReplaceTempView(views[name])
-            arguments = {"batch_time": batch_time} if ":batch_time" in self.text else None
-            return spark.sql(self.with_tables(views), args=arguments)
+            return spark.sql(self.written_out(views, batch_time))
         except Exception as error:
             raise TransformFailed(job, reason=first_lines(error)) from error
         finally:
@@ -115,14 +115,27 @@ class Sql:
         volatile = [node for node in self._tree.walk() if type(node).__name__ in VOLATILE or isinstance(node, shape)]
         return not foreign and not volatile
 
-    def with_tables(self, views: Mapping[str, str]) -> str:
-        """The same text with table names replaced in place, so that what the user wrote is what Spark parses."""
-        text = self.text
-        named = [table for table in self._tables() if table.name.lower() in views]
-        for table in sorted(named, key=lambda each: -int(each.this.meta["start"])):
-            place = table.this.meta
-            text = text[: place["start"]] + views[table.name.lower()] + text[place["end"] + 1 :]
+    def written_out(self, views: Mapping[str, str], batch_time: datetime) -> str:
+        """The same text with tables and `:batch_time` replaced in place: all else is what the user wrote.
+
+        The time goes in as a literal, since Delta's parser does not pass Spark's own parameters on.
+        """
+        text, literal = self.text, f"TIMESTAMP '{batch_time.isoformat(sep=' ')}'"
+        tables = [(table.this.meta, views[table.name.lower()]) for table in self._tables() if table.name.lower() in views]
+        changes = [(place["start"], place["end"], view) for place, view in tables]
+        changes += [(start, end, literal) for start, end in self._clock_places()]
+        for start, end, put in sorted(changes, reverse=True):
+            text = text[:start] + put + text[end + 1 :]
         return text
+
+    def _clock_places(self) -> Iterator[tuple[int, int]]:
+        """Where `:batch_time` stands as a parameter, and not inside a text."""
+        import sqlglot
+
+        tokens = sqlglot.tokenize(self.text, read="spark")
+        for sign, name in pairwise(tokens):
+            if sign.text == ":" and name.text.lower() == "batch_time" and name.start == sign.end + 1:
+                yield sign.start, name.end
 
     @cached_property
     def _tree(self) -> exp.Expr:

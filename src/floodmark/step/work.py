@@ -30,10 +30,10 @@ class Work:
 
     def needs_spool(self) -> bool:
         """Whether rows must be frozen before they are written: they might not be the same when asked for again."""
-        if len(self.sinks) == 1 and isinstance(self.sinks[0], Atomic):
-            return False
+        if not all(isinstance(sink, Atomic) for sink in self.sinks):
+            return True  # a sink that takes only some of the rows would also spoil the count
         repeatable = all(isinstance(source, Immutable) for source in self.sources) and self.transform.is_deterministic()
-        return not repeatable
+        return len(self.sinks) > 1 and not repeatable
 
     def needs_position(self) -> bool:
         return any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from floodmark.hwm import HWM
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
@@ -99,3 +100,12 @@ class LevelStore(MarkStore, Protocol):
 
     def fill(self, record: JobRecord, stamp: str) -> None:
         """Take over the record that another level holds under this stamp; no lease is asked for."""
+
+
+@runtime_checkable
+class Housed(Protocol):
+    """A store that lives in a folder of this machine; what belongs to its jobs (the spool) is kept beside it."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the store is in."""

@@ -33,7 +33,8 @@ class FileMarkStore(PagedMarkStore):
         patience_seconds: float = 10.0,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        pages = FilePages(Path(folder), namespace, patience_seconds)
+        self.folder = Path(folder)
+        pages = FilePages(self.folder, namespace, patience_seconds)
         super().__init__(pages, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)
 
 
@@ -49,7 +50,7 @@ class FilePages:
 
     def names(self) -> Sequence[str]:
         with self._reachable():
-            firsts = [peek(path, self.describe()) for path in self._folder.glob("*.mark.jsonl")]
+            firsts = [peek(path, path.name, self.describe()) for path in self._folder.glob("*.mark.jsonl")]
             return [first["job"] for first in firsts if first]
 
     @contextmanager

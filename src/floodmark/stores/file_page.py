@@ -38,7 +38,7 @@ class FilePage:
         self._aside: dict[Path, str | None] = {}
 
     def stamp(self) -> str | None:
-        first = peek(self._mark, self._where)
+        first = peek(self._mark, self._job, self._where)
         stamp: str | None = first["stamp"] if first else None
         return stamp
 
@@ -53,8 +53,7 @@ class FilePage:
 
     def items(self, source: str, base: int, after: int, upto: int) -> Iterator[tuple[str, str]]:
         length, path = self._file().logs.get(str(base), 0), self._log(base)
-        with path.open("rb") as file:
-            committed = file.read(length)
+        committed = (path.read_bytes() if path.exists() else b"")[:length]
         if len(committed) < length:
             raise MarkUnreadable(
                 self._job, where=self._where, reason=f"{path.name} was {length} bytes long and is shorter"
@@ -126,7 +125,7 @@ class FilePage:
         if self._changed is not None:
             return self._changed
         if self._loaded is None:
-            self._loaded = load(self._mark, self._where)
+            self._loaded = load(self._mark, self._job, self._where)
         return self._loaded
 
     def _log(self, base: int) -> Path:

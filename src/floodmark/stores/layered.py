@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, StoreError
+from floodmark.stores.contract import Housed
 from floodmark.stores.hwm_access import HwmAccess
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class LayeredMarkStore(HwmAccess):
             raise ConfigError("a layered store has no levels.", hint="give at least one store")
         *self._above, self._truth = levels
         self.namespace = self._truth.namespace
+        if isinstance(self._truth, Housed):
+            self.folder = self._truth.folder
 
     def describe(self) -> str:
         """All levels, nearest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -45,7 +46,7 @@ def default_seconds() -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if seconds <= 0:
+    if not 0 < seconds < math.inf:
         raise ConfigError(f"{VARIABLE} is '{text}'.", hint="a number of seconds above 0")
     return seconds
 

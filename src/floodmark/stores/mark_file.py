@@ -48,24 +48,24 @@ def _prefix(part: Part) -> str:
     return f'{{"{part}":'
 
 
-def peek(path: Path, where: str) -> Mapping[str, Any] | None:
+def peek(path: Path, job: str, where: str) -> Mapping[str, Any] | None:
     """Line 1 alone; None if there is no file."""
     try:
         with path.open("rb") as file:
-            return _first(file.readline(), path.name, where)
+            return _first(file.readline(), job, where)
     except FileNotFoundError:
         return None
 
 
-def load(path: Path, where: str) -> MarkFile:
+def load(path: Path, job: str, where: str) -> MarkFile:
     """The whole file; an empty MarkFile if there is none. Raises MarkUnreadable if it is damaged."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return MarkFile()
-    first = _first(lines[0] if lines else b"", path.name, where)
+    first = _first(lines[0] if lines else b"", job, where)
     if len(lines) < 2 or not lines[1].endswith(b"\n"):
-        raise MarkUnreadable(first["job"], where=where, reason=f"{path.name} ends in the middle of its record")
+        raise MarkUnreadable(job, where=where, reason="its file ends in the middle of the record")
     entry = (
         Entry(first["stamp"], first["number"], first["modified_time"], _decoded(lines[1])) if first["stamp"] else None
     )
@@ -78,15 +78,15 @@ def salvage(path: Path) -> MarkFile:
     return MarkFile(tail=tuple(line for line in lines if line.startswith((_prefix("history"), _prefix("run")))))
 
 
-def _first(line: bytes, name: str, where: str) -> Mapping[str, Any]:
+def _first(line: bytes, job: str, where: str) -> Mapping[str, Any]:
     try:
         first: dict[str, Any] = json.loads(line)
         if line.endswith(b"\n") and first["format"] == 1 and {"job", "stamp", "number", "logs"} <= first.keys():
             return first
-        reason = f"{name} is not of a format that this version knows"
+        reason = "its file is not of a format that this version knows"
     except (ValueError, KeyError, TypeError) as error:
-        reason = f"the first line of {name} is damaged ({error})"
-    raise MarkUnreadable(name.partition(".")[0], where=where, reason=reason)
+        reason = f"the first line of its file is damaged ({error})"
+    raise MarkUnreadable(job, where=where, reason=reason)
 
 
 def _decoded(line: bytes) -> str:

@@ -26,5 +26,6 @@ class SqliteMarkStore(PagedMarkStore):
         patience_seconds: float = 10.0,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        self.folder = Path(path).parent
         pages = SqlitePages(Path(path), namespace, patience_seconds)
         super().__init__(pages, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)

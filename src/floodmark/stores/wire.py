@@ -136,6 +136,8 @@ def decode(job: str, val: str, page: Page, seen: Seen | None, *, where: str) -> 
         held = {s: _load(page, record, s, base, seen) for s, base in head.get(ITEMS, {}).items()}
         marks = {source: held[source].mark if source in held else mark for source, mark in record.marks.items()}
         intent = _whole(record.intent, marks, head.get(AFTER_IS_MARK, []))
+    except MarkUnreadable:
+        raise
     except UNREADABLE as error:
         raise MarkUnreadable(job, where=where, reason=f"{type(error).__name__}: {error}") from error
     if record.job != job:

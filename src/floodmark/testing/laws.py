@@ -1,27 +1,25 @@
 """The laws of a mark store as one suite: subclass `MarkStoreLaws`, give its fixtures, and pytest tries your store."""
 
+# ruff: noqa: S101 - assert is how a law speaks
+
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
-from floodmark.hwm import HWM, ColumnIntHWM, FileListHWM, KeyValueIntHWM, Span
-from floodmark.stores.record import Intent, JobRecord, Lease, Owner, Receipt
+from floodmark.hwm import KeyValueIntHWM, Span
+from floodmark.stores.record import Intent, JobRecord
+from floodmark.testing.law_records import ME, NOON, OTHER, files, intending, mark, receipt, record, saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from floodmark.stores.contract import MarkStore
-
-NOON = datetime(2024, 5, 1, 12, 0, tzinfo=timezone.utc)
-ME = Owner(host="here", boot="b", namespace="n", pid=1, started="s")
-OTHER = Owner(host="there", boot="c", namespace="n", pid=2, started="t")
 
 
 class OpenStore(Protocol):
@@ -29,47 +27,6 @@ class OpenStore(Protocol):
 
     def __call__(self, *, namespace: str = ..., keep_history: int = ..., keep_runs: int = ...) -> MarkStore:
         """A store over the same place."""
-
-
-def mark(value: int) -> ColumnIntHWM:
-    """A mark at a value."""
-    return ColumnIntHWM("orders", value, entity="public.orders", expression="id", modified_time=NOON)
-
-
-def files(*paths: str) -> FileListHWM:
-    """A mark that has read these files."""
-    return FileListHWM("landing", {path: (7, 1) for path in paths}, directory="/in", modified_time=NOON)
-
-
-def record(number: int, *, job: str = "orders", landing: FileListHWM | None = None) -> JobRecord:
-    """The record after the batch of that number."""
-    marks: dict[str, HWM[Any]] = {"table": mark(number * 10)}
-    with_files = {**marks, "landing": landing} if landing else marks
-    fingerprints = {"table": "postgres db/public.orders by id"}
-    return JobRecord(job, number, with_files, fingerprints, {"ties": [1, 2]}, None, "commit", NOON)
-
-
-def intending(base: JobRecord) -> JobRecord:
-    """The record with its next batch begun."""
-    span = Span(base.marks.get("table"), mark(99), {"chunk": 3})
-    begun = Intent(base.number + 1, "batch", {"table": span}, NOON, "a1", "spool/a1", {"sink": "delta"}, {"writers": 2})
-    return replace(base, intent=begun)
-
-
-def receipt(number: int, *, job: str = "orders") -> Receipt:
-    """What the run of that number did."""
-    moment = NOON + timedelta(minutes=number)
-    return Receipt(job, f"run-{number}", "done", moment, number=number, rows_written={"lake": 5}, notes=("one",))
-
-
-def saved(store: MarkStore, *records: JobRecord) -> Lease:
-    """Commit the records one after the other, each with its receipt; the lease that is still held."""
-    job = records[0].job
-    lease = store.lease(job) or store.take_lease(job, ME, over=None)
-    before = store.read(job) or JobRecord(job)
-    for earlier, later in zip([before, *records], records, strict=False):
-        store.commit(later, expected=earlier.number, lease=lease, receipt=receipt(later.number, job=job))
-    return lease
 
 
 class MarkStoreLaws:
@@ -99,7 +56,9 @@ class MarkStoreLaws:
     def test_what_was_saved_reads_back_equal_in_a_new_process(self, open_store: OpenStore) -> None:
         """Marks, fingerprints, extras, number, origin and time: all of it, exactly."""
         offsets = KeyValueIntHWM("events", {0: 2**60, 1: 5}, topic="events", modified_time=NOON)
-        whole = replace(record(1, landing=files("/in/a", "/in/ü b")), extras={"big": 2**70, "none": None}, origin="import")
+        whole = replace(
+            record(1, landing=files("/in/a", "/in/ü b")), extras={"big": 2**70, "none": None}, origin="import"
+        )
         whole = replace(whole, marks={**whole.marks, "events": offsets})
         saved(open_store(), whole)
         assert open_store().read("orders") == whole
@@ -256,8 +215,12 @@ class MarkStoreLaws:
         store = open_store()
         saved(store, record(1))
         before, known = stored_bytes("orders"), store.read("orders")
-        polls = [(store.read("orders", known) is known, store.looked("orders", NOON)) for _ in range(1000)]
-        assert all(same for same, _ in polls)
+
+        def poll() -> bool:
+            store.looked("orders", NOON)
+            return store.read("orders", known) is known
+
+        assert all(poll() for _ in range(1000))
         assert (stored_bytes("orders"), open_store().last_looked("orders")) == (before, NOON)
 
     def test_an_intent_that_changes_nothing_is_not_written(

@@ -1,0 +1,45 @@
+"""The command line, called in this process: quick, and with tools of the test's own where it hands them in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from floodmark.cli.app import run
+from floodmark.cli.invocation import Tools
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of the command."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def floodmark(folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Said]]:
+    """Call it like the program: floodmark("marks", "show")."""
+
+    def call(*arguments: str, tools: Tools | None = None) -> Said:
+        code = run(arguments, tools)
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    yield call
+    logger = logging.getLogger("floodmark")
+    logger.handlers.clear()
+    logger.propagate = True
+    logger.setLevel(logging.NOTSET)

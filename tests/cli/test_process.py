@@ -1,0 +1,106 @@
+"""The command line as a process of its own: how quick it is, what it loads, and what signals do."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FLOODMARK = [sys.executable, "-m", "floodmark.cli"]
+BUDGET_SECONDS = 0.5
+IDLE = "jobs:\n  - {name: orders, source: {type: files, path: in}, sinks: [{type: files, path: out}], every: 50ms}\n"
+OWN = """\
+jobs:
+  - {name: a, source: {type: python, object: 'own:Own', options: {seconds: %s}}, sinks: [{type: console}]}
+"""
+OWN_SOURCE = """\
+import pathlib, time
+from floodmark.sources.contract import Sight
+
+class Own:
+    name = "own"
+    def __init__(self, seconds):
+        self.seconds = seconds
+    def fingerprint(self, session):
+        return "own"
+    def look(self, mark, request, session):
+        pathlib.Path("looking").touch()
+        time.sleep(self.seconds)
+        return Sight(None)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with nothing to read, so that no command starts Spark."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "floodmark.yaml").write_text(IDLE)
+    return tmp_path
+
+
+def cpu_seconds(arguments: list[str], folder: Path) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([*FLOODMARK, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["marks", "show"], ["marks", "show", "--json"], ["runs"]])
+def test_it_answers_within_half_a_second_of_cpu(project: Path, arguments: list[str]) -> None:
+    """The best of three: the first may still write byte code."""
+    assert min(cpu_seconds(arguments, project) for _ in range(3)) < BUDGET_SECONDS
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["marks", "show"], ["run", "--json"], ["lint"]])
+def test_it_answers_without_pyspark(project: Path, arguments: list[str]) -> None:
+    """No JVM, and not even the library: a run that finds nothing new included."""
+    program = f"import sys; from floodmark.cli.app import run; code = run({arguments!r}); "
+    program += "sys.exit(code or ('pyspark' in sys.modules and 99) or 0)"
+    assert (
+        subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, check=False).returncode == 0
+    )
+
+
+def begun(folder: Path, *arguments: str, look_seconds: float) -> subprocess.Popen[str]:
+    """The command, once its source is being looked at."""
+    (folder / "own.py").write_text(OWN_SOURCE)
+    (folder / "floodmark.yaml").write_text(OWN % look_seconds)
+    command = [*FLOODMARK, *arguments]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while not (folder / "looking").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
+def test_a_loop_ends_politely_on_a_signal(project: Path, asked: signal.Signals) -> None:
+    """What is under way is finished, then exit 0; one document, no traceback, and nobody waits for the next tick."""
+    looping = begun(project, "run", "--every", "1h", "--json", look_seconds=0.3)
+    looping.send_signal(asked)
+    out, err = looping.communicate(timeout=20)
+    assert (looping.returncode, '"nothing_new"' in out, err) == (0, True, "")
+
+
+def test_ctrl_c_during_a_run_is_exit_130_without_a_traceback(project: Path) -> None:
+    """The user knows what they did."""
+    running = begun(project, "run", look_seconds=60)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert (running.returncode, out, err) == (130, "", "")
+
+
+def test_a_log_level_can_come_from_the_environment(project: Path) -> None:
+    """FLOODMARK_LOG=debug,json, and the option goes over it."""
+    env = {**os.environ, "FLOODMARK_LOG": "debug,json"}
+    heard = subprocess.run([*FLOODMARK, "run"], cwd=project, env=env, capture_output=True, text=True, check=True)
+    quiet = [*FLOODMARK, "run", "--log-level", "error"]
+    silent = subprocess.run(quiet, cwd=project, env=env, capture_output=True, text=True, check=True)
+    assert (heard.stderr[:1], silent.stderr) == ("{", "")

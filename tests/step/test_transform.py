@@ -1,0 +1,85 @@
+"""What is known about a transform without running it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from floodmark.errors import ConfigError
+from floodmark.step import Function, Sql
+from floodmark.step.transform import program_fingerprint
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select * from source",
+        "select id, upper(name) as name, amount * 100 as cents from source where amount > 0",
+        "with big as (select * from source where n > 5) select count(*) as n, max(id) as top from big",
+        "select id, :batch_time as seen_at from source",
+    ],
+)
+def test_plain_queries_over_the_source_are_known_to_repeat(query: str) -> None:
+    """They need no spool."""
+    assert Sql(query).is_deterministic()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select *, current_timestamp() as at from source",
+        "select *, now() as at from source",
+        "select *, uuid() as u from source",
+        "select *, rand() as r from source",
+        "select my_function(id) from source",
+        "select * from source limit 5",
+        "select sum(amount) from source",
+        "select *, row_number() over (order by day) as n from source",
+        "select s.* from source s join other_table o on s.id = o.id",
+        "select first(name) from source group by id",
+    ],
+)
+def test_whatever_may_answer_otherwise_the_second_time_is_not(query: str) -> None:
+    """A clock, chance, an order that ties, another table, a function nobody knows: such a batch is spooled."""
+    assert not Sql(query).is_deterministic()
+
+
+def test_only_the_table_named_source_is_replaced() -> None:
+    """Columns, texts, aliases, tables of a schema and the query's own names stay as they were written."""
+    query = "with x as (select source from `source`) select 'source', db.source.id from Source s, db.source"
+    assert Sql(query).written_out({"source": "v1"}, NOON) == (
+        "with x as (select source from v1) select 'source', db.source.id from v1 s, db.source"
+    )
+
+
+def test_a_query_that_names_its_own_source_keeps_it() -> None:
+    """A common table expression hides the table of the same name."""
+    query = "with source as (select 1 as id) select * from source"
+    assert Sql(query).written_out({"source": "v1"}, NOON) == query
+
+
+def test_batch_time_is_a_literal_and_never_touched_inside_a_text() -> None:
+    """It is our own value, so nothing of a user's is pasted."""
+    written = Sql("select ':batch_time', :batch_time from source").written_out({"source": "v"}, NOON)
+    assert written == "select ':batch_time', TIMESTAMP '2026-11-15 12:00:00+00:00' from v"
+
+
+def test_sql_that_cannot_be_parsed_says_where() -> None:
+    """Before anything runs."""
+    with pytest.raises(ConfigError, match="cannot be parsed"):
+        Sql("select from where").is_deterministic()
+
+
+def test_a_function_changes_its_fingerprint_with_its_code() -> None:
+    """Also where only a constant, or a function inside it, changed."""
+    prints = {Function(f).fingerprint() for f in (lambda df: 1, lambda df: 2, lambda df: (lambda: 1), lambda df: (lambda: 2))}
+    assert len(prints) == 4
+
+
+def test_the_program_of_a_function_is_the_file_it_stands_in() -> None:
+    """Two functions of one module share it; SQL has only our own version."""
+    here, there = Function(lambda df: df), Function(lambda df: None)
+    assert program_fingerprint(here) == program_fingerprint(there) != program_fingerprint(Sql("select 1"))
