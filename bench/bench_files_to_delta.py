@@ -13,6 +13,7 @@ from run import Result
 import floodmark as fm
 
 ROWS, FILES, ROUNDS = 1_000_000, 8, 5
+NOON = "2026-11-15T12:00:00Z"
 SCHEMA = "id long, customer string, amount double, placed_at timestamp"
 
 
@@ -21,7 +22,7 @@ def write_input(folder: Path) -> None:
     for part in range(FILES):
         first = part * ROWS // FILES
         lines = (
-            f'{{"id": {i}, "customer": "c{i % 5000}", "amount": {i % 9973 / 100}, "placed_at": "2026-11-15T10:00:00Z"}}\n'
+            f'{{"id": {i}, "customer": "c{i % 5000}", "amount": {i % 9973 / 100}, "placed_at": "{NOON}"}}\n'
             for i in range(first, first + ROWS // FILES)
         )
         (folder / f"part-{part}.jsonl").write_text("".join(lines))

@@ -1,6 +1,6 @@
-"""`make bench`: how much Floodmark adds to plain Spark. Ratios against a reference in the same run, never seconds alone.
+"""`make bench`: how much Floodmark adds to plain Spark, as ratios against a reference in the same run.
 
-    python bench/run.py [NAME …]      all benchmarks, or the named ones
+python bench/run.py [NAME …]      all benchmarks, or the named ones
 """
 
 from __future__ import annotations

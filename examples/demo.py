@@ -134,7 +134,7 @@ def report(home: Path) -> bool:
     Console().print(shown)
     good = all(expected == counted for _, expected, counted in checks)
     print("Nothing was lost, nothing was doubled." if good else "Something is wrong: please report this.")
-    print(f"The mark stands at batch {record.number}. Look around: {home}/lake, {home}/incoming, {home}/marks.db", end="")
+    print(f"The mark stands at batch {record.number}. Look around in {home}: incoming, lake, marks.db", end="")
     return good
 
 

@@ -1,15 +1,17 @@
-"""What all tests share: one local Spark session with Delta."""
+"""What all tests share: one local Spark session with Delta, one Kafka broker, one PostgreSQL server."""
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 from floodmark.spark.session import spark_session
+from floodmark.testing.servers import Broker, Server, kafka_broker, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -28,3 +30,35 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The suite's broker; a test that stops it starts it again."""
+    with kafka_broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The suite's database server; a test that stops it starts it again."""
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture
+def topic(kafka: Broker) -> Callable[..., str]:
+    """Makes a topic of this test alone: `topic(partitions=3)` returns its name; settings of the topic are allowed."""
+
+    def create(partitions: int = 1, **config: str) -> str:
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        kafka.create_topic(name, partitions, **config)
+        return name
+
+    return create
+
+
+@pytest.fixture
+def database(postgres: Server) -> str:
+    """The URL of an empty database of this test alone."""
+    return postgres.create_database()

@@ -5,6 +5,7 @@ FloodmarkError
 │   ├── UnknownField            a field nobody knows, with the nearest known name
 │   ├── FieldInvalid            a field that is missing, or whose value does not fit
 │   ├── VariableMissing         ${NAME} without a value
+│   ├── ColumnUnmapped          a column whose values Spark would change without a word
 │   ├── UnknownKind             a store, source, sink or mark type nobody registered
 │   └── JobNotFound             --select named no job
 ├── MarkError
@@ -13,6 +14,7 @@ FloodmarkError
 │   └── MarkKindMismatch        two marks that cannot be compared
 ├── StoreError
 │   ├── StoreUnreachable        the store could not be read or written: never taken for "first run"
+│   │   └── StoreNotPrepared    its tables are not there, and this user may not make them
 │   ├── MarkUnreadable          a record is there but cannot be parsed
 │   ├── MarkMoved               another run committed first
 │   └── LeaseLost               this run's lease expired or was taken over
@@ -21,10 +23,12 @@ FloodmarkError
 │   ├── MarkMissing             no mark, but the target already holds rows
 │   ├── SinkAhead               a sink has recorded a batch that the store has not
 │   ├── SinkDisagrees           a sink recorded this number for other rows
+│   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
 │   ├── CodeChanged             an open batch is half written and the code is another one now
 │   ├── SourceChanged           the mark belongs to another source
 │   ├── SourceRegressed         the source ends below the mark
 │   ├── SourceGap               what follows the mark is no longer there
+│   ├── CursorNull              rows without a cursor value would never be read
 │   ├── SourceRewritten         something below the mark was changed
 │   ├── ChangeFeedOff           a Delta source whose changes are not recorded
 │   ├── SourceEmpty             a full refresh of an empty source would empty the targets
@@ -33,6 +37,7 @@ FloodmarkError
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
 ├── TransformFailed             the user's SQL or function raised
 ├── SinkFailed                  a sink could not be written
+├── SinkUnreachable             a sink's server could not be reached: never taken for "nothing recorded"
 └── SparkUnavailable            no session could be started
     ├── JavaMissing             no Java 17 or 21
     └── ConnectorsMissing       the JVM connectors could not be resolved
@@ -89,6 +94,17 @@ class VariableMissing(ConfigError):
             hint=f"export {variable}=…, give --env-file, or write ${{{variable}:default}}",
         )
         self.variable, self.where = variable, where
+
+
+class ColumnUnmapped(ConfigError):
+    """A column of a type that Spark cannot hold as it is: reading it would change values without a word."""
+
+    def __init__(self, source: str, *, column: str, type_name: str) -> None:
+        super().__init__(
+            f"column '{column}' of {source} is of type {type_name or '(none)'}, which Spark would change.",
+            hint=f"say what it shall be, as in `types: {{{column}: string}}` or `decimal(38,10)`, or leave it out",
+        )
+        self.source, self.column, self.type_name = source, column, type_name
 
 
 class UnknownKind(ConfigError):
@@ -150,6 +166,15 @@ class StoreUnreachable(StoreError):
     ) -> None:
         super().__init__(f"store {store} cannot be used: {reason}.", hint=hint)
         self.store, self.reason = store, reason
+
+
+class StoreNotPrepared(StoreUnreachable):
+    """The store's tables are not there, and this user may not make them."""
+
+    def __init__(self, store: str, *, reason: str, ddl: str) -> None:
+        hint = f"let somebody who may create tables run this once, and grant their use:\n{ddl}"
+        super().__init__(store, reason=reason, hint=hint)
+        self.ddl = ddl
 
 
 class MarkUnreadable(StoreError):
@@ -242,13 +267,25 @@ class SinkDisagrees(DecisionNeeded):
         self.job, self.sink, self.number, self.recorded, self.intended = job, sink, number, recorded, intended
 
 
+class SinkUndecided(DecisionNeeded):
+    """A sink lost its own record of a batch that was begun, and the target cannot tell either."""
+
+    def __init__(self, job: str, *, sink: str, number: int, reason: str) -> None:
+        super().__init__(
+            f"sink '{sink}' of job '{job}' cannot tell how much of batch {number} it has: {reason}.",
+            hint=f"look into the target; `floodmark run --select {job} --abandon` reads the span again as a new batch "
+            "(rows that did arrive come a second time)",
+        )
+        self.job, self.sink, self.number, self.reason = job, sink, number, reason
+
+
 class CodeChanged(DecisionNeeded):
     """An open batch was written to some sinks, there is no spool, and the code is another one now."""
 
     def __init__(self, job: str, *, number: int, changed: Sequence[str], confirmed: Sequence[str]) -> None:
         super().__init__(
-            f"batch {number} of job '{job}' is already in {', '.join(confirmed)}, and {', '.join(changed)} changed since: "
-            "the remaining sinks would get other rows.",
+            f"batch {number} of job '{job}' is already in {', '.join(confirmed)}, and {', '.join(changed)} changed "
+            "since: the remaining sinks would get other rows.",
             hint=f"`floodmark run --select {job} --finish` writes the rest with the new code (the sinks may differ for "
             "this batch); `--abandon` skips the rest and reads the span again as a new batch "
             "(append sinks that confirmed get those rows a second time)",
@@ -263,7 +300,7 @@ class SourceChanged(DecisionNeeded):
     def __init__(self, job: str, *, stored: str, found: str) -> None:
         super().__init__(
             f"the mark of job '{job}' was made for {stored}, the job now reads {found}.",
-            hint=f"give the job another name, or `floodmark marks reset {job}` to read the new source from its beginning",
+            hint=f"give the job another name, or `floodmark marks reset {job}` to read the new one from its beginning",
         )
         self.job, self.stored, self.found = job, stored, found
 
@@ -288,6 +325,17 @@ class SourceGap(DecisionNeeded):
             hint=hint or f"`floodmark run --from {oldest}` accepts the gap, `--full-refresh` rebuilds the target",
         )
         self.source, self.mark, self.oldest = source, mark, oldest
+
+
+class CursorNull(DecisionNeeded):
+    """Rows have no value in the column that a table is read by: no mark would ever reach them."""
+
+    def __init__(self, source: str, *, column: str, rows: int) -> None:
+        super().__init__(
+            f"{source} has {rows} rows without a {column}, which would never be read.",
+            hint="fill the column, or set `on_null: exclude` to leave such rows out (they are counted)",
+        )
+        self.source, self.column, self.rows = source, column, rows
 
 
 class SourceRewritten(DecisionNeeded):
@@ -372,6 +420,17 @@ class SinkFailed(FloodmarkError):
             hint="mend the cause and run again: the same batch is finished, nothing is written twice",
         )
         self.job, self.sink, self.reason = job, sink, reason
+
+
+class SinkUnreachable(FloodmarkError):
+    """The server of a sink could not be reached, or the connection broke; this is never taken for "nothing recorded"."""
+
+    def __init__(self, target: str, *, reason: str) -> None:
+        super().__init__(
+            f"{target} cannot be reached: {reason}.",
+            hint="check that the server runs and can be reached; then run again: nothing is written twice",
+        )
+        self.target, self.reason = target, reason
 
 
 class SparkUnavailable(FloodmarkError):

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from tests.crash import shop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROGRAM = Path(shop.__file__)
 
@@ -39,8 +41,7 @@ def ids_in_table(spark: SparkSession, table: Path) -> list[int]:
 
 
 def ids_in_files(folder: Path) -> list[int]:
-    parts = [part for batch in folder.glob("batch=*") for part in batch.glob("*.json*") if not part.name.startswith("_")]
-    return sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
+    return sorted(json.loads(line)["id"] for part in folder.glob("batch=*/part-*") for line in part.open())
 
 
 def held(spark: SparkSession, home: Path, sinks: Sequence[str] = shop.SINKS) -> dict[str, list[int]]:

@@ -1,6 +1,6 @@
 """The job that the crash tests kill: four sinks that are each written in another way. Run it as a program to be killed.
 
-    python shop.py FOLDER [SINKS]      one run of the job in FOLDER; SINKS picks some, as "lake,keyed"
+python shop.py FOLDER [SINKS]      one run of the job in FOLDER; SINKS picks some, as "lake,keyed"
 """
 
 from __future__ import annotations

@@ -7,12 +7,15 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.crash import shop
 from tests.crash.killing import held, start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KILLS, ROWS_PER_FILE = 32, 50
 

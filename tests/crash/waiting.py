@@ -1,6 +1,6 @@
 """The crash job with a transform that waits until it is let go: a run that can be met in the middle.
 
-    python waiting.py FOLDER
+python waiting.py FOLDER
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+
+from typing import TYPE_CHECKING
+
 import floodmark as fm
 from tests.crash.shop import SETTINGS, open_store, shop
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 if __name__ == "__main__":
     home = Path(sys.argv[1])
 
-    def wait_to_be_let_go(rows):
+    def wait_to_be_let_go(rows: DataFrame) -> DataFrame:
         (home / "waiting").touch()
         while not (home / "go").exists():
             time.sleep(0.05)

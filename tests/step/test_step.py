@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 import floodmark as fm
 from floodmark.errors import (
@@ -24,6 +24,9 @@ from floodmark.errors import (
 from floodmark.hwm import ColumnIntHWM
 from floodmark.stores.contract import MarkStore
 from floodmark.testing import FAIL, FailingStore, ListSink, RowsSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "id long"
 ONE, TWO, THREE = {"id": 1}, {"id": 2}, {"id": 3}
@@ -57,7 +60,9 @@ def test_only_what_lies_above_the_mark_is_read(spark: SparkSession, store: MarkS
     assert (first.rows_read, second.rows_read, second.mark_before, second.mark_after) == (2, 1, 2, 3)
 
 
-def test_nothing_new_asks_for_no_spark_and_changes_no_byte(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
+def test_nothing_new_asks_for_no_spark_and_changes_no_byte(
+    spark: SparkSession, store: MarkStore, tmp_path: Path
+) -> None:
     """A look is one probe of the source and one read of the record."""
     job = job_of([ONE], ListSink())
     job.run(spark, store)
@@ -167,7 +172,9 @@ def test_a_full_refresh_of_an_empty_source_is_refused(spark: SparkSession, store
     assert sink.rows == [ONE]
 
 
-def test_a_store_restored_from_an_older_copy_is_a_decision(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
+def test_a_store_restored_from_an_older_copy_is_a_decision(
+    spark: SparkSession, store: MarkStore, tmp_path: Path
+) -> None:
     """The sink knows a higher number than the store, so the store is not the newest."""
     rows, sink = [ONE], ListSink()
     job_of(rows, sink).run(spark, store)
@@ -260,7 +267,9 @@ def half_written(spark: SparkSession, store: MarkStore, transform: str | Callabl
     return first, second, job
 
 
-def test_a_half_written_batch_is_finished_from_its_spool_with_the_old_rows(spark: SparkSession, store: MarkStore) -> None:
+def test_a_half_written_batch_is_finished_from_its_spool_with_the_old_rows(
+    spark: SparkSession, store: MarkStore
+) -> None:
     """A function may not give the same rows twice, so they were frozen: the sinks agree whatever the code is now."""
     first, second, job = half_written(spark, store, first_try)
     replace(job, transform=second_try).run(spark, store)
@@ -269,7 +278,7 @@ def test_a_half_written_batch_is_finished_from_its_spool_with_the_old_rows(spark
 
 def test_a_half_written_batch_without_a_spool_asks_when_the_code_changed(spark: SparkSession, store: MarkStore) -> None:
     """Known SQL over an immutable source is not spooled; other SQL would give the second sink other rows."""
-    first, second, job = half_written(spark, store, "select id + 100 as id from source")
+    _, second, job = half_written(spark, store, "select id + 100 as id from source")
     mended = replace(job, transform="select id + 200 as id from source")
     with pytest.raises(CodeChanged) as stop:
         mended.run(spark, store)
@@ -301,7 +310,7 @@ def test_a_plan_shows_the_way_and_touches_nothing(spark: SparkSession, store: Ma
 
 def test_a_plan_names_an_open_batch(spark: SparkSession, store: MarkStore) -> None:
     """What will be finished first, and who has it already."""
-    first, _, job = half_written(spark, store, "select id + 100 as id from source")
+    _, _, job = half_written(spark, store, "select id + 100 as id from source")
     plan = job.plan(spark, store)
     assert (plan.open_batch, plan.mark_after, "first has it" in plan.notes[0]) == (1, 1, True)
 

@@ -75,7 +75,9 @@ def test_sql_that_cannot_be_parsed_says_where() -> None:
 
 def test_a_function_changes_its_fingerprint_with_its_code() -> None:
     """Also where only a constant, or a function inside it, changed."""
-    prints = {Function(f).fingerprint() for f in (lambda df: 1, lambda df: 2, lambda df: (lambda: 1), lambda df: (lambda: 2))}
+    prints = {
+        Function(f).fingerprint() for f in (lambda df: 1, lambda df: 2, lambda df: lambda: 1, lambda df: lambda: 2)
+    }
     assert len(prints) == 4
 
 

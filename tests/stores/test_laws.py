@@ -6,15 +6,16 @@ import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
-from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, SqliteMarkStore
+from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, PostgresMarkStore, SqliteMarkStore
 from floodmark.stores.memory import MemoryPages
 from floodmark.stores.names import file_name
 from floodmark.testing.laws import MarkStoreLaws, OpenStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from floodmark.stores.contract import MarkStore
@@ -103,6 +104,58 @@ class TestSqlite(MarkStoreLaws):
     @pytest.fixture
     def spoil(self, tmp_path: Path) -> Callable[[str], None]:
         return lambda job: spoil_sqlite(tmp_path / "state" / "marks.db", job)
+
+
+def postgres_bytes(url: str, job: str) -> bytes:
+    """The row of a job, as another program sees it."""
+    with psycopg.connect(url) as connection:
+        return repr(connection.execute("select * from floodmark_marks where key = %s", [job]).fetchone()).encode()
+
+
+def spoil_postgres(url: str, job: str) -> None:
+    """Take the half of the record of a job away."""
+    with psycopg.connect(url) as connection:
+        connection.execute("update floodmark_marks set val = val - 'marks', stamp = 'spoiled' where key = %s", [job])
+
+
+class TestPostgres(MarkStoreLaws):
+    """A database of its own."""
+
+    @pytest.fixture
+    def open_store(self, database: str) -> Iterator[OpenStore]:
+        opened: list[MarkStore] = []
+
+        def open_one(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
+            store = PostgresMarkStore(database, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
+            opened.append(store)
+            return store
+
+        yield open_one
+        [store.close() for store in opened]
+
+    @pytest.fixture
+    def stored_bytes(self, database: str) -> Callable[[str], bytes]:
+        return lambda job: postgres_bytes(database, job)
+
+    @pytest.fixture
+    def spoil(self, database: str) -> Callable[[str], None]:
+        return lambda job: spoil_postgres(database, job)
+
+
+class TestMemoryOverPostgres(TestPostgres):
+    """The seed's two levels."""
+
+    @pytest.fixture
+    def open_store(self, database: str) -> Iterator[OpenStore]:
+        opened: list[MarkStore] = []
+
+        def open_one(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
+            truth = PostgresMarkStore(database, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
+            opened.append(truth)
+            return LayeredMarkStore([MemoryMarkStore(namespace=namespace), truth])
+
+        yield open_one
+        [store.close() for store in opened]
 
 
 class TestLayered(MarkStoreLaws):

@@ -103,7 +103,7 @@ class RunCommand:
         from floodmark.jobs.loop import Loop
         from floodmark.jobs.stopping import stopping_on
 
-        runner = self.runner(replace(self.options, waits_for_settling=False))
+        runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status("looping; Ctrl-C ends it"):
             code = Loop(lambda job: self.counted(runner.run(job)), stopping, self.report).go(jobs, every)
         self.summarise(list(self.totals.values()))

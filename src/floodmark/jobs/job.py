@@ -163,6 +163,7 @@ def note_failure(step: Step, error: FloodmarkError) -> None:
 
 
 def session_of(spark: SparkSession | Session | None) -> Session:
+    """A session that is there, or one that is started when the first rows have to be read."""
     if spark is None:
         return spark_session
     if callable(spark):
@@ -171,6 +172,7 @@ def session_of(spark: SparkSession | Session | None) -> Session:
 
 
 def as_transform(given: str | Callable[..., DataFrame] | Transform | None) -> Transform:
+    """The transform as the step knows it, however the user wrote it down."""
     if given is None:
         return Identity()
     if isinstance(given, str):
@@ -188,6 +190,7 @@ def having(part: Part, **settings: object) -> Part:
 
 
 def require_name(what: str, name: str) -> None:
+    """Names become parts of ledgers, folders and files."""
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"{what} name {name!r} cannot be used.",

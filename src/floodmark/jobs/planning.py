@@ -45,6 +45,7 @@ def plan(step: Step) -> Plan:
 
 
 def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
+    """An open batch is finished first, whatever came since."""
     ledgers = ledgers_of(step.work, step.store.namespace, step.session)
     confirmed = ", ".join(ledgers.confirmed(intent.number)) or "no sink"
     return Plan(
@@ -58,11 +59,12 @@ def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
 
 
 def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
+    """Everything a run checks before it writes, without writing."""
     ledgers = ledgers_of(step.work, step.store.namespace, step.session)
     if not step.request.full_refresh:
         require_agreement(step.work, record, ledgers)
     require_a_beginning(step.work, record, step.request, step.session)
-    intent = new_intent(step.work, record, outlook, ledgers, step.request)
+    intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
     return Plan(
         job=record.job,
         mark_before=shown(record.marks),
@@ -84,4 +86,3 @@ def schema_changes(step: Step, intent: Intent) -> tuple[str, ...]:
         return ()
     rows = prepare(step.work, replace(intent, spool=None), step.session()).rows.schema
     return tuple(f"{name}: {what}" for name, schema in targets for what in compare(rows, schema).differences())
-

@@ -90,12 +90,17 @@ class Runner:
     store: MarkStore
     session: Callable[[], SparkSession]
     options: RunOptions = RunOptions()
+    notes_looks: bool = False
+    """Whether a look that found nothing is noted in the store, so that health can tell an idle loop from a dead one."""
 
     def run(self, job: Runnable) -> Outcome:
         """Run the job once; whatever it raises becomes its outcome."""
         started, clock = datetime.now(timezone.utc), time.monotonic()
         try:
-            return Outcome(job.run(self.session, self.store, **vars(self.options)))
+            receipt = job.run(self.session, self.store, **vars(self.options))
+            if self.notes_looks and receipt.status == "nothing_new":
+                self.store.looked(job.name, started)
+            return Outcome(receipt)
         except Exception as error:
             log.debug("run failed", job=job.name, exc_info=True)
             failed = Receipt(job.name, "", "failed", started, time.monotonic() - clock, error=str(error))

@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from floodmark.sinks.console import Console
     from floodmark.sinks.delta import Delta
     from floodmark.sinks.files import Files
+    from floodmark.sinks.kafka import Kafka
+    from floodmark.sinks.postgres import Postgres
 
-__all__ = ["Console", "Delta", "Files"]
+__all__ = ["Console", "Delta", "Files", "Kafka", "Postgres"]
 
-HOMES = {"Console": "console", "Delta": "delta", "Files": "files"}
+HOMES = {"Console": "console", "Delta": "delta", "Files": "files", "Kafka": "kafka", "Postgres": "postgres"}
 
 
 def __getattr__(name: str) -> object:

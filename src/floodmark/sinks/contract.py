@@ -30,6 +30,8 @@ class Batch:
     kind: Literal["batch", "refresh"]
     batch_time: datetime
     marks: Mapping[str, Json] = field(default_factory=dict)
+    frozen: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    """By sink name: what a Freezing sink answered when this batch was intended, the same at every attempt."""
 
     def ledger(self, sink: str) -> str:
         return ledger_id(self.namespace, self.job, sink)
@@ -65,7 +67,10 @@ class Sink(Protocol):
         """What this sink has recorded for the ledger, read without a Spark job where that is possible."""
 
     def holds_rows(self, session: Session) -> bool:
-        """Whether the target holds rows already: asked only when there is no mark."""
+        """Whether the target holds rows that a delivery from the beginning would double: asked when there is no mark.
+
+        A sink that merges by key, or replaces, doubles nothing and says no.
+        """
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         """Write the batch once, together with its number and digest; return the rows written (None: not known).
@@ -100,3 +105,14 @@ class Shaped(Protocol):
 
     def schema(self, session: Session) -> StructType | None:
         """The target's schema, or None if the target does not exist yet."""
+
+
+@runtime_checkable
+class Freezing(Protocol):
+    """A sink that settles something when a batch is intended, and must find it unchanged at every attempt."""
+
+    def freeze(self, session: Session) -> Mapping[str, Json]:
+        """Called once per batch, before its intent is stored; the answer comes back as `Batch.frozen[name]`.
+
+        Nothing of the batch has been written yet. If it fails, the batch was not begun.
+        """

@@ -73,7 +73,7 @@ class Delta(Atomic):
         return Recorded(number, commit.digest if commit else None)
 
     def holds_rows(self, session: Session) -> bool:
-        probe = self._looked(session)
+        probe = self._looked(session) if self.mode == "append" else None
         return probe is not None and probe.holds_rows()
 
     def schema(self, session: Session) -> StructType | None:

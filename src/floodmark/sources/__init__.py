@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from floodmark.sources.delta import Delta
     from floodmark.sources.files import Files
+    from floodmark.sources.kafka import Kafka
 
-__all__ = ["Delta", "Files"]
+__all__ = ["Delta", "Files", "Kafka"]
 
-HOMES = {"Delta": "floodmark.sources.delta", "Files": "floodmark.sources.files"}
+HOMES = {"Delta": "floodmark.sources.delta", "Files": "floodmark.sources.files", "Kafka": "floodmark.sources.kafka"}
 
 
 def __getattr__(name: str) -> object:

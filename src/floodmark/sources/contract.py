@@ -33,7 +33,7 @@ class Sight:
 class Reading:
     """Rows of a span. `reason` is not null on rows that could not be parsed; `dead` gives those as dead letters.
 
-    `reason` may only use columns of `rows`, and names in `hidden` are dropped before the user's transform sees the rows.
+    `reason` may only use columns of `rows`; names in `hidden` are dropped before the user's transform sees the rows.
     `position` orders rows as the source did; it is None where the source has no order.
     `dead` is a frame of (file string, line long, text string, reason string), asked for only if a row was bad.
     """

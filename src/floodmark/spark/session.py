@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+SPARK_LOG = "FLOODMARK_SPARK_LOG"
+
 
 def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = "floodmark") -> SparkSession:
     """The active session as it is, or a new one; `settings` win over ours, and may leave out the `spark.` prefix.
@@ -85,9 +87,18 @@ def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
     if not is_local(settings["spark.master"]):
         ensure_gateway(settings, java, ())
         return _start(settings, app_name)
+    _quiet_pyspark()
     with environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):  # not any python3 of PATH
         ensure_gateway(settings, java, jars)
         return _start(settings, app_name)
+
+
+def _quiet_pyspark() -> None:
+    """PySpark writes every analysis error to stderr with its whole JVM stack, and raises it too: once is enough."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel("CRITICAL" if SPARK_LOG not in os.environ else "ERROR")
 
 
 def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
@@ -98,5 +109,5 @@ def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
     except Exception as error:  # Spark fails in its own, Py4J's and Python's ways
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise SparkUnavailable(
-            f"no Spark session could be started: {reason}", hint="FLOODMARK_SPARK_LOG=info shows what Spark says"
+            f"no Spark session could be started: {reason}", hint=f"{SPARK_LOG}=info shows what Spark says"
         ) from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError
-from floodmark.hwm import Span, digest
+from floodmark.hwm import Json, Span, digest
 from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sources.contract import Explaining, Reading
 from floodmark.step.counting import Count, count
@@ -58,6 +58,7 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
 
 
 def positioned(work: Work, reading: Reading) -> DataFrame:
+    """Rows with their place in the source, where a sink has to choose between two of one key."""
     if reading.position is None or not work.needs_position():
         return reading.rows
     return reading.rows.withColumn(POSITION, reading.position)
@@ -70,6 +71,7 @@ def living(reading: Reading, rows: DataFrame) -> DataFrame:
 
 
 def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> Batch:
+    """The intent in the words of the sinks."""
     marks = {source: mark.show() for source, mark in marks_after(record, intent).items()}
     return Batch(
         namespace=namespace,
@@ -80,7 +82,14 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
         kind=intent.kind,
         batch_time=intent.batch_time,
         marks=marks,
+        frozen=frozen_in(intent),
     )
+
+
+def frozen_in(intent: Intent) -> dict[str, dict[str, Json]]:
+    """What the sinks asked to find again, by their names."""
+    stored = intent.extras.get("frozen")
+    return {n: v for n, v in stored.items() if isinstance(v, dict)} if isinstance(stored, dict) else {}
 
 
 def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> int:
@@ -96,6 +105,7 @@ def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) ->
 
 
 def letter(frame: DataFrame, source: str, batch: Batch) -> DataFrame:
+    """Dead letters say which batch of which job met them."""
     from pyspark.sql import functions as F
 
     return frame.select(

@@ -50,6 +50,7 @@ def count(reading: Reading, rows: DataFrame) -> Count:
 
 
 def measures(reading: Reading) -> tuple[Column, Column]:
+    """How many rows there are, and how many of them could not be parsed."""
     from pyspark.sql import functions as F
 
     is_dead = reading.reason.isNotNull() if reading.reason is not None else F.lit(False)

@@ -64,4 +64,5 @@ def compare(rows: StructType, target: StructType) -> Drift:
 
 
 def fits(found: DataType, held: DataType) -> bool:
+    """Whether the target's type holds every value of the rows' type."""
     return found.simpleString() == "void" or held.simpleString() in WIDER.get(found.simpleString(), ())

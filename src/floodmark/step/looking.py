@@ -64,6 +64,7 @@ def look(work: Work, record: JobRecord, request: RunRequest, session: Session) -
 
 
 def look_once(work: Work, record: JobRecord, request: RunRequest, session: Session) -> Outlook:
+    """Every source, as it is at this moment."""
     sources = {source.name: source.fingerprint(session) for source in work.sources}
     if not request.full_refresh:
         require_same_sources(work, record, sources)
@@ -72,6 +73,7 @@ def look_once(work: Work, record: JobRecord, request: RunRequest, session: Sessi
 
 
 def sight_of(source: Source, record: JobRecord, request: RunRequest, session: Session) -> Sight:
+    """One source above its mark; a refresh looks from the beginning."""
     if request.full_refresh:
         return source.look(None, Request(), session)
     extras = record.extras.get(source.name)
@@ -106,6 +108,7 @@ class Ledgers:
 
 
 def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
+    """Ask every sink what it has; a few milliseconds each, and only when there is work."""
     return Ledgers({s.name: s.recorded(ledger_id(namespace, work.name, s.name), session) for s in work.sinks})
 
 
@@ -125,6 +128,7 @@ def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
 
 
 def require_same_digest(job: str, sink: str, entry: Recorded, intent: Intent) -> None:
+    """The same number has to stand for the same rows."""
     intended = digest(intent.spans)
     if entry.digest is not None and entry.digest != intended:
         raise SinkDisagrees(job, sink=sink, number=entry.number, recorded=entry.digest, intended=intended)

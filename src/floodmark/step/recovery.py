@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from floodmark.errors import CodeChanged
+from floodmark.hwm import Json
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import ledger_id
+from floodmark.sinks.contract import Freezing, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook
 from floodmark.step.spool import Spool
@@ -58,7 +59,9 @@ def fence_laggards(work: Work, namespace: str, record: JobRecord, ledgers: Ledge
             sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
 
 
-def new_intent(work: Work, record: JobRecord, outlook: Outlook, ledgers: Ledgers, request: RunRequest) -> Intent:
+def new_intent(
+    work: Work, record: JobRecord, outlook: Outlook, ledgers: Ledgers, request: RunRequest, session: Session
+) -> Intent:
     """A batch over what the look saw. Its number lies above everything that any sink has recorded."""
     number, attempt = max(record.number, ledgers.highest) + 1, new_attempt()
     return Intent(
@@ -69,8 +72,13 @@ def new_intent(work: Work, record: JobRecord, outlook: Outlook, ledgers: Ledgers
         attempt=attempt,
         spool=spool_folder(work, number, attempt) if work.needs_spool() else None,
         fingerprints=work.fingerprints(),
-        extras={"sources": dict(outlook.sources), "remember": outlook.extras},
+        extras={"sources": dict(outlook.sources), "remember": outlook.extras, "frozen": frozen(work, session)},
     )
+
+
+def frozen(work: Work, session: Session) -> dict[str, Json]:
+    """What sinks have to find again at every attempt, as it is now."""
+    return {sink.name: dict(sink.freeze(session)) for sink in work.sinks if isinstance(sink, Freezing)}
 
 
 def next_attempt(work: Work, intent: Intent) -> Intent:
@@ -82,8 +90,10 @@ def next_attempt(work: Work, intent: Intent) -> Intent:
 
 
 def spool_folder(work: Work, number: int, attempt: str) -> str:
+    """A folder that no other attempt writes to."""
     return f"{work.spool_folder}/{work.name}/{number}-{attempt}"
 
 
 def new_attempt() -> str:
+    """Short enough for names of views and folders, and never the same twice."""
     return uuid.uuid4().hex[:12]

@@ -43,7 +43,7 @@ class Step:
     work: Work
     store: MarkStore
     session: Session
-    request: RunRequest = RunRequest()
+    request: RunRequest = field(default_factory=RunRequest)
     last_seen: LastSeen = field(default_factory=LastSeen)
 
     def run(self) -> Receipt:
@@ -108,7 +108,7 @@ class Step:
             return Begun(record, None, outlook)
         require_a_beginning(self.work, record, self.request, self.session)
         fence_laggards(self.work, self.store.namespace, record, ledgers, self.session)
-        intent = new_intent(self.work, record, outlook, ledgers, self.request)
+        intent = new_intent(self.work, record, outlook, ledgers, self.request, self.session)
         log.info("batch begins", job=self.work.name, number=intent.number, store=self.store.describe())
         self.store.intend(replace(record, intent=intent), expected=record.number, lease=lease.lease)
         return Begun(record, intent, outlook)

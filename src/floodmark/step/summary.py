@@ -81,12 +81,15 @@ def record_after(begun: Begun) -> JobRecord:
 
 
 def as_texts(stored: Json) -> dict[str, str]:
+    """Fingerprints, as they come out of a stored intent."""
     return {name: str(text) for name, text in stored.items()} if isinstance(stored, dict) else {}
 
 
 def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
+    """What this batch did."""
     record, intent, outlook = begun.record, begun.batch, begun.outlook
-    spans: dict[str, Json] = {name: [s.after.show() if s.after else None, s.upto.show()] for name, s in intent.spans.items()}
+    ends = {name: (span.after.show() if span.after else None, span.upto.show()) for name, span in intent.spans.items()}
+    spans: dict[str, Json] = {name: list(both) for name, both in ends.items()}
     return Receipt(
         job=record.job,
         run=uuid.uuid4().hex[:12],
@@ -110,6 +113,7 @@ def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
 
 
 def nothing_new(record: JobRecord, outlook: Outlook | None, clock: Clock) -> Receipt:
+    """A look that found nothing to do, and what has to wait."""
     held_reason = outlook.held_reason if outlook else None
     return Receipt(
         job=record.job,

@@ -121,8 +121,8 @@ class Sql:
         The time goes in as a literal, since Delta's parser does not pass Spark's own parameters on.
         """
         text, literal = self.text, f"TIMESTAMP '{batch_time.isoformat(sep=' ')}'"
-        tables = [(table.this.meta, views[table.name.lower()]) for table in self._tables() if table.name.lower() in views]
-        changes = [(place["start"], place["end"], view) for place, view in tables]
+        tables = [table for table in self._tables() if table.name.lower() in views]
+        changes = [(t.this.meta["start"], t.this.meta["end"], views[t.name.lower()]) for t in tables]
         changes += [(start, end, literal) for start, end in self._clock_places()]
         for start, end, put in sorted(changes, reverse=True):
             text = text[:start] + put + text[end + 1 :]
@@ -186,6 +186,7 @@ def code_texts(code: CodeType) -> Iterator[str]:
 
 
 def short_hash(*parts: str) -> str:
+    """Enough of a hash to tell two versions apart."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from floodmark.stores.lease import HeldLease, Patience, hold
     from floodmark.stores.memory import MemoryMarkStore
     from floodmark.stores.owner import this_process
+    from floodmark.stores.postgres import PostgresMarkStore
     from floodmark.stores.record import Intent, JobRecord, Lease, Owner, Receipt
     from floodmark.stores.sqlite import SqliteMarkStore
 
@@ -30,6 +31,7 @@ __all__ = [
     "MemoryMarkStore",
     "Owner",
     "Patience",
+    "PostgresMarkStore",
     "Receipt",
     "SqliteMarkStore",
     "hold",
@@ -45,6 +47,7 @@ _HOMES = {
     "lease": ("HeldLease", "Patience", "hold"),
     "memory": ("MemoryMarkStore",),
     "owner": ("this_process",),
+    "postgres": ("PostgresMarkStore",),
     "record": ("Intent", "JobRecord", "Lease", "Owner", "Receipt"),
     "sqlite": ("SqliteMarkStore",),
 }

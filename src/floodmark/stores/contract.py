@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from psycopg import Connection
+
     from floodmark.hwm import HWM
+    from floodmark.stores.pruning import Pruned
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 
 
@@ -81,6 +84,17 @@ class MarkStore(Protocol):
     def last_looked(self, job: str) -> datetime | None:
         """When a loop last looked, if ever."""
 
+    def prune(
+        self, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+    ) -> Pruned:
+        """Drop history and receipts that are older, but never the newest `keep_at_least` of each; None drops nothing.
+
+        The current record and its open intent are never touched.
+        """
+
+    def forget(self, job: str, *, lease: Lease) -> None:
+        """Drop everything that is kept for the job, its lease too. Raises LeaseLost: nothing was dropped."""
+
     def get_hwm(self, name: str) -> HWM[Any] | None:
         """The mark of that name, for users of etl-entities; None if there is none."""
 
@@ -109,3 +123,41 @@ class Housed(Protocol):
     @property
     def folder(self) -> Path:
         """The folder that the store is in."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A store with a clock of its own, which every host that uses it shares."""
+
+    def seconds_since_beat(self, lease: Lease) -> float | None:
+        """How long its owner has been silent, by the store's clock; None if this lease is no longer there."""
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A store whose commit can be part of a transaction that the caller owns, with the rows of its sink."""
+
+    def commit_within(
+        self,
+        connection: Connection[Any],
+        record: JobRecord,
+        *,
+        expected: int,
+        lease: Lease,
+        receipt: Receipt | None = None,
+    ) -> None:
+        """Do what `commit` does as part of the transaction that is open on the caller's connection; call it last."""
+
+    def is_reached_by(self, connection: Connection[Any], lease: Lease) -> bool:
+        """Whether the connection leads to the database of this store."""
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """A store whose tables can be made beforehand, by somebody with more rights than its users."""
+
+    def ddl(self) -> str:
+        """The statements that make the tables."""
+
+    def prepare(self) -> None:
+        """Make the tables, if they are not there."""

@@ -78,11 +78,17 @@ class FilePage:
     def add_history(self, number: int, val: str, keep: int) -> None:
         self._changed = self._file().with_line("history", val, keep)
 
+    def trim_history(self, keep: int) -> None:
+        self._changed = self._file().trimmed("history", keep)
+
     def runs(self, limit: int) -> Sequence[str]:
         return self._file().newest("run", limit)
 
     def add_run(self, text: str, keep: int) -> None:
         self._changed = self._file().with_line("run", text, keep)
+
+    def trim_runs(self, keep: int) -> None:
+        self._changed = self._file().trimmed("run", keep)
 
     def lease(self) -> str | None:
         return _text(self._lease)
@@ -95,6 +101,11 @@ class FilePage:
 
     def put_looked(self, text: str) -> None:
         self._aside[self._looked] = text
+
+    def forget(self) -> None:
+        self._changed = None
+        self._aside = dict.fromkeys((self._mark, self._lease, self._looked))  # the mark first: no log counts without it
+        self._aside.update(dict.fromkeys(self._folder.glob(f"{self._stem}.items.*.jsonl")))
 
     def flush(self) -> None:
         """Items first, then the rename that makes them count, then what nothing points to any more."""

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, StoreError
-from floodmark.stores.contract import Housed
+from floodmark.stores.contract import Clocked, Housed, Joining, Prepared
 from floodmark.stores.hwm_access import HwmAccess
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from floodmark.stores.contract import LevelStore
+    from floodmark.stores.pruning import Pruned
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,12 @@ class LayeredMarkStore(HwmAccess):
         self.namespace = self._truth.namespace
         if isinstance(self._truth, Housed):
             self.folder = self._truth.folder
+        if isinstance(self._truth, Clocked):
+            self.seconds_since_beat = self._truth.seconds_since_beat
+        if isinstance(self._truth, Joining):  # the levels above see the new stamp at their next read
+            self.commit_within, self.is_reached_by = self._truth.commit_within, self._truth.is_reached_by
+        if isinstance(self._truth, Prepared):
+            self.ddl, self.prepare = self._truth.ddl, self._truth.prepare
 
     def describe(self) -> str:
         """All levels, nearest first."""
@@ -103,6 +110,17 @@ class LayeredMarkStore(HwmAccess):
     def last_looked(self, job: str) -> datetime | None:
         """As the truth says."""
         return self._truth.last_looked(job)
+
+    def prune(
+        self, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+    ) -> Pruned:
+        """Prune the truth, where history and receipts are."""
+        limits = {"history_before": history_before, "runs_before": runs_before}
+        return self._truth.prune(job, keep_at_least=keep_at_least, **limits)
+
+    def forget(self, job: str, *, lease: Lease) -> None:
+        """Forget it in the truth: a level above holds it under a stamp that the truth never gives again."""
+        self._truth.forget(job, lease=lease)
 
     def close(self) -> None:
         """Close every level."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreError
+from floodmark.stores.contract import Clocked
 from floodmark.stores.owner import Vitality, started, this_process, vitality
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def claimable(store: MarkStore, job: str, patience: Patience) -> Lease | None:
     first = store.lease(job)
     if first is None or _left_over(first):
         return first
-    deadline = patience.clock() + patience.seconds
+    deadline = patience.clock() + patience.seconds - _silent_seconds(store, first, patience)
     while (state := patience.vitality(first.owner)) != "dead" and patience.clock() < deadline:
         if state == "alive":
             raise _held(first)
@@ -124,6 +125,13 @@ def claimable(store: MarkStore, job: str, patience: Patience) -> Lease | None:
             raise _held(now)
     log.info("job %s: taking over the lease of %s", job, first.owner)
     return first
+
+
+def _silent_seconds(store: MarkStore, lease: Lease, patience: Patience) -> float:
+    """How long an owner of another host has been silent already, where the store has a clock that both share."""
+    if not isinstance(store, Clocked) or patience.vitality(lease.owner) != "unsure":
+        return 0.0
+    return store.seconds_since_beat(lease) or 0.0
 
 
 def _left_over(lease: Lease) -> bool:

@@ -37,11 +37,12 @@ class MarkFile:
 
     def with_line(self, part: Part, text: str, keep: int) -> MarkFile:
         """The file with a line more, and without the oldest ones of that part above `keep`."""
-        start = _prefix(part)
-        lines = [*self.tail, f"{start}{text}}}"]
-        surplus = [at for at, line in enumerate(lines) if line.startswith(start)][:-keep]
-        dropped = frozenset(surplus)
-        return replace(self, tail=tuple(line for at, line in enumerate(lines) if at not in dropped))
+        return replace(self, tail=(*self.tail, f"{_prefix(part)}{text}}}")).trimmed(part, keep)
+
+    def trimmed(self, part: Part, keep: int) -> MarkFile:
+        """The file without the oldest lines of that part above `keep`."""
+        dropped = frozenset([at for at, line in enumerate(self.tail) if line.startswith(_prefix(part))][:-keep])
+        return replace(self, tail=tuple(line for at, line in enumerate(self.tail) if at not in dropped))
 
 
 def _prefix(part: Part) -> str:

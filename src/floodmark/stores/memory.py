@@ -50,13 +50,21 @@ class MemoryPage:
         return self.committed[::-1][:limit]
 
     def add_history(self, number: int, val: str, keep: int) -> None:
-        self.committed = [*self.committed, val][-keep:]
+        self.committed.append(val)
+        self.trim_history(keep)
+
+    def trim_history(self, keep: int) -> None:
+        self.committed = self.committed[-keep:]
 
     def runs(self, limit: int) -> Sequence[str]:
         return self.receipts[::-1][:limit]
 
     def add_run(self, text: str, keep: int) -> None:
-        self.receipts = [*self.receipts, text][-keep:]
+        self.receipts.append(text)
+        self.trim_runs(keep)
+
+    def trim_runs(self, keep: int) -> None:
+        self.receipts = self.receipts[-keep:]
 
     def lease(self) -> str | None:
         return self.lease_text
@@ -69,6 +77,11 @@ class MemoryPage:
 
     def put_looked(self, text: str) -> None:
         self.looked_text = text
+
+    def forget(self) -> None:
+        blank = MemoryPage()
+        self.saved, self.rows, self.committed = blank.saved, blank.rows, blank.committed
+        self.receipts, self.lease_text, self.looked_text = blank.receipts, None, None
 
 
 class MemoryPages:

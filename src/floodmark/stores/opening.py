@@ -1,4 +1,4 @@
-"""Stores by their text: `memory`, `file:marks/`, `sqlite:///marks.db`, or a list of them, nearest level first."""
+"""Stores by their text: `memory`, `file:marks/`, `sqlite:///marks.db`, `postgresql://…`, or a list, nearest first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,19 @@ def _sqlite(text: str, namespace: str, folder: Path) -> LevelStore:
     return SqliteMarkStore(folder / path, namespace=namespace)
 
 
-LOADERS: dict[str, Loader] = {"memory": _memory, "file": _file, "sqlite": _sqlite}
+def _postgres(text: str, namespace: str, folder: Path) -> LevelStore:
+    from floodmark.stores.postgres import PostgresMarkStore
+
+    return PostgresMarkStore(text, namespace=namespace)
+
+
+LOADERS: dict[str, Loader] = {
+    "memory": _memory,
+    "file": _file,
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}
 """Scheme to loader; a backend of another package adds itself with `register`."""
 
 

@@ -58,11 +58,17 @@ class Page(Protocol):
     def add_history(self, number: int, val: str, keep: int) -> None:
         """Add a committed record and drop the oldest ones above `keep`."""
 
+    def trim_history(self, keep: int) -> None:
+        """Drop the oldest committed records above `keep`."""
+
     def runs(self, limit: int) -> Sequence[str]:
         """Texts of receipts, the last added first."""
 
     def add_run(self, text: str, keep: int) -> None:
         """Add a receipt and drop the oldest ones above `keep`."""
+
+    def trim_runs(self, keep: int) -> None:
+        """Drop the oldest receipts above `keep`."""
 
     def lease(self) -> str | None:
         """The lease as text."""
@@ -75,6 +81,9 @@ class Page(Protocol):
 
     def put_looked(self, text: str) -> None:
         """Note that a loop looked."""
+
+    def forget(self) -> None:
+        """Drop all of it; nothing else is done to the page afterwards."""
 
 
 class Pages(Protocol):

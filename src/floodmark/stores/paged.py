@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
 from floodmark.stores.hwm_access import HwmAccess
 from floodmark.stores.page import Entry, Page, Pages
+from floodmark.stores.pruning import EVERYTHING, Pruned, kept_count
 from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 from floodmark.stores.wire import ITEMS, UNREADABLE, Encoded, Held, Seen, compact, decode, encode
 
@@ -77,17 +78,21 @@ class PagedMarkStore(HwmAccess):
 
     def commit(self, record: JobRecord, *, expected: int, lease: Lease, receipt: Receipt | None = None) -> None:
         """Save the record and its receipt."""
+        with self._pages.writing(record.job) as page:
+            seen = self._save_commit(page, record, expected, lease, receipt)
+        self._remember(seen)
+
+    def _save_commit(self, page: Page, record: JobRecord, expected: int, lease: Lease, receipt: Receipt | None) -> Seen:
         if record.number <= expected:
             raise MarkInvalid("a commit", record.number, reason=f"its number must be above {expected}")
-        with self._pages.writing(record.job) as page:
-            entry, held = self._claim(page, record, expected, lease)
-            encoded = encode(record, held)
-            stamp = self._save(page, entry, record, encoded)
-            page.add_history(record.number, encoded.history_val(), self._keep_history)
-            self._drop_unused(page, encoded, held)
-            if receipt:
-                page.add_run(compact(receipt.serialize()), self._keep_runs)
-        self._remember(Seen(stamp, record, encoded.held))
+        entry, held = self._claim(page, record, expected, lease)
+        encoded = encode(record, held)
+        stamp = self._save(page, entry, record, encoded)
+        page.add_history(record.number, encoded.history_val(), self._keep_history)
+        self._drop_unused(page, encoded, held)
+        if receipt:
+            page.add_run(compact(receipt.serialize()), self._keep_runs)
+        return Seen(stamp, record, encoded.held)
 
     def fill(self, record: JobRecord, stamp: str) -> None:
         """Take over the record of another level."""
@@ -239,6 +244,32 @@ class PagedMarkStore(HwmAccess):
         with self._pages.reading(job) as page:
             text = page.looked()
         return datetime.fromisoformat(text) if text else None
+
+    def prune(
+        self, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+    ) -> Pruned:
+        """Drop old history and receipts, and the lists of files that only they needed."""
+        with self._pages.writing(job) as page:
+            history, runs = page.history(EVERYTHING), page.runs(EVERYTHING)
+            moments = [JobRecord.deserialize(json.loads(val)).modified_time for val in history]
+            keep = kept_count(moments, history_before, keep_at_least)
+            starts = [self._receipt(job, text).started for text in runs]
+            keep_runs = kept_count(starts, runs_before, keep_at_least)
+            if keep < len(history):
+                page.trim_history(keep)
+                entry = page.entry()
+                page.keep_bases(frozenset().union(*map(_bases, [*history[:keep], *([entry.val] if entry else [])])))
+            if keep_runs < len(runs):
+                page.trim_runs(keep_runs)
+        return Pruned(len(history) - keep, len(runs) - keep_runs)
+
+    def forget(self, job: str, *, lease: Lease) -> None:
+        """Drop everything that is kept for the job."""
+        with self._pages.writing(job) as page:
+            self._require(page, lease)
+            page.forget()
+        with self._guard:
+            self._seen.pop(job, None)
 
     def close(self) -> None:
         """Let go of files and connections."""

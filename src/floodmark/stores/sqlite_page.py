@@ -75,6 +75,9 @@ class SqlitePage:
         self._do(
             "insert or replace into floodmark_history values (:namespace, :job, :number, :val)", number=number, val=val
         )
+        self.trim_history(keep)
+
+    def trim_history(self, keep: int) -> None:
         surplus = f"select number from floodmark_history where {MARK} order by number desc limit 1 offset :keep"
         self._do(f"delete from floodmark_history where {MARK} and number <= ({surplus})", keep=keep)
 
@@ -84,6 +87,9 @@ class SqlitePage:
 
     def add_run(self, text: str, keep: int) -> None:
         self._do("insert into floodmark_runs (namespace, job, val) values (:namespace, :job, :val)", val=text)
+        self.trim_runs(keep)
+
+    def trim_runs(self, keep: int) -> None:
         surplus = f"select id from floodmark_runs where {MINE} order by id desc limit 1 offset :keep"
         self._do(f"delete from floodmark_runs where {MINE} and id <= ({surplus})", keep=keep)
 
@@ -101,6 +107,12 @@ class SqlitePage:
 
     def put_looked(self, text: str) -> None:
         self._do("insert or replace into floodmark_looked values (:namespace, :job, :at)", at=text)
+
+    def forget(self) -> None:
+        for table in ("items", "runs", "leases", "looked"):
+            self._do(f"delete from floodmark_{table} where {MINE}")
+        for table in ("history", "marks"):
+            self._do(f"delete from floodmark_{table} where {MARK}")
 
     def _do(self, statement: str, **values: str | int) -> sqlite3.Cursor:
         return self._connection.execute(statement, {**self._me, **values})

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from floodmark.hwm import HWM
     from floodmark.stores.contract import LevelStore
+    from floodmark.stores.pruning import Pruned
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 
 Result = TypeVar("Result")
@@ -96,6 +97,15 @@ class FailingStore:
 
     def last_looked(self, job: str) -> datetime | None:
         return self._do("last_looked", lambda: self.store.last_looked(job))
+
+    def prune(
+        self, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+    ) -> Pruned:
+        limits = {"history_before": history_before, "runs_before": runs_before}
+        return self._do("prune", lambda: self.store.prune(job, keep_at_least=keep_at_least, **limits))
+
+    def forget(self, job: str, *, lease: Lease) -> None:
+        self._do("forget", lambda: self.store.forget(job, lease=lease))
 
     def get_hwm(self, name: str) -> HWM[Any] | None:
         return self._do("get_hwm", lambda: self.store.get_hwm(name))

@@ -1,0 +1,190 @@
+"""A PostgreSQL table as its own driver sees it: column types, and how far the cursor reaches above a mark.
+
+One connection is kept, read-only and named after the source, so that an idle tick costs one round trip.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.probes.cursor_query import Relation
+from floodmark.probes.cursor_sql import Postgres, above, counted_bounds, from_clause
+from floodmark.probes.tables import Bounds, Column, Cursor, Kind, Low
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from psycopg import Column as DriverColumn
+    from psycopg import Connection
+
+KINDS: dict[str, Kind] = {
+    "smallint": "int",
+    "integer": "int",
+    "bigint": "int",
+    "numeric": "decimal",
+    "date": "date",
+    "timestamp without time zone": "timestamp",
+    "timestamp with time zone": "timestamptz",
+    "text": "text",
+    "character varying": "text",
+    "uuid": "uuid",
+}
+SETTINGS = (
+    "SELECT set_config('default_transaction_read_only', 'on', false), set_config('TimeZone', 'UTC', false),"
+    " set_config('DateStyle', 'ISO, YMD', false)"
+)
+CONNECT_SECONDS = 10
+SQL = Postgres()
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a database is, and with which login; only the first is ever shown."""
+
+    url: str = field(repr=False)
+    host: str
+    port: int
+    database: str
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """What the URL says. Raises ConfigError, without the URL: it may hold a password."""
+        found = _parameters(url)
+        known = {name: found.pop(name, None) for name in ("host", "port", "dbname", "user", "password")}
+        host, port, database = known["host"] or "localhost", int(known["port"] or 5432), known["dbname"]
+        user = known["user"]
+        return cls(url, host, port, database or user or "", user, known["password"], tuple(sorted(found.items())))
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.database}"
+
+
+def _parameters(url: str) -> dict[str, str]:
+    from psycopg.conninfo import conninfo_to_dict
+
+    psycopg = driver()
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+    except psycopg.Error:  # its message may quote the password
+        raise ConfigError(
+            "the url of the database cannot be read.",
+            hint="write it like postgresql://user:password@host:5432/database",
+        ) from None
+
+
+@dataclass
+class PostgresProbe:
+    """One table or query, over one kept connection."""
+
+    address: Address
+    relation: Relation
+    column: str
+    name: str = "postgres"
+    _connection: Connection[tuple[Any, ...]] | None = field(default=None, repr=False)
+    _cursor: Cursor | None = None
+
+    def place(self) -> str:
+        return f"postgres {self.address}"
+
+    def columns(self) -> tuple[Column, ...]:
+        nothing = {"after": "NULL", "upto": "NULL", "first_run": "TRUE"}
+        return self._described(f"SELECT * FROM {self.relation.sql(SQL.quote, nothing)} AS fm LIMIT 0")
+
+    def cursor(self) -> Cursor:
+        if self._cursor is None:
+            self._cursor = cursor_among(self.columns(), self.column, self.place())
+        return self._cursor
+
+    def bounds(self, low: Low, max_rows: int | None) -> Bounds:
+        cursor = self.cursor()
+        relation = from_clause(SQL, self.relation, cursor, low, None)
+        return counted_bounds(self._row(SQL.bounds(relation, cursor, above(SQL, cursor, low), max_rows)))
+
+    def close(self) -> None:
+        """Let go of the connection and of what was known by it; the next look begins anew."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._cursor = None, None
+
+    def _described(self, sql: str) -> tuple[Column, ...]:
+        """The columns of a statement; the full names of their types are known to the server alone."""
+        with self._failing_as_unreadable():
+            connection = self._connected()
+            told = connection.execute(sql.encode()).description or ()
+            oids = [each.type_code for each in told]
+            rows = connection.execute("SELECT o, format_type(o, NULL) FROM unnest(%s::oid[]) AS o", [oids]).fetchall()
+        types = {oid: str(name) for oid, name in rows}
+        return tuple(_column(each, types[each.type_code]) for each in told)
+
+    def _row(self, sql: str) -> tuple[Any, ...]:
+        with self._failing_as_unreadable():
+            return self._connected().execute(sql.encode()).fetchone() or ()
+
+    def _connected(self) -> Connection[tuple[Any, ...]]:
+        if self._connection is None:
+            self._connection = connect(self.address, f"floodmark/{self.name}")
+            weakref.finalize(self, self._connection.close)  # one that is only forgotten complains
+        return self._connection
+
+    @contextmanager
+    def _failing_as_unreadable(self) -> Iterator[None]:
+        psycopg = driver()
+        try:
+            yield
+        except psycopg.Error as error:
+            self.close()
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise SourceUnreadable(self.place(), reason=reason) from None
+
+
+def _column(told: DriverColumn, type_name: str) -> Column:
+    is_numeric = type_name in ("numeric", "numeric[]")  # a timestamp has a precision too, of another sense
+    return Column(told.name, type_name, *((told.precision, told.scale) if is_numeric else ()))
+
+
+def cursor_among(columns: tuple[Column, ...], name: str, place: str) -> Cursor:
+    """The cursor column. Raises ConfigError if it is not there, or if no mark can follow its type."""
+    found = next((column for column in columns if column.name == name), None)
+    if found is None:
+        names = ", ".join(column.name for column in columns)
+        raise ConfigError(f"{place} has no column {name!r} to read by.", hint=f"its columns are: {names}")
+    kind = KINDS.get(found.type)
+    if kind is None:
+        known = ", ".join(KINDS)
+        raise ConfigError(f"the cursor {name!r} is of type {found.type}.", hint=f"types that a mark follows: {known}")
+    return Cursor(name, "int" if kind == "decimal" and found.scale == 0 else kind, found.type)
+
+
+def connect(address: Address, application: str) -> Connection[tuple[Any, ...]]:
+    """A read-only connection that answers in UTC and ISO, whatever the zone of the server or of this process."""
+    options = {"connect_timeout": CONNECT_SECONDS, **dict(address.options)}
+    psycopg = driver()
+    connection: Connection[tuple[Any, ...]] = psycopg.connect(
+        autocommit=True,
+        application_name=application,
+        host=address.host,
+        port=address.port,
+        dbname=address.database,
+        user=address.user,
+        password=address.password,
+        **{name: value for name, value in options.items() if name != "application_name"},
+    )
+    connection.execute(SETTINGS)
+    return connection
+
+
+def driver() -> ModuleType:
+    """psycopg, if it is installed."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise ConfigError("PostgreSQL needs its driver.", hint="pip install 'floodmark[postgres]'") from error
+    return psycopg

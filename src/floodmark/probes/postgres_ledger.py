@@ -1,0 +1,107 @@
+"""The ledger of PostgreSQL sinks: one row per ledger, in a table beside the target, written with the rows themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConfigError
+from floodmark.hwm import Json
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composed
+
+TABLE = "floodmark_ledger"
+COLUMNS = (
+    "ledger text PRIMARY KEY, number bigint NOT NULL, digest text, rows bigint, marks jsonb, "
+    "modified_time timestamptz NOT NULL DEFAULT now()"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The highest batch that was recorded; `rows` is None where it took a number without saying."""
+
+    number: int
+    digest: str | None = None
+    rows: int | None = None
+    marks: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PostgresLedger:
+    """What one sink of one job remembers, in the ledger table of a schema."""
+
+    schema: str
+    ledger: str
+
+    def entry(self, connection: Connection) -> Entry | None:
+        """What is recorded now; waits for nobody. None also where there is no ledger table yet."""
+        if not self._exists(connection):
+            return None
+        return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s")
+
+    def lock(self, connection: Connection) -> Entry | None:
+        """What is recorded, held until the transaction ends: nobody else records for this ledger meanwhile."""
+        from psycopg.sql import SQL
+
+        blank = "INSERT INTO {} (ledger, number) VALUES (%s, 0) ON CONFLICT DO NOTHING"
+        is_first = connection.execute(SQL(blank).format(self._table), [self.ledger]).rowcount == 1
+        entry = self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s FOR UPDATE")
+        return None if is_first else entry
+
+    def record(self, connection: Connection, entry: Entry) -> None:
+        """Take the number, within the transaction that holds the lock."""
+        from psycopg.sql import SQL
+
+        update = (
+            "UPDATE {} SET number = %s, digest = %s, rows = %s, marks = %s::jsonb, modified_time = now()"
+            " WHERE ledger = %s"
+        )
+        values = [entry.number, entry.digest, entry.rows, json.dumps(dict(entry.marks)), self.ledger]
+        connection.execute(SQL(update).format(self._table), values)
+
+    def ensure(self, connection: Connection) -> None:
+        """Make the table, and its schema, where they are missing. Raises ConfigError with the statements if it may not."""
+        from psycopg.errors import InsufficientPrivilege
+
+        if self._exists(connection):
+            return
+        try:
+            with connection.transaction():
+                # Two that make the same table at once: one of them would fail in spite of IF NOT EXISTS.
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [TABLE])
+                for statement in self._statements(connection):
+                    connection.execute(statement)
+        except InsufficientPrivilege as error:
+            wanted = "; ".join(statement.as_string(connection) for statement in self._statements(connection))
+            raise ConfigError(
+                f"the ledger {self.schema}.{TABLE} is missing and this role may not make it.",
+                hint=f"have its owner run: {wanted}, and grant SELECT, INSERT, UPDATE on it and CREATE on the schema",
+            ) from error
+
+    def _statements(self, connection: Connection) -> list[Composed]:
+        from psycopg.sql import SQL, Identifier
+
+        table = SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._table, SQL(COLUMNS))
+        there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [self.schema]).fetchone()
+        return [table] if there else [SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self.schema)), table]
+
+    def _exists(self, connection: Connection) -> bool:
+        found = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = to_regnamespace(quote_ident(%s))"
+        return connection.execute(found, [TABLE, self.schema]).fetchone() is not None
+
+    def _read(self, connection: Connection, query: str) -> Entry | None:
+        from psycopg.sql import SQL
+
+        row = connection.execute(SQL(query).format(self._table), [self.ledger]).fetchone()  # type: ignore[arg-type]
+        return Entry(row[0], row[1], row[2]) if row else None
+
+    @property
+    def _table(self) -> Composed:
+        from psycopg.sql import SQL, Identifier
+
+        return SQL("{}").format(Identifier(self.schema, TABLE))

@@ -1,0 +1,79 @@
+"""The topic of a Kafka sink: is it there, how many partitions has it, where do they end; made if that was asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+    from floodmark.probes.kafka_client import KafkaOptions
+
+CALL_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic by name; `create` has its partitions and replication, for where it is missing."""
+
+    options: KafkaOptions
+    name: str
+    create: Mapping[str, int] | None = None
+
+    def partitions(self) -> int | None:
+        """How many there are, or None if there is no such topic. Asking never makes it."""
+        found = self._all(self.options.admin()).get(self.name)
+        return len(found.partitions) if found is not None and found.error is None else None
+
+    def require(self) -> int:
+        """The number of partitions; the topic is made if it may be. Raises ConfigError with names that are near."""
+        admin = self.options.admin()
+        topics = self._all(admin)
+        if self.name in topics:
+            return len(topics[self.name].partitions)
+        if self.create is None:
+            near = difflib.get_close_matches(self.name, topics, n=3)
+            meant = f"did you mean {', '.join(near)}? Else" if near else "make it, or"
+            raise ConfigError(
+                f"there is no topic '{self.name}' at {self.options.servers}.",
+                hint=f"{meant} give `create: {{partitions: 6, replication: 3}}` to have it made",
+            )
+        return self._make(admin, self.create)
+
+    def ends(self) -> tuple[int, ...]:
+        """The next offset of every partition, open transactions included."""
+        return tuple(self._offsets(latest=True))
+
+    def holds_records(self) -> bool:
+        count = self.partitions()
+        return bool(count) and self._offsets(latest=True) != self._offsets(latest=False)
+
+    def _offsets(self, *, latest: bool) -> list[int]:
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin._offset import OffsetSpec
+
+        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
+        asked = {TopicPartition(self.name, p): spec for p in range(self.require())}
+        answers = self.options.admin().list_offsets(asked, request_timeout=CALL_SECONDS)
+        found = {place.partition: answer.result().offset for place, answer in answers.items()}
+        return [found[partition] for partition in sorted(found)]
+
+    def _make(self, admin: AdminClient, create: Mapping[str, int]) -> int:
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.cimpl import NewTopic
+
+        new = NewTopic(self.name, create["partitions"], create.get("replication", 1))
+        try:
+            admin.create_topics([new], operation_timeout=CALL_SECONDS)[self.name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # somebody was faster
+                raise
+        return self.partitions() or create["partitions"]
+
+    def _all(self, admin: AdminClient) -> dict[str, Any]:
+        return dict(admin.list_topics(timeout=CALL_SECONDS).topics)

@@ -1,0 +1,224 @@
+"""The writer of some partitions, on an executor: rows in one fixed order, chunk by chunk, each with its ledger page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from floodmark.sinks.kafka_layout import Layout
+from floodmark.sinks.kafka_ledger import Page
+from floodmark.sinks.kafka_lost import CannotTell, count_rows
+from floodmark.sinks.kafka_producer import Place, Session, is_fenced
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ATTEMPTS = 4
+CHUNK_BYTES = 64 * 1024 * 1024
+RESULT = "writer int, rows long, recorded string, lost string"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What all writers of one batch are told."""
+
+    place: Place
+    number: int
+    digest: str
+    layout: Layout
+    chunk_rows: int
+    chunk_seconds: float
+
+    @property
+    def label(self) -> str:
+        """The header of every row."""
+        return f"{self.place.ledger}:{self.number}"
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A writer's answer: its rows that are out now; or the other digest it found; or why it cannot tell."""
+
+    writer: int
+    rows: int | None = None
+    recorded: str | None = None
+    lost: str | None = None
+
+
+class Reached(Exception):
+    """Nothing is left to do: this batch, or a later one, is recorded."""
+
+    def __init__(self, delivered: Delivered) -> None:
+        super().__init__()
+        self.delivered = delivered
+
+
+@dataclass
+class Writer:
+    """One run of one writer. Progress is counted in rows of its fixed order, so chunks may end anywhere."""
+
+    order: Order
+    number: int
+    session: Session = field(init=False)
+    reached: int = 0
+    before: int = 0
+    chunk: list[pa.RecordBatch] = field(default_factory=list)
+    begun: float = 0.0
+    trouble: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.session = Session(self.order.place, self.number, self.order.layout.owned(self.number))
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Delivered:
+        """Skip what is out already, send the rest. Fenced: the successor's result counts, if it has one."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self.reached = self._place_in(self.session.open())
+            self._send_all(batches)
+            return Delivered(self.number, self.reached)
+        except Reached as reached:
+            return reached.delivered
+        except CannotTell as reason:
+            return Delivered(self.number, lost=str(reason))
+        except KafkaException as error:
+            return self._answer_of_successor(error)
+        finally:
+            self.session.close()
+
+    def _send_all(self, batches: Iterable[pa.RecordBatch]) -> None:
+        skipped = self.reached
+        for batch in batches:
+            fresh = batch.slice(min(skipped, batch.num_rows))
+            skipped -= batch.num_rows - fresh.num_rows
+            while fresh.num_rows:
+                part = fresh.slice(0, self.order.chunk_rows - rows_in(self.chunk))
+                fresh = fresh.slice(part.num_rows)
+                self._add(part)
+        self._commit(done=True)
+
+    def _add(self, part: pa.RecordBatch) -> None:
+        """Sent at once, so that the broker works while Spark prepares the next rows; kept until it is committed."""
+        if not self.chunk:
+            self._try(self._begin)
+        self.chunk.append(part)
+        self._try(lambda: self.session.send(part, self.order.label))
+        slow = time.monotonic() - self.begun > self.order.chunk_seconds
+        big = sum(each.nbytes for each in self.chunk) >= CHUNK_BYTES
+        if rows_in(self.chunk) >= self.order.chunk_rows or big or slow:
+            self._commit(done=False)
+
+    def _begin(self) -> None:
+        """A transaction with everything that is in the chunk so far."""
+        self.begun = time.monotonic()
+        self.session.begin()
+        for part in self.chunk:
+            self.session.send(part, self.order.label)
+
+    def _commit(self, *, done: bool) -> None:
+        page = self._page(done=done)
+        if not self.chunk:
+            self._try(self._begin)
+        self._try(lambda: self.session.commit(page))
+        for _ in range(ATTEMPTS):
+            if self.trouble is None:
+                break
+            self._start_over(page)
+        if self.trouble is not None:
+            raise self.trouble
+        self.reached, self.chunk = page.rows, []
+
+    def _start_over(self, page: Page) -> None:
+        """A new producer settles what became of the transaction; only if it was aborted, it is sent again."""
+        self.trouble = None
+        found = self._place_in(self.session.reopen())
+        if found < page.rows or not self.chunk:
+            self._try(self._begin)
+            self._try(lambda: self.session.commit(page))
+
+    def _try(self, act: Callable[[], None]) -> None:
+        """Do it, unless this transaction is spoiled already; being fenced cannot be mended here."""
+        from confluent_kafka import KafkaException
+
+        if self.trouble is not None:
+            return
+        try:
+            act()
+        except KafkaException as error:
+            if is_fenced(error):
+                raise
+            self.trouble = error
+
+    def _page(self, *, done: bool) -> Page:
+        order, rows = self.order, self.reached + rows_in(self.chunk)
+        layout = order.layout
+        spread = (layout.partitions, layout.writers)
+        return Page(order.number, rows, done, *spread, self.before, order.digest, layout.token)
+
+    def _place_in(self, pages: Mapping[int, Page]) -> int:
+        """How many rows of this batch are out. Raises Reached if no more are needed, or CannotTell."""
+        order, owned = self.order, self.session.owned
+        self.before = max((page.finished for page in pages.values()), default=self.before)
+        newest = max(pages.values(), key=lambda page: (page.number, page.done), default=None)
+        if newest is not None and newest.number >= order.number:
+            return self._rows_of(newest)
+        if len(pages) == len(owned):
+            return 0
+        since = {partition: order.layout.ends[partition] for partition in owned}
+        return count_rows(order.place.options, order.place.topic, since, order.label)
+
+    def _rows_of(self, page: Page) -> int:
+        order = self.order
+        if page.number > order.number:
+            raise Reached(Delivered(self.number))
+        another = page.digest is not None and page.digest != order.digest
+        if another or not (page.done or page.token == order.layout.token):
+            raise Reached(Delivered(self.number, recorded=page.digest or "nothing"))
+        if page.done:
+            raise Reached(Delivered(self.number, page.rows))
+        return page.rows
+
+    def _answer_of_successor(self, error: Exception) -> Delivered:
+        """Another attempt took over: if it has finished, so have we."""
+        if not is_fenced(error):
+            raise error
+        try:
+            self._place_in(self.session.pages())
+        except Reached as reached:
+            return reached.delivered
+        raise error
+
+
+def rows_in(chunk: Iterable[pa.RecordBatch]) -> int:
+    """How many rows a chunk has so far."""
+    return sum(part.num_rows for part in chunk)
+
+
+def deliver(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A task: all rows of one writer, or of several one after the other where Spark put them together."""
+    for writer, own in groupby(_by_writer(batches, order.layout.writers), key=itemgetter(0)):
+        yield answer(Writer(order, writer).run(part for _, part in own))
+
+
+def answer(delivered: Delivered) -> pa.RecordBatch:
+    """What a task gives back to the driver; its types are those of RESULT."""
+    import pyarrow as pa
+
+    types = {"writer": pa.int32(), "rows": pa.int64(), "recorded": pa.string(), "lost": pa.string()}
+    return pa.RecordBatch.from_pylist([asdict(delivered)], schema=pa.schema(list(types.items())))
+
+
+def _by_writer(batches: Iterable[pa.RecordBatch], writers: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows come sorted by writer; a batch is cut where the writer changes."""
+    import numpy as np
+
+    for batch in batches:
+        owners = batch.column("partition").to_numpy() % writers
+        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), batch.num_rows]
+        for begin, end in pairwise(cuts):
+            if end > begin:
+                yield int(owners[begin]), batch.slice(begin, end - begin)

@@ -1,0 +1,259 @@
+"""A PostgreSQL table as a sink: rows, batch number and digest are committed in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
+from floodmark.probes.postgres_ledger import Entry, PostgresLedger
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
+from floodmark.sinks.postgres_copy import UNREACHABLE, copy_rows
+from floodmark.sinks.postgres_load import Load, load_of, merge_load_of
+from floodmark.sinks.postgres_move import Refused
+from floodmark.sinks.postgres_server import PostgresServer, settings
+from floodmark.sinks.postgres_staging import Copied, Staging, drop_upto
+from floodmark.sinks.postgres_target import Target, split
+from floodmark.sinks.postgres_types import spark_type
+from floodmark.sinks.refusals import refusal_in
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+MODES = ("append", "merge", "replace")
+Joining = Callable[["Connection", int], None]
+"""Called with the open transaction and the rows written, just before the commit."""
+
+
+@dataclass(frozen=True)
+class Postgres(Atomic):
+    """Rows in a PostgreSQL table; the first batch makes it, unless `create` is off.
+
+    `merge` keeps the newest row per `key`: by `sequence`, else by the source's position; with `delete_when`, a row for
+    which it holds deletes its key. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
+    """
+
+    url: str = field(repr=False)
+    table: str
+    mode: Literal["append", "merge", "replace"] = "append"
+    key: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    sequence: tuple[str, ...] = ()
+    delete_when: str | None = None
+    name: str = "postgres"
+    evolve: bool = False
+    create: bool = True
+
+    def __post_init__(self) -> None:
+        for columns in ("key", "by", "sequence"):
+            object.__setattr__(self, columns, _names(getattr(self, columns)))
+        split(self.table)
+        settings(self.url)
+        self._check_options()
+
+    def describe(self) -> str:
+        return f"PostgreSQL table {self.table} at {self._server().describe()}"
+
+    def fingerprint(self) -> str:
+        parts = {"key": self.key, "by": self.by, "sequence": self.sequence, "delete_when": self.delete_when}
+        options = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
+        return f"postgres {self._server().describe()} {self.table} {self.mode}{f' ({options})' if options else ''}"
+
+    def recorded(self, ledger: str, session: Session) -> Recorded | None:
+        with self._asking() as connection:
+            entry = self._ledger(connection, ledger).entry(connection)
+        return Recorded(entry.number, entry.digest) if entry else None
+
+    def holds_rows(self, session: Session) -> bool:
+        """Only of an append: written again, a merge or a replacement leaves what it left before."""
+        from psycopg.sql import SQL
+
+        if self.mode != "append":
+            return False
+        with self._asking() as connection:
+            target = Target.found(connection, self.table)
+            first = SQL("SELECT 1 FROM {} LIMIT 1").format(target.sql)
+            return target.exists and connection.execute(first).fetchone() is not None
+
+    def schema(self, session: Session) -> StructType | None:
+        from pyspark.sql.types import StructField, StructType
+
+        with self._asking() as connection:
+            target = Target.found(connection, self.table)
+        fields = [StructField(column.name, spark_type(column.type, column.note)) for column in target.columns]
+        return StructType(fields) if target.exists else None
+
+    def needs_position(self) -> bool:
+        return self.mode == "merge" and not self.sequence
+
+    def same_database(self, url: str) -> bool:
+        """Whether a URL leads to this sink's database as the same role, so that one transaction can serve both."""
+        return self._server().identity() == PostgresServer(url).identity()
+
+    def fence(self, ledger: str, number: int, session: Session) -> None:
+        with self._asking() as connection:
+            own = self._ledger(connection, ledger)
+            own.ensure(connection)
+            with connection.transaction():
+                entry = own.lock(connection)
+                if entry is None or entry.number < number:
+                    own.record(connection, Entry(number, rows=0))
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        return self.write_joined(rows, batch, lambda _connection, _rows: None)
+
+    def write_joined(self, rows: DataFrame, batch: Batch, in_transaction: Joining) -> int | None:
+        """The same as write, with something of the caller's in the transaction; if that raises, nothing is written.
+
+        It is called once, also if the number was recorded before: then with the rows of then (0 if they are not known).
+        """
+        server = self._server(f"floodmark/{batch.job}")
+        with self._told(batch.job, server):
+            with server.connect() as connection:
+                ledger = self._ledger(connection, batch.ledger(self.name))
+                ledger.ensure(connection)
+                staging = Staging.named(connection, ledger, batch.attempt)
+                load = self._prepared(connection, rows, batch, ledger, staging)
+            try:
+                winners = copy_rows(load.rows, load.staging, server) if load else ()
+                with server.connect() as connection:
+                    return self._commit(connection, batch, ledger, load, winners, in_transaction)
+            finally:
+                self._clean(server, ledger, staging)
+
+    def _prepared(
+        self, connection: Connection, rows: DataFrame, batch: Batch, ledger: PostgresLedger, staging: Staging
+    ) -> Load | None:
+        """The staging table is made here, after everything that can be refused was; None if the batch is there already."""
+        entry = ledger.entry(connection)
+        if entry is not None and entry.number >= batch.number:
+            return None
+        target = Target.found(connection, self.table)
+        if self.mode == "merge":
+            load = merge_load_of(rows, target, staging, self.key, self.delete_when)
+            self._require_unique(connection, load)
+        else:
+            load = load_of(rows, target, staging)
+        self._require_columns(load, batch, connection)
+        load.staging.create(connection)
+        return load
+
+    def _commit(
+        self,
+        connection: Connection,
+        batch: Batch,
+        ledger: PostgresLedger,
+        load: Load | None,
+        winners: tuple[Copied, ...],
+        in_transaction: Joining,
+    ) -> int | None:
+        """The one transaction. The number is compared under the lock: whoever came first has written."""
+        with connection.transaction():
+            entry = ledger.lock(connection)
+            if load is None or (entry is not None and entry.number >= batch.number):
+                known = entry.rows if entry is not None and entry.number == batch.number else None
+                in_transaction(connection, known or 0)
+                return known
+            for statement in load.target.made(load.columns, load.staging.key):
+                connection.execute(statement)
+            written = self._move(connection, load, winners, batch)
+            ledger.record(connection, Entry(batch.number, batch.digest, written, batch.marks))
+            in_transaction(connection, written)
+            return written
+
+    def _move(self, connection: Connection, load: Load, winners: tuple[Copied, ...], batch: Batch) -> int:
+        if self.mode == "merge":
+            merge = load.merge(winners, self.key, self.sequence)
+            return merge.refresh(connection) if batch.kind == "refresh" else merge.apply(connection)
+        move = load.move(winners)
+        if batch.kind == "refresh" or (self.mode == "replace" and not self.by):
+            return move.replace_all(connection)
+        return move.replace_by(connection, load.spelt(self.by, "by")) if self.by else move.append(connection)
+
+    def _require_columns(self, load: Load, batch: Batch, connection: Connection) -> None:
+        new = [f"new column {column.name} {column.type}" for column in load.columns if column.is_new]
+        if load.target.exists and new and not self.evolve and batch.kind != "refresh":
+            raise SchemaChanged(batch.job, sink=self.name, differences=new)
+        if not load.target.exists and not self.create:
+            wanted = "; ".join(each.as_string(connection) for each in load.target.made(load.columns, load.staging.key))
+            raise ConfigError(f"table {self.table} does not exist and `create` is off.", hint=wanted)
+
+    def _require_unique(self, connection: Connection, load: Load) -> None:
+        """Without a unique index two writers could put one key there twice."""
+        from psycopg.sql import SQL, Identifier
+
+        if not load.target.exists or load.target.has_unique(connection, load.staging.key):
+            return
+        columns = SQL(", ").join(map(Identifier, load.staging.key))
+        wanted = SQL("CREATE UNIQUE INDEX ON {} ({})").format(load.target.sql, columns).as_string(connection)
+        raise ConfigError(f"table {self.table} has no unique index on the key of the merge.", hint=wanted)
+
+    def _clean(self, server: PostgresServer, ledger: PostgresLedger, staging: Staging) -> None:
+        """What cannot be dropped now is dropped by the next batch: it must not hide what the write has to say."""
+        import psycopg
+
+        from floodmark.logs import get_logger
+
+        try:
+            with server.connect() as connection:
+                drop_upto(connection, ledger, staging)
+        except (psycopg.Error, SinkUnreachable) as error:
+            get_logger(__name__).info("staging tables stay for now", sink=self.name, reason=server.reason(error))
+
+    @contextmanager
+    def _told(self, job: str, server: PostgresServer) -> Iterator[None]:
+        """Whatever goes wrong, as an error of ours."""
+        import psycopg
+
+        try:
+            yield
+        except (Refused, psycopg.Error) as error:
+            reason = str(error) if isinstance(error, Refused) else server.reason(error)
+            raise SinkFailed(job, sink=self.name, reason=reason) from None
+        except Exception as error:
+            said = refusal_in(error)
+            if said is None:
+                raise
+            if said.startswith(UNREACHABLE):
+                raise SinkUnreachable(self.describe(), reason=said.removeprefix(UNREACHABLE)) from error
+            raise SinkFailed(job, sink=self.name, reason=said) from error
+
+    @contextmanager
+    def _asking(self) -> Iterator[Connection]:
+        """For questions outside a write, where no job is named."""
+        import psycopg
+
+        server = self._server()
+        try:
+            with server.connect() as connection:
+                yield connection
+        except psycopg.Error as error:
+            raise SinkUnreachable(self.describe(), reason=server.reason(error)) from None
+
+    def _server(self, application: str = "floodmark") -> PostgresServer:
+        return PostgresServer(self.url, application)
+
+    def _ledger(self, connection: Connection, ledger: str) -> PostgresLedger:
+        return PostgresLedger(Target.found(connection, self.table).schema, ledger)
+
+    def _check_options(self) -> None:
+        if self.mode not in MODES:
+            raise ConfigError(f"mode: {self.mode!r} is not known.", hint=f"one of: {', '.join(MODES)}")
+        if self.mode == "merge" and not self.key:
+            raise ConfigError(f"sink '{self.name}' merges and has no key.", hint="name the columns in `key: [...]`")
+        if self.by and self.mode != "replace":
+            raise ConfigError(
+                f"sink '{self.name}' has `by` in mode {self.mode}.", hint="`by` goes with `mode: replace`"
+            )
+        if (self.sequence or self.delete_when) and self.mode != "merge":
+            raise ConfigError(
+                f"sink '{self.name}' has `sequence` or `delete_when` in mode {self.mode}.", hint="use `mode: merge`"
+            )
+
+
+def _names(given: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

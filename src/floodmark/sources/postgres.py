@@ -1,0 +1,119 @@
+"""A PostgreSQL table or query as a source: rows above the mark, by a column that grows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError
+from floodmark.probes.cursor_query import Relation
+from floodmark.probes.cursor_sql import Postgres as Dialect
+from floodmark.probes.postgres import Address, PostgresProbe
+from floodmark.sources.contract import Reading, Request, Session, Sight
+from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint
+from floodmark.sources.table_jdbc import JdbcTable, explained
+from floodmark.sources.table_postgres_types import selected
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from floodmark.errors import SourceUnreadable
+    from floodmark.hwm import HWM, Span
+
+DRIVER = "org.postgresql.Driver"
+PASSED_ON = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")
+"""Parameters of the URL that the JDBC driver knows by the same name."""
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """Rows of a table (`public.orders`) or of a query, read above the mark of `cursor`.
+
+    A query may name `:after`, `:upto` and `:first_run`; they become literals, and the query is bounded from outside
+    as well. Such a query shows only what lies above the mark, so a source that was truncated goes unnoticed.
+    `types` says what a column becomes that Spark has no type for, as in `{"total": "decimal(38,10)"}`. `partitions`
+    left out means one per core, at most 8: each is a connection. `key` is what ties will be told apart by, later.
+    """
+
+    url: str = field(repr=False)
+    table: str | None = None
+    query: str | None = None
+    cursor: str | Cursor = ""
+    key: Sequence[str] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+    partitions: int | None = None
+    fetch_rows: int = 10_000
+    name: str = "postgres"
+    _relation: Relation = field(init=False, repr=False, compare=False)
+    _cursor: Cursor = field(init=False, repr=False, compare=False)
+    _probes: dict[str, PostgresProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_relation", Relation(self.table, self.query))
+        object.__setattr__(self, "_cursor", Cursor.of(self.cursor))
+
+    def fingerprint(self, session: Session) -> str:
+        return fingerprint(self._probe().place(), entity(self._relation), self._probe().cursor())
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """One statement on a kept, read-only connection."""
+        probe = self._probe()
+        is_whole = not self._relation.is_bounded
+        looker = Looker(self._described(), self.name, entity(self._relation), self._cursor, probe, is_whole=is_whole)
+        return looker.look(mark, request)
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""
+        probe = self._probe()
+        address, cursor = probe.address, probe.cursor()
+        columns = selected(probe.columns(), self.types, self._described())
+        properties = jdbc_properties(address, self.fetch_rows, f"floodmark/{self.name}")
+        table = JdbcTable(jdbc_url(address), properties, Dialect(), self._relation, cursor, columns)
+        return table.reading(spark, span, self.partitions)
+
+    def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
+        """A value that Spark cannot hold, met while reading."""
+        return explained(error, self._described())
+
+    def close(self) -> None:
+        """Let go of the connection; the next look makes a new one."""
+        for probe in self._probes.values():
+            probe.close()
+
+    def _probe(self) -> PostgresProbe:
+        if "only" not in self._probes:  # made at the first look: the URL is read with the driver
+            address = Address.parse(self.url)
+            self._probes["only"] = PostgresProbe(address, self._relation, self._cursor.name, self.name)
+        return self._probes["only"]
+
+    def _described(self) -> str:
+        return f"{self._probe().place()} {entity(self._relation)}"
+
+
+def jdbc_url(address: Address) -> str:
+    """The address as JDBC writes it, without the login."""
+    if address.host.startswith("/"):
+        raise ConfigError(
+            "Spark reads PostgreSQL over TCP, and the url names a socket.", hint="name a host and a port in the url"
+        )
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"jdbc:postgresql://{host}:{address.port}/{address.database}"
+
+
+def jdbc_properties(address: Address, fetch_rows: int, application: str) -> dict[str, str]:
+    """What the driver is given beside the URL; `readOnly` and UTC hold for every session of Spark's."""
+    password = address.password or os.environ.get("PGPASSWORD")
+    passed = {name: value for name, value in address.options if name in PASSED_ON}
+    return {
+        "driver": DRIVER,
+        "user": address.user or os.environ.get("PGUSER", ""),
+        "fetchsize": str(fetch_rows),
+        "ApplicationName": application,
+        "readOnly": "true",
+        "preferTimestampNTZ": "true",
+        "sessionInitStatement": "SET TIME ZONE 'UTC'",
+        **({"password": password} if password else {}),
+        **passed,
+    }

@@ -1,0 +1,89 @@
+"""A SQLite table or query as a source; each task reads its range from the file itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floodmark.probes.cursor_query import Relation
+from floodmark.probes.cursor_sql import Sqlite as Dialect
+from floodmark.probes.cursor_sql import from_clause
+from floodmark.probes.sqlite import SqliteProbe
+from floodmark.sources.contract import Reading, Request, Session, Sight
+from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint, low_of
+from floodmark.sources.table_jdbc import backquoted, explained
+from floodmark.sources.table_split import partitions_for, ranges
+from floodmark.sources.table_sqlite_rows import fields, read_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.errors import SourceUnreadable
+    from floodmark.hwm import HWM, Span
+
+SQL = Dialect()
+
+
+@dataclass(frozen=True)
+class Sqlite:
+    """Rows of a table or of a query in a SQLite file, read above the mark of `cursor`.
+
+    The file has to be on a disk that Spark's tasks see: local mode, or a shared folder. Values are held to the
+    declared types of their columns, or to `types`; one that does not fit stops the batch with its column and row.
+    """
+
+    path: str | os.PathLike[str]
+    table: str | None = None
+    query: str | None = None
+    cursor: str | Cursor = ""
+    types: Mapping[str, str] = field(default_factory=dict)
+    partitions: int | None = None
+    fetch_rows: int = 10_000
+    name: str = "sqlite"
+    _relation: Relation = field(init=False, repr=False, compare=False)
+    _cursor: Cursor = field(init=False, repr=False, compare=False)
+    _probe: SqliteProbe = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        relation, cursor, path = Relation(self.table, self.query), Cursor.of(self.cursor), Path(self.path).absolute()
+        object.__setattr__(self, "_relation", relation)
+        object.__setattr__(self, "_cursor", cursor)
+        object.__setattr__(self, "_probe", SqliteProbe(path, relation, cursor.name))
+
+    def fingerprint(self, session: Session) -> str:
+        return fingerprint(self._probe.place(), entity(self._relation), self._probe.cursor())
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """One statement on the file, opened read-only."""
+        whole, name = not self._relation.is_bounded, entity(self._relation)
+        looker = Looker(self._described(), self.name, name, self._cursor, self._probe, is_whole=whole)
+        return looker.look(mark, request)
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        """The rows of the span. Raises ColumnUnmapped for a column without a declared type."""
+        from pyspark.sql import functions as F
+
+        columns = fields(self._probe.columns(), self.types, self._described())
+        schema = ", ".join(f"{backquoted(column.name)} {column.type}" for column in columns)
+        work = read_ranges(str(self._probe.path), columns, self._cursor.name, self.fetch_rows)
+        rows = self._statements(spark, span).mapInArrow(work, schema)
+        return Reading(rows, position=F.struct(F.col(backquoted(self._cursor.name))))
+
+    def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
+        """A value that is not of its column's type, met while reading."""
+        return explained(error, self._described())
+
+    def _statements(self, spark: SparkSession, span: Span) -> DataFrame:
+        """One row per range, and one task per row."""
+        parts = [] if span.detail.get("void") else ranges(span, partitions_for(spark, self.partitions))
+        cursor = self._probe.cursor()
+        source = from_clause(SQL, self._relation, cursor, low_of(span), str(span.upto.dump()))
+        texts = [f"SELECT * FROM {source} AS fm WHERE {part.condition(SQL, cursor)}" for part in parts]
+        frame = spark.createDataFrame([(text,) for text in texts], "statement string")
+        return frame.repartitionByRange(len(texts), "statement") if len(texts) > 1 else frame.coalesce(1)
+
+    def _described(self) -> str:
+        return f"{self._probe.place()} {entity(self._relation)}"

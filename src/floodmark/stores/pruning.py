@@ -1,0 +1,45 @@
+"""What may be dropped from the history of a job and from its receipts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from floodmark.stores.contract import MarkStore
+
+EVERYTHING = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """How much was dropped, or would be."""
+
+    history: int = 0
+    runs: int = 0
+
+    def __add__(self, other: Pruned) -> Pruned:
+        return Pruned(self.history + other.history, self.runs + other.runs)
+
+
+def kept_count(newest_first: Sequence[datetime | None], before: datetime | None, at_least: int) -> int:
+    """How many of these stay: the newest ones, as far back as any that is young enough; one without a time is."""
+    if before is None:
+        return len(newest_first)
+    young = [at for at, moment in enumerate(newest_first, start=1) if moment is None or moment >= before]
+    return min(len(newest_first), max([*young, at_least, 1]))  # the newest is the current record's own
+
+
+def surplus(
+    store: MarkStore, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+) -> Pruned:
+    """What `prune` would drop."""
+    history = [record.modified_time for record in store.history(job, EVERYTHING)]
+    runs = [receipt.started for receipt in store.runs(job, EVERYTHING)]
+    return Pruned(
+        len(history) - kept_count(history, history_before, keep_at_least),
+        len(runs) - kept_count(runs, runs_before, keep_at_least),
+    )

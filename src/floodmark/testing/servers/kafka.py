@@ -1,0 +1,160 @@
+"""A Kafka broker of one node for tests: KRaft mode, loopback, its data in a folder of the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConfigError
+from floodmark.spark.java import find_java
+from floodmark.testing.servers.child import HOST, Child, ServerFailed, await_ready, free_port, listens, start
+from floodmark.testing.servers.kafka_jars import kafka_jars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka.admin import AdminClient
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
+# Small, and quick to start: a broker of a test is over before its code is worth optimising.
+JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "min.insync.replicas": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A restarted broker waits until its former self counts as gone.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "log.segment.delete.delay.ms": "0",
+}
+
+
+@dataclass
+class Broker:
+    """A broker that runs, or ran: `stop` or `kill` it and `start` it again on the same port with the same data."""
+
+    folder: Path
+    port: int
+    controller_port: int
+    child: Child | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call `bootstrap.servers`."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What the broker says."""
+        return self.folder / "kafka.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process, while it runs."""
+        return self.child.process.pid if self.child else None
+
+    def start(self) -> None:
+        """Start the broker, the first time with fresh data, and wait until it answers."""
+        if self.child:
+            return
+        if not self._settings.exists():
+            self._format()
+        self.child = start(_java(self.log, "kafka.Kafka", self._settings), self.log)
+        try:
+            await_ready("Kafka", self.child, self.log, lambda: listens(self.port) and self._answers())
+        except ServerFailed:
+            self.child = None
+            raise
+
+    def stop(self) -> None:
+        """Shut down in order; clients see an outage."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End at once, as in a power cut; what was acknowledged is there after `start`."""
+        self._end(signal.SIGKILL)
+
+    def admin(self) -> AdminClient:
+        """A client that makes topics and asks for offsets."""
+        try:
+            from confluent_kafka.admin import AdminClient
+        except ImportError as error:
+            raise ConfigError("confluent-kafka is not installed.", hint="pip install 'floodmark[kafka]'") from error
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        """Make a topic and wait until its partitions have a leader."""
+        from confluent_kafka.cimpl import NewTopic
+
+        admin = self.admin()
+        created = admin.create_topics([NewTopic(name, partitions, 1, config=config)])
+        created[name].result(30)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.child:
+            self.child.end(how)
+        self.child = None
+
+    @property
+    def _settings(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _format(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        own = {
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "controller.quorum.voters": f"1@{HOST}:{self.controller_port}",
+            "log.dirs": str(self.folder / "data"),
+        }
+        arriving = self.folder / "server.properties.new"
+        arriving.write_text("".join(f"{name}={value}\n" for name, value in {**SETTINGS, **own}.items()))
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        command = _java(self.log, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", arriving)
+        with self.log.open("ab") as output:
+            done = subprocess.run(command, stdout=output, stderr=output, check=False)
+        if done.returncode:
+            raise ServerFailed("Kafka", log=self.log)
+        arriving.replace(self._settings)
+
+    def _answers(self) -> bool:
+        from confluent_kafka import KafkaException
+
+        try:
+            return bool(self.admin().list_topics(timeout=2).brokers)
+        except KafkaException:
+            return False
+
+
+@contextmanager
+def kafka_broker(folder: Path) -> Iterator[Broker]:
+    """A broker during the block, with its data in the folder."""
+    broker = Broker(folder.absolute(), free_port(), free_port())
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _java(log: Path, main: str, *arguments: str | Path) -> list[str | Path]:
+    java = find_java()
+    jars = os.pathsep.join(map(str, kafka_jars(java)))
+    logging = (f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", f"-Dfloodmark.log={log}")
+    return [java.program, *JVM, *logging, "-cp", jars, main, *arguments]

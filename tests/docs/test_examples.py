@@ -1,0 +1,71 @@
+"""Every python block of README.md and docs/ is run, on a real Spark where it asks for one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks
+from tests.docs.running import run_blocks, write_input
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WITH_PYTHON = [page for page in PAGES if blocks(page, "python")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of a page: `incoming/` is there, and modules that the page writes can be imported."""
+    write_input(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def run_page(page: Path, capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
+    before = set(sys.modules)
+    shown = [block for block in blocks(page, "python") if not block.not_run]
+    try:
+        return run_blocks(shown, lambda: capsys.readouterr().out)
+    finally:
+        for name in set(sys.modules) - before:
+            if getattr(sys.modules[name], "__file__", None) and str(Path.cwd()) in str(sys.modules[name].__file__):
+                del sys.modules[name]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+def test_the_python_of_a_page_runs_and_prints_what_the_page_says(
+    page: Path, spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blocks of one page share their names; a text block right behind one is its output."""
+    answers = run_page(page, capsys)
+    assert [printed for _, printed in answers] == [expected for expected, _ in answers]
+
+
+@pytest.mark.spark
+def test_the_readme_prints_four_rows_read_and_three_orders_merged(
+    spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four records, one of them a correction: the merged table holds three orders, the files all four records."""
+    run_block_of_readme = blocks(ROOT / "README.md", "python")[0]
+    run_blocks([run_block_of_readme], lambda: "")
+    assert capsys.readouterr().out == "done 4 {'delta': 3, 'files': 4}\n"
+    lake = spark.read.format("delta").load(str(folder / "lake" / "orders"))
+    assert sorted((row.id, row.cents) for row in lake.collect()) == [(1, 1990), (2, 600), (3, 4200)]
+
+
+@pytest.mark.parametrize("block", all_blocks("python"), ids=str)
+def test_a_block_that_is_not_run_says_why(block: Block) -> None:
+    """And there are few of them: none, today."""
+    assert block.not_run is None
+
+
+@pytest.mark.parametrize("block", blocks(ROOT / "docs" / "write-your-own.md", "python"), ids=str)
+def test_an_example_to_copy_fits_on_a_screen(block: Block) -> None:
+    """Under 60 lines each."""
+    assert block.text.count("\n") < 60

@@ -1,0 +1,51 @@
+"""Every project file that a page shows is taken by the real loader, and the README's is run by the real command."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from floodmark.cli.app import run
+from floodmark.cli.invocation import Tools
+from floodmark.jobs.lint import lint
+from floodmark.jobs.project_file import Document, read_document
+from floodmark.jobs.variables import Variables
+from tests.docs.pages import ROOT, Block, all_blocks, blocks
+from tests.docs.running import SharedSession, write_input
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def written(block: Block, folder: Path) -> Document:
+    """The block as floodmark.yaml, with a value for each of its variables."""
+    (folder / "floodmark.yaml").write_text(block.text)
+    names = re.findall(r"\$\{(\w+)", block.text)
+    return read_document(folder / "floodmark.yaml", Variables({name: f"value-of-{name}" for name in names}))
+
+
+@pytest.mark.parametrize("block", all_blocks("yaml"), ids=str)
+def test_a_project_file_on_a_page_has_no_mistake(block: Block, tmp_path: Path) -> None:
+    """Lint loads it and builds every source and sink; Python names are defined on the pages, not in this folder."""
+    findings = lint(written(block, tmp_path)).findings
+    assert [str(found) for found in findings if found.severity == "error" and found.rule != "FM110"] == []
+
+
+@pytest.mark.spark
+def test_the_project_of_the_readme_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`floodmark run` reads both files, writes both sinks, and finds nothing new the second time."""
+    monkeypatch.chdir(tmp_path)
+    write_input(tmp_path)
+    [block] = blocks(ROOT / "README.md", "yaml")
+    (tmp_path / "floodmark.yaml").write_text(block.text)
+    tools = Tools(session=lambda settings: SharedSession(lambda: spark))
+    assert (run(["run", "--json"], tools), run(["run", "--json"], tools)) == (0, 0)
+    first, second = [json.loads(text)["runs"][0] for text in capsys.readouterr().out.split("\n}\n") if text for text in [text + "}"]]
+    assert (first["status"], first["rows_read"], first["rows_written"]) == ("done", 4, {"delta": 3, "files": 4})
+    assert (second["status"], second["rows_read"]) == ("nothing_new", 0)
