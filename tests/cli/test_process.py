@@ -86,7 +86,10 @@ def test_a_loop_ends_politely_on_a_signal(project: Path, asked: signal.Signals) 
     looping = begun(project, "run", "--every", "1h", "--json", look_seconds=0.3)
     looping.send_signal(asked)
     out, err = looping.communicate(timeout=20)
-    assert (looping.returncode, '"nothing_new"' in out, err) == (0, True, "")
+    assert (looping.returncode, '"nothing_new"' in out) == (0, True)
+    assert [line.split("info")[1].split("store=")[0].strip() for line in err.splitlines()] == [
+        "using the mark job=a mark=None number=0"
+    ]
 
 
 def test_ctrl_c_during_a_run_is_exit_130_without_a_traceback(project: Path) -> None:

@@ -47,7 +47,7 @@ def blocks(page: Path, language: str) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = list(FENCE.finditer(text))
     behind = [*found[1:], None]
-    return [_block(page, text, *pair) for pair in zip(found, behind, strict=True) if pair[0]["language"] == language]
+    return [_block(page, text, *pair) for pair in zip(found, behind, strict=False) if pair[0]["language"] == language]
 
 
 def all_blocks(language: str) -> list[Block]:

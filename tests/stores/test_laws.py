@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -123,15 +124,12 @@ class TestPostgres(MarkStoreLaws):
 
     @pytest.fixture
     def open_store(self, database: str) -> Iterator[OpenStore]:
-        opened: list[MarkStore] = []
-
         def open_one(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
             store = PostgresMarkStore(database, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
-            opened.append(store)
-            return store
+            return opened.enter_context(closing(store))
 
-        yield open_one
-        [store.close() for store in opened]
+        with ExitStack() as opened:
+            yield open_one
 
     @pytest.fixture
     def stored_bytes(self, database: str) -> Callable[[str], bytes]:
@@ -147,15 +145,13 @@ class TestMemoryOverPostgres(TestPostgres):
 
     @pytest.fixture
     def open_store(self, database: str) -> Iterator[OpenStore]:
-        opened: list[MarkStore] = []
-
         def open_one(*, namespace: str = "default", keep_history: int = 100, keep_runs: int = 1000) -> MarkStore:
             truth = PostgresMarkStore(database, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs)
-            opened.append(truth)
+            opened.enter_context(closing(truth))
             return LayeredMarkStore([MemoryMarkStore(namespace=namespace), truth])
 
-        yield open_one
-        [store.close() for store in opened]
+        with ExitStack() as opened:
+            yield open_one
 
 
 class TestLayered(MarkStoreLaws):

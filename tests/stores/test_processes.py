@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 ROUNDS = 40
 KILLS = 20
-PLACES = ["file:{}/marks", "sqlite:///{}/marks.db"]
+LOCAL = {"file": "file:{}/marks", "sqlite": "sqlite:///{}/marks.db"}
 
 
-@pytest.fixture(params=PLACES, ids=["file", "sqlite"])
+@pytest.fixture(params=[*LOCAL, "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The text of a store that processes can share."""
-    return str(request.param).format(tmp_path)
+    local = LOCAL.get(request.param)
+    return local.format(tmp_path) if local else str(request.getfixturevalue("database"))
 
 
 def both(tmp_path: Path, first: tuple[object, ...], second: tuple[object, ...]) -> tuple[list[str], list[str]]:
@@ -83,6 +84,7 @@ def test_a_process_killed_in_the_middle_of_a_save_leaves_a_whole_record(place: s
         assert_whole(killed_while_saving(place, chance), stores.open(place))
 
 
+@pytest.mark.parametrize("place", LOCAL, indirect=True)
 def test_a_disk_that_is_full_leaves_the_old_record(place: str) -> None:
     """The commit raises, and what was there still reads."""
     store = stores.open(place)

@@ -30,6 +30,7 @@ class LogSettings:
 
     level: str = "warning"
     format: Format = "pretty"
+    is_chosen: bool = False
 
     @classmethod
     def chosen(cls, level: str | None, style: str | None) -> LogSettings:
@@ -38,13 +39,14 @@ class LogSettings:
         for word in words:
             if word not in (*LEVELS, "json", "pretty"):
                 raise UnknownKind(f"word in {LOG_VARIABLE}", word, known=(*LEVELS, "json", "pretty"))
-        level = level or next((word for word in words if word in LEVELS), cls.level)
+        named = level or next((word for word in words if word in LEVELS), None)
+        level = named or cls.level
         style = style or next((word for word in words if word not in LEVELS), cls.format)
         if level.lower() not in LEVELS:
             raise UnknownKind("--log-level", level, known=LEVELS)
         if style not in ("json", "pretty"):
             raise UnknownKind("--log-format", style, known=("json", "pretty"))
-        return cls(level.lower(), "json" if style == "json" else "pretty")
+        return cls(level.lower(), "json" if style == "json" else "pretty", named is not None)
 
 
 def _open_store(settings: StoreSettings) -> MarkStore:
@@ -94,9 +96,10 @@ class Invocation:
         """The text without a secret or the value of a variable."""
         return self._variables.scrub(text) if self._variables else redact(text)
 
-    def start_logging(self) -> None:
-        """Let the `floodmark` loggers be heard on stderr."""
-        configure(self.logs.level, self.logs.format, scrub=self.scrub)
+    def start_logging(self, default: str | None = None) -> None:
+        """Let the `floodmark` loggers be heard on stderr; a command may have a default level of its own."""
+        level = default if default and not self.logs.is_chosen else self.logs.level
+        configure(level, self.logs.format, scrub=self.scrub)
 
     def document(self) -> Document:
         """The project file, parsed."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodmark.cli import marks_transfer
+from floodmark.cli import marks_import, marks_transfer, marks_upkeep
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, DryRun, Yes, print_json, print_line, print_table, shown
 from floodmark.errors import JobNotFound, LeaseHeld
@@ -91,7 +91,9 @@ def reset(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRu
 
 app.command("copy")(marks_transfer.copy)
 app.command("export")(marks_transfer.export)
-app.command("import")(marks_transfer.import_)
+app.command("import")(marks_import.import_)
+app.command("init")(marks_upkeep.init)
+app.command("prune")(marks_upkeep.prune)
 
 
 def agreed(invocation: Invocation, job: str, act: str, *, yes: bool, dry_run: bool) -> bool:

@@ -1,4 +1,4 @@
-"""`floodmark marks copy | export | import`: marks that go to another job, to a file, and back from one."""
+"""`floodmark marks copy | export`: marks that go to another job or to a file, and how a job takes marks over."""
 
 from __future__ import annotations
 
@@ -50,23 +50,6 @@ def export(
         return
     file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print_line(f"{len(records)} jobs written to {file}")
-
-
-def import_(
-    ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="What `marks export` wrote.")],
-    select: Annotated[list[str] | None, typer.Option("--select", metavar="JOB", help="Only this job.")] = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Take marks over from a file; the numbers of this project's sinks stay valid."""
-    records = read_export(file)
-    known = [record.job for record in records]
-    for name in select or ():
-        if name not in known:
-            raise JobNotFound(name, known=known)
-    wanted = [record for record in records if not select or record.job in select]
-    take_over(ctx.obj, wanted, yes=yes, dry_run=dry_run)
 
 
 def read_export(file: Path) -> list[JobRecord]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from rich.status import Status
+
     from floodmark.jobs.job import Job
     from floodmark.jobs.running import Outcome, Runnable, Runner, RunOptions
     from floodmark.stores.record import Receipt
@@ -92,7 +94,7 @@ class RunCommand:
 
         outcomes: list[Outcome] = []
         with stopping_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
-            for outcome in run_each(jobs, self.runner(self.options), lambda: stopping.requested):
+            for outcome in run_each(jobs, self.runner(self.options), stopping.wait):
                 outcomes.append(outcome)
                 self.report(outcome)
         self.summarise([outcome.receipt for outcome in outcomes])
@@ -104,8 +106,12 @@ class RunCommand:
         from floodmark.jobs.stopping import stopping_on
 
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
-        with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status("looping; Ctrl-C ends it"):
-            code = Loop(lambda job: self.counted(runner.run(job)), stopping, self.report).go(jobs, every)
+        self.invocation.start_logging("info")
+        with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
+            loop = Loop(lambda job: self.counted(runner.run(job)), stopping, self.report)
+            if status is not None:
+                loop.status = lambda text: status.update(text or LOOPING)
+            code = loop.go(jobs, every)
         self.summarise(list(self.totals.values()))
         return code
 
@@ -144,7 +150,7 @@ class RunCommand:
         rows = sum(each.rows_read for each in receipts)
         print_line(f"{len(receipts)} jobs: {said or 'none ran'}; {rows} rows read")
 
-    def status(self, text: str) -> AbstractContextManager[object]:
+    def status(self, text: str) -> AbstractContextManager[Status | None]:
         """A moving line on a terminal, so that a long batch does not look dead."""
         if self.as_json or not sys.stderr.isatty():
             return nullcontext()
@@ -153,4 +159,5 @@ class RunCommand:
         return Console(stderr=True).status(text)
 
 
+LOOPING = "looping; Ctrl-C ends it"
 STATUSES = ("done", "nothing_new", "failed", "skipped")

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, DecisionNeeded, LeaseHeld
-from floodmark.jobs.running import Outcome, Runnable, exit_code
+from floodmark.errors import LeaseHeld
+from floodmark.jobs.running import NEEDS_A_PERSON, Outcome, Runnable, backoff_seconds, exit_code
 from floodmark.logs import get_logger
 from floodmark.probes.durations import seconds_in
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 DEFAULT_EVERY = "5s"
-NEEDS_A_PERSON = (DecisionNeeded, ConfigError)
 
 
 @dataclass
@@ -37,9 +36,12 @@ class Turn:
         missed = max(0, math.floor((now - self.due) / self.every_seconds))
         return self.due + (missed + 1) * self.every_seconds
 
-    def backoff_seconds(self) -> float:
-        """Twice as long after each failure."""
-        return float(self.job.retries.backoff_seconds * 2 ** (self.failures - 1))
+    def retry(self, error: Exception, now: float) -> float:
+        """When to try again: soon while attempts are left, then at its beat, or later the longer the trouble lasts."""
+        if isinstance(error, LeaseHeld):
+            return self.after(now)  # the other run works; at the next tick there is nothing left to do, or more
+        soon = now + backoff_seconds(self.job.retries, self.failures)
+        return soon if self.failures < self.job.retries.attempts else max(soon, self.after(now))
 
 
 @dataclass
@@ -50,6 +52,7 @@ class Loop:
     stopping: Stopping
     report: Callable[[Outcome], None]
     clock: Callable[[], float] = time.monotonic
+    status: Callable[[str], None] = lambda _text: None
     turns: list[Turn] = field(default_factory=list)
 
     def go(self, jobs: Sequence[Runnable], every: str | None = None) -> int:
@@ -76,6 +79,9 @@ class Loop:
         if outcome.error is not None:
             self._failed(turn, outcome, outcome.error)
             return
+        if turn.failures:
+            log.info("works again", job=turn.job.name, failures=turn.failures)
+            self.status("")
         turn.failures, turn.due = 0, turn.after(self.clock())
         if outcome.receipt.status == "nothing_new":
             log.debug("nothing new", job=turn.job.name)
@@ -83,13 +89,17 @@ class Loop:
         self.report(outcome)
 
     def _failed(self, turn: Turn, outcome: Outcome, error: Exception) -> None:
+        """A broker or database that went away is waited for; it is told once, when the attempts are used up."""
         turn.failures += 1
         if isinstance(error, NEEDS_A_PERSON):
             turn.ended = outcome
             self.report(outcome)
-        elif turn.failures < turn.job.retries.attempts and not isinstance(error, LeaseHeld):
-            turn.due = self.clock() + turn.backoff_seconds()
-            log.warning("run failed, trying again", job=turn.job.name, failures=turn.failures, error=str(error))
-        else:
-            turn.failures, turn.due = 0, turn.after(self.clock())
+            return
+        turn.due = turn.retry(error, self.clock())
+        pause = round(turn.due - self.clock(), 1)
+        self.status(f"{turn.job.name}: failing, trying again in {pause:g} s")
+        log.warning(
+            "run failed, trying again", job=turn.job.name, failures=turn.failures, seconds=pause, error=str(error)
+        )
+        if turn.failures == turn.job.retries.attempts:
             self.report(outcome)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
 
-from floodmark.errors import FloodmarkError, StoreError
+from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseHeld, StoreError
 from floodmark.logs import get_logger
 from floodmark.stores.record import Receipt
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 SOME_FAILED = 3
+NEEDS_A_PERSON = (DecisionNeeded, ConfigError)
+"""Errors that trying again cannot mend."""
+LONGEST_PAUSE_SECONDS = 60.0
 
 
 class RetryRule(Protocol):
@@ -106,6 +109,17 @@ class Runner:
             failed = Receipt(job.name, "", "failed", started, time.monotonic() - clock, error=str(error))
             return Outcome(self._told_by_the_store(failed), error)
 
+    def run_patiently(self, job: Runnable, wait: Callable[[float], bool]) -> Outcome:
+        """Run the job, and again as its `retries` say while that may help; `wait` is True if somebody asks to stop."""
+        outcome = self.run(job)
+        for failures in range(1, job.retries.attempts):
+            hopeless = outcome.error is None or isinstance(outcome.error, (*NEEDS_A_PERSON, LeaseHeld))
+            if hopeless or wait(backoff_seconds(job.retries, failures)):
+                break
+            log.warning("run failed, trying again", job=job.name, failures=failures, error=str(outcome.error))
+            outcome = self.run(job)
+        return outcome
+
     def _told_by_the_store(self, failed: Receipt) -> Receipt:
         """The receipt with what the store knows: how far the job itself says it came, and where its mark is now."""
         from floodmark.step.work import shown
@@ -121,13 +135,18 @@ class Runner:
         return replace(kept, mark_before=mark if kept.mark_before is None else kept.mark_before, mark_after=mark)
 
 
-def run_each(jobs: Sequence[Runnable], runner: Runner, stop_asked: Callable[[], bool]) -> Iterator[Outcome]:
-    """The outcome of each job in turn; once somebody asked to stop, the rest is skipped."""
+def backoff_seconds(retries: RetryRule, failures: int) -> float:
+    """Twice as long after each failure in a row, up to a minute."""
+    return float(min(LONGEST_PAUSE_SECONDS, retries.backoff_seconds * 2 ** min(failures - 1, 16)))
+
+
+def run_each(jobs: Sequence[Runnable], runner: Runner, wait: Callable[[float], bool]) -> Iterator[Outcome]:
+    """The outcome of each job in turn; once somebody asked to stop (`wait` says so), the rest is skipped."""
     for job in jobs:
-        if stop_asked():
+        if wait(0):
             yield Outcome(Receipt(job.name, "", "skipped", datetime.now(timezone.utc), notes=("stopped before it",)))
         else:
-            yield runner.run(job)
+            yield runner.run_patiently(job, wait)
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

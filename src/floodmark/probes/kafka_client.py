@@ -1,7 +1,7 @@
 """How Kafka is reached: one set of options for both clients, librdkafka's here and Java's inside Spark.
 
-An option is written once, under the name that either client knows it by; those that differ are translated. Two
-prefixes address one client alone: `kafka.NAME` is Java's, `librdkafka.NAME` is librdkafka's.
+An option is written once, under the name that either client knows it by; those that differ are translated. A prefix
+addresses one part alone: `kafka.NAME` is Java's client, `librdkafka.NAME` librdkafka, `spark.NAME` Spark's connector.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient
 
-JAVA, NATIVE = "kafka.", "librdkafka."
+JAVA, NATIVE, CONNECTOR = "kafka.", "librdkafka.", "spark."
 SECRET = re.compile(r"(?i)password|secret|jaas|token|\.key|pem|oauthbearer\.config|keystore|certificates?$")
 SECRET_LENGTH = 3
 """Shorter values are not looked for in texts: blotting out every 'a' would hide the message and no secret."""
@@ -68,18 +68,13 @@ class KafkaOptions:
 
     def librdkafka(self, **more: object) -> dict[str, Any]:
         """The configuration of a native client; `more` is the caller's own and wins."""
-        own = {name: value for name, value in self.options.items() if not name.startswith(JAVA)}
-        known = {name: value for name, value in own.items() if name not in JAVA_ONLY}
-        named = {name.removeprefix(NATIVE): value for name, value in known.items()}
-        return {**NATIVE_DEFAULTS, **named, "bootstrap.servers": self.servers, **more}
+        plain = {name: value for name, value in self._plain().items() if name not in JAVA_ONLY}
+        return {**NATIVE_DEFAULTS, **plain, **self._only(NATIVE), "bootstrap.servers": self.servers, **more}
 
     def spark(self) -> dict[str, str]:
-        """The options of Spark's Kafka reader or writer that reach its Java client."""
-        own = {name: value for name, value in self.options.items() if not name.startswith(NATIVE)}
-        plain = {name: value for name, value in own.items() if not name.startswith(JAVA)}
-        given = {name.removeprefix(JAVA): value for name, value in own.items() if name.startswith(JAVA)}
-        java = {**java_options(plain), **given, "bootstrap.servers": self.servers}
-        return {f"{JAVA}{name}": value for name, value in java.items()}
+        """The options of Spark's Kafka reader or writer: those of its Java client, and its own."""
+        java = {**java_options(self._plain()), **self._only(JAVA), "bootstrap.servers": self.servers}
+        return {**self._only(CONNECTOR), **{f"{JAVA}{name}": value for name, value in java.items()}}
 
     def admin(self, **more: object) -> AdminClient:
         """A native admin client; it connects when it is first asked. Raises ConfigError for an option it refuses."""
@@ -102,6 +97,14 @@ class KafkaOptions:
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
+
+    def _plain(self) -> dict[str, str]:
+        prefixes = (JAVA, NATIVE, CONNECTOR)
+        return {name: value for name, value in self.options.items() if not name.startswith(prefixes)}
+
+    def _only(self, prefix: str) -> dict[str, str]:
+        own = {name: value for name, value in self.options.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): value for name, value in own.items()}
 
     def _made(self, client: Any, configuration: Mapping[str, Any]) -> Any:  # noqa: ANN401 (the driver's own classes)
         from confluent_kafka import KafkaException

@@ -5,9 +5,11 @@ One connection is kept, read-only and named after the source, so that an idle ti
 
 from __future__ import annotations
 
+import os
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, SourceUnreadable
@@ -38,6 +40,14 @@ SETTINGS = (
     "SELECT set_config('default_transaction_read_only', 'on', false), set_config('TimeZone', 'UTC', false),"
     " set_config('DateStyle', 'ISO, YMD', false)"
 )
+VARIABLES = {
+    "host": "PGHOST",
+    "port": "PGPORT",
+    "dbname": "PGDATABASE",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+}
+"""What a URL leaves out comes from where PostgreSQL's own programs look; Spark's driver would not look there."""
 CONNECT_SECONDS = 10
 SQL = Postgres()
 
@@ -50,7 +60,7 @@ class Address:
     host: str
     port: int
     database: str
-    user: str | None = field(default=None, repr=False)
+    user: str = field(default="", repr=False)
     password: str | None = field(default=None, repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
@@ -58,10 +68,12 @@ class Address:
     def parse(cls, url: str) -> Address:
         """What the URL says. Raises ConfigError, without the URL: it may hold a password."""
         found = _parameters(url)
-        known = {name: found.pop(name, None) for name in ("host", "port", "dbname", "user", "password")}
-        host, port, database = known["host"] or "localhost", int(known["port"] or 5432), known["dbname"]
-        user = known["user"]
-        return cls(url, host, port, database or user or "", user, known["password"], tuple(sorted(found.items())))
+        known = {name: found.pop(name, None) or os.environ.get(variable) for name, variable in VARIABLES.items()}
+        port, user = known["port"] or "5432", known["user"] or getuser()
+        if not port.isdigit():
+            raise _unreadable_url()
+        host, database = known["host"] or "localhost", known["dbname"] or user
+        return cls(url, host, int(port), database, user, known["password"], tuple(sorted(found.items())))
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -74,10 +86,13 @@ def _parameters(url: str) -> dict[str, str]:
     try:
         return {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except psycopg.Error:  # its message may quote the password
-        raise ConfigError(
-            "the url of the database cannot be read.",
-            hint="write it like postgresql://user:password@host:5432/database",
-        ) from None
+        raise _unreadable_url() from None
+
+
+def _unreadable_url() -> ConfigError:
+    return ConfigError(
+        "the url of the database cannot be read.", hint="write it like postgresql://user:password@host:5432/database"
+    )
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The ledger of PostgreSQL sinks: one row per ledger, in a table beside the target, written with the rows themselves."""
+"""The ledger of PostgreSQL sinks: one row per ledger, in a table beside the target, written with the rows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PostgresLedger:
         connection.execute(SQL(update).format(self._table), values)
 
     def ensure(self, connection: Connection) -> None:
-        """Make the table, and its schema, where they are missing. Raises ConfigError with the statements if it may not."""
+        """Make the table and its schema where they are missing. Raises ConfigError with the statements if it may not."""
         from psycopg.errors import InsufficientPrivilege
 
         if self._exists(connection):
@@ -97,7 +97,7 @@ class PostgresLedger:
     def _read(self, connection: Connection, query: str) -> Entry | None:
         from psycopg.sql import SQL
 
-        row = connection.execute(SQL(query).format(self._table), [self.ledger]).fetchone()  # type: ignore[arg-type]
+        row = connection.execute(SQL(query).format(self._table), [self.ledger]).fetchone()
         return Entry(row[0], row[1], row[2]) if row else None
 
     @property

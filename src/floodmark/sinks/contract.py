@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from floodmark.hwm import Json
 
 if TYPE_CHECKING:
+    from psycopg import Connection
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -115,4 +116,17 @@ class Freezing(Protocol):
         """Called once per batch, before its intent is stored; the answer comes back as `Batch.frozen[name]`.
 
         Nothing of the batch has been written yet. If it fails, the batch was not begun.
+        """
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """A sink that writes in a transaction in which the caller may do one thing more."""
+
+    def write_joined(
+        self, rows: DataFrame, batch: Batch, in_transaction: Callable[[Connection[Any], int], None]
+    ) -> int | None:
+        """As `write`, and just before the commit `in_transaction` is called with the connection and the rows written.
+
+        If that raises, nothing is written.
         """

@@ -55,12 +55,13 @@ class Topic:
 
     def _offsets(self, *, latest: bool) -> list[int]:
         from confluent_kafka import TopicPartition
-        from confluent_kafka.admin._offset import OffsetSpec
+        from confluent_kafka.admin._listoffsets import OffsetSpec
 
-        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
+        spec = (OffsetSpec.latest if latest else OffsetSpec.earliest)()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(self.name, p): spec for p in range(self.require())}
-        answers = self.options.admin().list_offsets(asked, request_timeout=CALL_SECONDS)
-        found = {place.partition: answer.result().offset for place, answer in answers.items()}
+        admin = self.options.admin()  # kept by name: without it the answers would never come
+        answers = admin.list_offsets(asked, request_timeout=CALL_SECONDS)
+        found = {place.partition: answer.result(CALL_SECONDS).offset for place, answer in answers.items()}
         return [found[partition] for partition in sorted(found)]
 
     def _make(self, admin: AdminClient, create: Mapping[str, int]) -> int:

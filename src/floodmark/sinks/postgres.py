@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
 from floodmark.probes.postgres_ledger import Entry, PostgresLedger
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
+from floodmark.sinks.postgres_adopt import adopt
 from floodmark.sinks.postgres_copy import UNREACHABLE, copy_rows
 from floodmark.sinks.postgres_load import Load, load_of, merge_load_of
 from floodmark.sinks.postgres_move import Refused
@@ -128,7 +129,7 @@ class Postgres(Atomic):
     def _prepared(
         self, connection: Connection, rows: DataFrame, batch: Batch, ledger: PostgresLedger, staging: Staging
     ) -> Load | None:
-        """The staging table is made here, after everything that can be refused was; None if the batch is there already."""
+        """The staging table is made after everything that can be refused was; None if the batch is there already."""
         entry = ledger.entry(connection)
         if entry is not None and entry.number >= batch.number:
             return None
@@ -139,7 +140,7 @@ class Postgres(Atomic):
         else:
             load = load_of(rows, target, staging)
         self._require_columns(load, batch, connection)
-        load.staging.create(connection)
+        load.staging.create(connection, may_become_target=self._may_adopt(load))
         return load
 
     def _commit(
@@ -158,12 +159,22 @@ class Postgres(Atomic):
                 known = entry.rows if entry is not None and entry.number == batch.number else None
                 in_transaction(connection, known or 0)
                 return known
-            for statement in load.target.made(load.columns, load.staging.key):
-                connection.execute(statement)
-            written = self._move(connection, load, winners, batch)
+            written = self._put(connection, load, winners, batch)
             ledger.record(connection, Entry(batch.number, batch.digest, written, batch.marks))
             in_transaction(connection, written)
             return written
+
+    def _put(self, connection: Connection, load: Load, winners: tuple[Copied, ...], batch: Batch) -> int:
+        adopted = adopt(connection, load, winners) if self._may_adopt(load) else None
+        if adopted is not None:
+            return adopted
+        for statement in load.target.made(load.columns, load.staging.key):
+            connection.execute(statement)
+        return self._move(connection, load, winners, batch)
+
+    def _may_adopt(self, load: Load) -> bool:
+        """A merge has yet to choose among its rows."""
+        return not load.target.exists and self.mode != "merge"
 
     def _move(self, connection: Connection, load: Load, winners: tuple[Copied, ...], batch: Batch) -> int:
         if self.mode == "merge":

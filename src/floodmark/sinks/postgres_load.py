@@ -76,6 +76,7 @@ def merge_load_of(
 
 
 def spelt(columns: Sequence[TargetColumn], names: Sequence[str], option: str) -> tuple[str, ...]:
+    """The names that an option gives, as the columns are spelt. Raises ConfigError for one that is not there."""
     missing = [name for name in names if not _find(columns, name)]
     if missing:
         raise ConfigError(

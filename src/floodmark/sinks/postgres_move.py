@@ -20,6 +20,13 @@ class Refused(Exception):
     """The batch cannot be moved; the text is the reason."""
 
 
+def require_all(staged: int, reported: int) -> int:
+    """A staging table without a log is empty after a crash of the server: then nothing is moved."""
+    if staged != reported:
+        raise Refused(f"the tasks copied {reported} rows, but {staged} are staged: the server lost some")
+    return staged
+
+
 @dataclass(frozen=True)
 class Move:
     """A batch that was copied: `staged` selects its rows, `reported` is how many the tasks say there are."""
@@ -58,9 +65,7 @@ class Move:
         return self.append(connection)
 
     def _checked(self, moved: int) -> int:
-        if moved != self.reported:
-            raise Refused(f"the tasks copied {self.reported} rows, but {moved} are staged: the server lost some")
-        return moved
+        return require_all(moved, self.reported)
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class Merge(Move):
         newer = SQL(" AND {}").format(_not_older("s", self.sequence)) if self.sequence else SQL("")
         delete = f"DELETE FROM {{}} AS t USING {NEWEST} AS s WHERE s.{PLACE} = 1 AND s.{DELETE} AND {{}}{{}}"
         keyed = _joined(" AND ", "t.{0} = s.{0}", self.key)
-        deleted = connection.execute(SQL(delete).format(self.target.sql, keyed, newer)).rowcount  # type: ignore[arg-type]
+        deleted = connection.execute(SQL(delete).format(self.target.sql, keyed, newer)).rowcount
         return deleted + self._insert(connection, self._on_conflict())
 
     def refresh(self, connection: Connection) -> int:
@@ -97,9 +102,10 @@ class Merge(Move):
         order = SQL(" ORDER BY {}").format(SQL(", ").join(map(_newest_first, self.order))) if self.order else SQL("")
         choose = (
             f"CREATE TEMPORARY TABLE {NEWEST} ON COMMIT DROP AS SELECT {{}}, {DELETE},"
-            f" row_number() OVER w AS {PLACE}, rank() OVER w AS {RANK} FROM {{}} AS s WINDOW w AS (PARTITION BY {{}}{{}})"
+            f" row_number() OVER w AS {PLACE}, rank() OVER w AS {RANK}"
+            " FROM {} AS s WINDOW w AS (PARTITION BY {}{})"
         )
-        statement = SQL(choose).format(_names(self.columns), self.staged, _identifiers(self.key), order)  # type: ignore[arg-type]
+        statement = SQL(choose).format(_names(self.columns), self.staged, _identifiers(self.key), order)
         self._checked(connection.execute(statement).rowcount)
         self._refuse_contradictions(connection)
 
@@ -115,7 +121,7 @@ class Merge(Move):
         names = [column.name for column in self.columns]
         mine, other = (_joined(", ", f"{side}.{{0}}", names) for side in ("s", "t"))
         keyed = _joined(" AND ", "t.{0} = s.{0}", self.key)
-        found = connection.execute(SQL(find).format(shown, keyed, mine, other)).fetchone()  # type: ignore[arg-type]
+        found = connection.execute(SQL(find).format(shown, keyed, mine, other)).fetchone()
         if found:
             raise Refused(
                 f"two different rows have the key {found[0]} and nothing says which is newer: "
@@ -127,7 +133,7 @@ class Merge(Move):
 
         insert = f"INSERT INTO {{}} AS t ({{}}) SELECT {{}} FROM {NEWEST} WHERE {PLACE} = 1 AND NOT {DELETE}{{}}"
         names = _names(self.columns)
-        return connection.execute(SQL(insert).format(self.target.sql, names, names, on_conflict)).rowcount  # type: ignore[arg-type]
+        return connection.execute(SQL(insert).format(self.target.sql, names, names, on_conflict)).rowcount
 
     def _on_conflict(self) -> Composed:
         from psycopg.sql import SQL
@@ -177,7 +183,7 @@ def _joined(between: str, pattern: str, names: Sequence[str]) -> Composed:
     """The pattern once per name."""
     from psycopg.sql import SQL, Identifier
 
-    return SQL(between).join(SQL(pattern).format(Identifier(name)) for name in names)  # type: ignore[arg-type]
+    return SQL(between).join(SQL(pattern).format(Identifier(name)) for name in names)
 
 
 def _pair(name: str) -> Composed:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
 log = get_logger(__name__)
-TASK, ATTEMPT = "_fm_task", "_fm_attempt"
+ATTEMPT = "_fm_attempt"
+"""Which try of which task copied a row: Spark gives no number twice in an application."""
 LEFT_BEHIND = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname, %s) AND c.relname COLLATE "C" <= %s
@@ -55,34 +56,38 @@ class Staging:
 
         return SQL("{}").format(Identifier(self.schema, self.name))
 
-    def create(self, connection: Connection) -> None:
-        """Without a log: what a crash of the server takes away here is missed when the rows are counted."""
+    def create(self, connection: Connection, *, may_become_target: bool = False) -> None:
+        """Without a log, unless the table itself may be kept: what a crash takes away is missed when rows are counted."""
         from psycopg.sql import SQL
 
         parts = [
             SQL("{}{}").format(column.defined(), SQL(" NOT NULL" if column.name in self.key else ""))
             for column in self.columns
         ]
-        own = [SQL(f"{TASK} integer"), SQL(f"{ATTEMPT} bigint")]
-        create = "CREATE UNLOGGED TABLE {} ({}) WITH (autovacuum_enabled = false)"
-        connection.execute(SQL(create).format(self.sql, SQL(", ").join([*parts, *own])))
+        kind = SQL("" if may_become_target else "UNLOGGED ")
+        create = f"CREATE {{}}TABLE {{}} ({{}}, {ATTEMPT} bigint) WITH (autovacuum_enabled = false)"
+        connection.execute(SQL(create).format(kind, self.sql, SQL(", ").join(parts)))
 
     def copy_statement(self) -> Composed:
-        """Fields in the order of the columns, then task and attempt; NULL is nothing, an empty text is quoted."""
+        """Fields in the order of the columns, then the attempt; NULL is nothing, an empty text is quoted."""
         from psycopg.sql import SQL, Identifier
 
-        names = SQL(", ").join(map(Identifier, (*(column.name for column in self.columns), TASK, ATTEMPT)))
+        names = SQL(", ").join(map(Identifier, (*(column.name for column in self.columns), ATTEMPT)))
         return SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self.sql, names)
 
     def won(self, winners: Sequence[Copied]) -> Composed:
-        """The rows that count: every other pair of task and attempt was a try that was lost, and may still go on."""
-        from psycopg.sql import SQL, Identifier, Literal
+        """The rows that count: those of every other attempt are of a try that was lost, and may still go on."""
+        from psycopg.sql import SQL, Identifier
 
         names = SQL(", ").join(Identifier(column.name) for column in self.columns)
-        pairs = [SQL("({}, {})").format(Literal(each.task), Literal(each.attempt)) for each in winners]
-        chosen = SQL(", ").join(pairs or [SQL("(NULL::integer, NULL::bigint)")])
-        select = f"(SELECT {{}} FROM {{}} WHERE ({TASK}, {ATTEMPT}) IN (VALUES {{}}))"
-        return SQL(select).format(names, self.sql, chosen)  # type: ignore[arg-type]
+        return SQL("(SELECT {} FROM {} WHERE {})").format(names, self.sql, is_won(winners))
+
+
+def is_won(winners: Sequence[Copied]) -> Composed:
+    """The condition on a row that its attempt is one that Spark took."""
+    from psycopg.sql import SQL, Literal
+
+    return SQL(f"{ATTEMPT} = ANY({{}}::bigint[])").format(Literal([each.attempt for each in winners]))
 
 
 def drop_upto(connection: Connection, ledger: PostgresLedger, newest: Staging) -> None:

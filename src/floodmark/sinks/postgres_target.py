@@ -45,7 +45,7 @@ class TargetColumn:
     def defined(self) -> Composed:
         from psycopg.sql import SQL, Identifier
 
-        return SQL("{} {}").format(Identifier(self.name), SQL(self.type))  # type: ignore[arg-type]
+        return SQL("{} {}").format(Identifier(self.name), SQL(self.type))
 
     @property
     def is_text(self) -> bool:
@@ -89,7 +89,7 @@ class Target:
 
     def made(self, columns: Sequence[TargetColumn], key: Sequence[str]) -> Iterator[Composed]:
         """What makes the table, or adds to it what it does not have; a merge's key becomes the primary key."""
-        from psycopg.sql import SQL, Identifier, Literal
+        from psycopg.sql import SQL, Identifier
 
         if not self.exists:
             primary = [SQL("PRIMARY KEY ({})").format(SQL(", ").join(map(Identifier, key)))] if key else []
@@ -99,7 +99,13 @@ class Target:
         if self.exists and fresh:
             added = SQL(", ").join(SQL("ADD COLUMN {}").format(column.defined()) for column in fresh)
             yield SQL("ALTER TABLE {} {}").format(self.sql, added)
-        for column in (column for column in fresh if column.note):
+        yield from self.noted(columns)
+
+    def noted(self, columns: Sequence[TargetColumn]) -> Iterator[Composed]:
+        """What tells the drift check the Spark types of new columns."""
+        from psycopg.sql import SQL, Identifier, Literal
+
+        for column in (column for column in columns if column.is_new and column.note):
             place = Identifier(self.schema, self.table, column.name)
             yield SQL("COMMENT ON COLUMN {} IS {}").format(place, Literal(column.note))
 

@@ -1,4 +1,4 @@
-"""Which PostgreSQL type holds a Spark type, how its values travel through COPY, and the way back for the drift check."""
+"""Which PostgreSQL type holds a Spark type, how its values travel through COPY, and the way back."""
 
 from __future__ import annotations
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from floodmark.sources.delta import Delta
     from floodmark.sources.files import Files
+    from floodmark.sources.jdbc import Jdbc
     from floodmark.sources.kafka import Kafka
+    from floodmark.sources.postgres import Postgres
+    from floodmark.sources.sqlite import Sqlite
 
-__all__ = ["Delta", "Files", "Kafka"]
+__all__ = ["Delta", "Files", "Jdbc", "Kafka", "Postgres", "Sqlite"]
 
-HOMES = {"Delta": "floodmark.sources.delta", "Files": "floodmark.sources.files", "Kafka": "floodmark.sources.kafka"}
+HOMES = {name: f"floodmark.sources.{name.lower()}" for name in __all__}
 
 
 def __getattr__(name: str) -> object:

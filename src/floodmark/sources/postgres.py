@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from floodmark.probes.cursor_sql import Postgres as Dialect
 from floodmark.probes.postgres import Address, PostgresProbe
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint
-from floodmark.sources.table_jdbc import JdbcTable, explained
+from floodmark.sources.table_jdbc import JdbcTable, explained, require_ordered
 from floodmark.sources.table_postgres_types import selected
 
 if TYPE_CHECKING:
@@ -68,6 +67,7 @@ class Postgres:
         """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""
         probe = self._probe()
         address, cursor = probe.address, probe.cursor()
+        require_ordered(cursor, self.types)
         columns = selected(probe.columns(), self.types, self._described())
         properties = jdbc_properties(address, self.fetch_rows, f"floodmark/{self.name}")
         table = JdbcTable(jdbc_url(address), properties, Dialect(), self._relation, cursor, columns)
@@ -104,16 +104,15 @@ def jdbc_url(address: Address) -> str:
 
 def jdbc_properties(address: Address, fetch_rows: int, application: str) -> dict[str, str]:
     """What the driver is given beside the URL; `readOnly` and UTC hold for every session of Spark's."""
-    password = address.password or os.environ.get("PGPASSWORD")
     passed = {name: value for name, value in address.options if name in PASSED_ON}
     return {
         "driver": DRIVER,
-        "user": address.user or os.environ.get("PGUSER", ""),
+        "user": address.user,
         "fetchsize": str(fetch_rows),
         "ApplicationName": application,
         "readOnly": "true",
         "preferTimestampNTZ": "true",
         "sessionInitStatement": "SET TIME ZONE 'UTC'",
-        **({"password": password} if password else {}),
+        **({"password": address.password} if address.password else {}),
         **passed,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,13 +77,12 @@ class Sqlite:
         return explained(error, self._described())
 
     def _statements(self, spark: SparkSession, span: Span) -> DataFrame:
-        """One row per range, and one task per row."""
+        """One row per range; Spark makes a task of each, as far as it has cores."""
         parts = [] if span.detail.get("void") else ranges(span, partitions_for(spark, self.partitions))
         cursor = self._probe.cursor()
         source = from_clause(SQL, self._relation, cursor, low_of(span), str(span.upto.dump()))
         texts = [f"SELECT * FROM {source} AS fm WHERE {part.condition(SQL, cursor)}" for part in parts]
-        frame = spark.createDataFrame([(text,) for text in texts], "statement string")
-        return frame.repartitionByRange(len(texts), "statement") if len(texts) > 1 else frame.coalesce(1)
+        return spark.createDataFrame([(text,) for text in texts], "statement string")
 
     def _described(self) -> str:
         return f"{self._probe.place()} {entity(self._relation)}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from floodmark.errors import SourceUnreadable
+from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.probes.cursor_query import Relation, for_jdbc
 from floodmark.probes.cursor_sql import Dialect, from_clause
 from floodmark.probes.tables import Cursor
@@ -81,6 +81,15 @@ class JdbcTable:
 
         changed = {c.name: F.expr(c.arrival.format(backquoted(c.name))) for c in self.columns if c.arrival}
         return rows.withColumns(changed) if changed else rows
+
+
+def require_ordered(cursor: Cursor, types: Mapping[str, str]) -> None:
+    """A number as text would order 9 above 10, and with it two versions of a row."""
+    if cursor.kind in ("int", "decimal") and types.get(cursor.column) == "string":
+        raise ConfigError(
+            f"types: the cursor {cursor.column!r} is a number and cannot be read as string.",
+            hint=f"types: {{{cursor.column}: decimal(38,10)}}",
+        )
 
 
 def explained(error: Exception, source: str) -> SourceUnreadable | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ColumnUnmapped, ConfigError
+from floodmark.hwm.moments import split_moment
 from floodmark.probes.sqlite import opened
 from floodmark.probes.tables import Column
 
@@ -141,9 +142,9 @@ def _date(value: object) -> date:
 
 
 def _timestamp(value: object) -> datetime:
-    moment = datetime.fromisoformat(str(_only(str)(value)))
-    if moment.tzinfo is not None:
-        raise ValueError("it has a time zone")
+    moment, nanoseconds = split_moment("timestamp", str(_only(str)(value)))
+    if moment.tzinfo is not None or nanoseconds:
+        raise ValueError("it has a time zone, or is finer than microseconds")
     return moment
 
 

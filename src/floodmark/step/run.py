@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from floodmark.errors import FloodmarkError, SinkFailed
 from floodmark.failpoints import half_way, reach
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import Batch, Sink
+from floodmark.sinks.contract import Batch, Sink, Transactional
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
-from floodmark.step.batch import Prepared, batch_of, bury_dead, explained, prepare
+from floodmark.step.batch import Prepared, batch_of, explained, prepare
+from floodmark.step.closing import Closing
 from floodmark.step.fitting import fit
 from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.recovery import drop, fence_laggards, new_intent, next_attempt, open_intent
 from floodmark.step.spool import Spool
-from floodmark.step.summary import Begun, Clock, Outcome, nothing_new, receipt_of, record_after
+from floodmark.step.summary import Begun, Clock, nothing_new
 from floodmark.step.transform import first_lines
-from floodmark.step.work import RunRequest, Work
-from floodmark.stores.contract import MarkStore
+from floodmark.step.work import RunRequest, Work, shown
+from floodmark.stores.contract import Levelled, MarkStore
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord, Receipt
 
@@ -34,6 +35,7 @@ class LastSeen:
     """The record as this process last read it, so that an idle tick of a loop need not parse it again."""
 
     record: JobRecord | None = None
+    told: JobRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Step:
     def run(self) -> Receipt:
         """Look; hold the lease; finish the open batch or intend the next; read, judge, write; then raise the mark."""
         clock, record = Clock(), self.read()
+        self.tell_mark(record)
         outlook = None if record.intent else self.look(record)
         if outlook and outlook.is_empty:
             return nothing_new(record, outlook, clock)
@@ -67,10 +70,10 @@ class Step:
         with clock.timing("read"):
             prepared = self.prepare(begun)
         reach("after_read")
-        outcome = self.write(prepared, begun, lease, clock)
-        reach("before_commit")
-        after, receipt = record_after(begun), receipt_of(begun, outcome, clock)
-        self.store.commit(after, expected=begun.record.number, lease=lease.lease, receipt=receipt)
+        batch = batch_of(self.work, begun.record, begun.batch, self.store.namespace)
+        closing = Closing(self.work, self.store, begun, prepared, batch, lease, clock)
+        self.write(closing)
+        receipt = closing.finish()
         reach("after_commit")
         Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
         return receipt
@@ -82,6 +85,15 @@ class Step:
         blank = JobRecord(self.work.name)
         self.last_seen.record = stored or (known if known == blank else blank)
         return self.last_seen.record or blank
+
+    def tell_mark(self, record: JobRecord) -> None:
+        """Which mark is used and where it came from: it is easy to use the wrong store, and this is how one sees it."""
+        tell = log.debug if record is self.last_seen.told else log.info
+        tell("using the mark", job=self.work.name, mark=shown(record.marks), number=record.number, store=self.origin())
+        self.last_seen.told = record
+
+    def origin(self) -> str:
+        return self.store.served_by(self.work.name) if isinstance(self.store, Levelled) else self.store.describe()
 
     def look(self, record: JobRecord) -> Outlook:
         return look(self.work, record, self.request, self.session)
@@ -126,31 +138,32 @@ class Step:
         except Exception as error:
             raise self.explained(error, "spool", begun, spark) from error
 
-    def write(self, prepared: Prepared, begun: Begun, lease: HeldLease, clock: Clock) -> Outcome:
+    def write(self, closing: Closing) -> None:
         """Every sink in order. Whether the rows fit is judged for all of them before the first is written."""
-        batch = batch_of(self.work, begun.record, begun.batch, self.store.namespace)
-        fitted = {sink.name: self.fit(prepared.rows, sink, batch) for sink in self.work.sinks}
-        written: dict[str, int] = {}
+        rows, batch = closing.prepared.rows, closing.batch
+        fitted = {sink.name: self.fit(rows, sink, batch) for sink in self.work.sinks}
         for place, sink in enumerate(self.work.sinks, start=1):
-            lease.check()
-            with clock.timing(sink.name):
-                rows = half_way(fitted[sink.name], f"during_sink:{place}")
-                written[sink.name] = self.write_one(sink, rows, batch, begun)
+            closing.lease.check()
+            with closing.clock.timing(sink.name):
+                self.write_one(sink, half_way(fitted[sink.name], f"during_sink:{place}"), closing)
             reach(f"after_sink:{place}")
-        counted = prepared.counted(was_executed=len(begun.confirmed) < len(self.work.sinks))
-        dead = bury_dead(self.work, prepared, counted, batch)
-        return Outcome(written, counted.read, dead, prepared.refused)
 
     def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:
         if batch.kind == "refresh":
             return rows
         return fit(rows, sink, job=self.work.name, policy=self.work.on_schema_change, session=self.session)
 
-    def write_one(self, sink: Sink, rows: DataFrame, batch: Batch, begun: Begun) -> int:
+    def write_one(self, sink: Sink, rows: DataFrame, closing: Closing) -> None:
+        """The last sink may take the mark into its own transaction."""
+        is_last = sink is self.work.sinks[-1]
         try:
-            return sink.write(rows, batch) or 0
+            if is_last and isinstance(sink, Transactional):
+                written = sink.write_joined(rows, closing.batch, closing.within)
+            else:
+                written = sink.write(rows, closing.batch)
         except Exception as error:
-            raise self.explained(error, sink.name, begun, rows.sparkSession) from error
+            raise self.explained(error, sink.name, closing.begun, rows.sparkSession) from error
+        closing.written[sink.name] = written or 0
 
     def explained(self, error: Exception, sink: str, begun: Begun, spark: SparkSession) -> FloodmarkError:
         """The error a person should see; the whole of it is in the debug log."""

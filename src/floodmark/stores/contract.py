@@ -117,6 +117,14 @@ class LevelStore(MarkStore, Protocol):
 
 
 @runtime_checkable
+class Levelled(Protocol):
+    """A store of several levels, which can say which of them served a record."""
+
+    def served_by(self, job: str) -> str:
+        """The level that the job's record was last read from; never with a secret in it."""
+
+
+@runtime_checkable
 class Housed(Protocol):
     """A store that lives in a folder of this machine; what belongs to its jobs (the spool) is kept beside it."""
 

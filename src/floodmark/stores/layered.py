@@ -34,6 +34,7 @@ class LayeredMarkStore(HwmAccess):
             raise ConfigError("a layered store has no levels.", hint="give at least one store")
         *self._above, self._truth = levels
         self.namespace = self._truth.namespace
+        self._served: dict[str, str] = {}
         if isinstance(self._truth, Housed):
             self.folder = self._truth.folder
         if isinstance(self._truth, Clocked):
@@ -47,6 +48,11 @@ class LayeredMarkStore(HwmAccess):
         """All levels, nearest first."""
         return " over ".join(level.describe() for level in [*self._above, self._truth])
 
+    def served_by(self, job: str) -> str:
+        """The level of the last read, and what it is a level of."""
+        level = self._served.get(job, self._truth.describe())
+        return f"{level} (of {self.describe()})"
+
     def read(self, job: str, known: JobRecord | None = None) -> JobRecord | None:
         """The record that the truth holds now, from the nearest level that has it."""
         stamp = self._truth.stamp(job)
@@ -55,8 +61,10 @@ class LayeredMarkStore(HwmAccess):
         for level in self._above:
             record = _served(level, job, stamp, known)
             if record is not None:
+                self._served[job] = level.describe()
                 return record
         record = self._truth.read(job, known)
+        self._served[job] = self._truth.describe()
         if record is not None:
             self._fill(record, stamp)
         return record

@@ -138,7 +138,7 @@ class PagedMarkStore(HwmAccess):
 
     def _save(self, page: Page, old: Entry | None, record: JobRecord, encoded: Encoded) -> str:
         entry = self._entry(uuid.uuid4().hex, record, encoded)
-        if old and old.val == entry.val:
+        if old and _sorted(old.val) == _sorted(entry.val):
             return old.stamp
         page.add_items(encoded.rows)
         page.save(entry)
@@ -282,3 +282,8 @@ def _bases(val: str) -> frozenset[tuple[str, int]]:
 
 def _marks(val: str) -> object:
     return json.loads(val)["marks"]
+
+
+def _sorted(val: str) -> str:
+    """The same text whatever order a database gave its keys."""
+    return json.dumps(json.loads(val), sort_keys=True)

@@ -39,7 +39,7 @@ class PostgresMarkStore(PagedMarkStore):
         super().__init__(self._postgres, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)
 
     def prepare(self) -> None:
-        """Make the tables, if they are not there. Raises StoreNotPrepared, with the statements, if that is not allowed."""
+        """Make the tables, if they are not there. Raises StoreNotPrepared, with the statements, if it may not."""
         self._postgres.prepare()
 
     def ddl(self) -> str:

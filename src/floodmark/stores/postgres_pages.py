@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,7 @@ class PostgresPages:
             self._prepared = False
             # Prepared statements would not survive a pooler that shares connections between transactions.
             self._connection = psycopg.connect(**self._address.settings, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
+            weakref.finalize(self, self._connection.close)  # a store that nobody closed lets go as quietly as a file
         return self._connection
 
     def _rows(self, connection: Connection[Any]) -> Rows:

@@ -1,0 +1,144 @@
+"""What the project file may say about sources and sinks in a database; `kinds.py` lists them with the others."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from floodmark.errors import ConfigError
+from floodmark.jobs.kinds import Columns, Duration, Model, Name, SinkModel, Site, SourceModel, Text
+from floodmark.jobs.kinds import Read as ReadAtOnce
+
+if TYPE_CHECKING:
+    from floodmark.sinks.contract import Sink
+    from floodmark.sources.contract import Source
+    from floodmark.sources.table_cursor import Cursor
+
+
+class CursorModel(Model):
+    """The column that a table is read by."""
+
+    column: Columns = Field(min_length=1)
+    start: str | int = Field(default="earliest", description="earliest, latest, or a value that is read too")
+    on_null: Literal["fail", "exclude"] = "fail"
+    safety: Literal["none", "fence"] | Mapping[str, Text] = "none"
+    max_future: Duration | None = None
+
+    def build(self) -> "Cursor":
+        """The cursor itself. Raises ConfigError for what comes with a later part."""
+        from floodmark.sources.table_cursor import Cursor
+
+        _refuse_early(max_future=self.max_future)
+        safety = self.safety if isinstance(self.safety, str) else next(iter(self.safety), "none")
+        return Cursor(self.column, self.start, self.on_null, safety)
+
+
+class Read(ReadAtOnce):
+    """How rows are fetched, and how many at a time."""
+
+    partitions: int | None = Field(default=None, ge=1)
+    fetch_rows: int = Field(default=10_000, ge=1)
+    chunk_rows: int | None = Field(default=None, ge=1)
+
+
+def _refuse_early(**options: object) -> None:
+    """Fields that the file will have, and that do nothing yet, are refused: ignored, they would promise something."""
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(f"{name} comes with a later part of Floodmark.", hint=f"leave {name} out")
+
+
+def _as_cursor(value: object) -> object:
+    """A bare name is a column."""
+    return {"column": value} if isinstance(value, str) else value
+
+
+class TableOrQuery(SourceModel):
+    """A table is named, or a query is written out; a cursor says how far it was read."""
+
+    table: Text | None = None
+    query: Text | None = None
+    cursor: Annotated[CursorModel, BeforeValidator(_as_cursor)]
+    types: Mapping[str, Text] = {}
+    read: Read = Read()
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "TableOrQuery":
+        if (self.table is None) == (self.query is None):
+            raise ValueError("give either table or query")
+        return self
+
+    def options_of_a_table(self) -> dict[str, object]:
+        """What every such source takes. Raises ConfigError for what comes with a later part."""
+        _refuse_early(chunk_rows=self.read.chunk_rows)
+        return {
+            "table": self.table,
+            "query": self.query,
+            "cursor": self.cursor.build(),
+            "types": dict(self.types),
+            "partitions": self.read.partitions,
+            "fetch_rows": self.read.fetch_rows,
+        }
+
+
+class PostgresSource(TableOrQuery):
+    """A table or query of PostgreSQL."""
+
+    type: Literal["postgres"]
+    name: Name = "postgres"
+    url: Text = Field(repr=False)
+    key: Columns = ()
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Postgres
+
+        return Postgres(self.url, key=self.key, name=self.name, **self.options_of_a_table())  # type: ignore[arg-type]
+
+
+class JdbcSource(TableOrQuery):
+    """A table or query behind any JDBC driver; its jar has to be on Spark's class path."""
+
+    type: Literal["jdbc"]
+    name: Name = "jdbc"
+    url: Text = Field(repr=False)
+    driver: Text | None = None
+    options: Mapping[str, str] = Field(default={}, repr=False)
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Jdbc
+
+        own = {"driver": self.driver, "options": dict(self.options), "name": self.name}
+        return Jdbc(self.url, **own, **self.options_of_a_table())  # type: ignore[arg-type]
+
+
+class SqliteSource(TableOrQuery):
+    """A table or query of a SQLite file that Spark's tasks see."""
+
+    type: Literal["sqlite"]
+    name: Name = "sqlite"
+    path: Text
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Sqlite
+
+        return Sqlite(site.path(self.path), name=self.name, **self.options_of_a_table())  # type: ignore[arg-type]
+
+
+class PostgresSink(SinkModel):
+    """A table of PostgreSQL."""
+
+    type: Literal["postgres"]
+    url: Text = Field(repr=False)
+    table: Text
+    mode: Literal["append", "merge", "replace"] = "append"
+    key: Columns = ()
+    by: Columns = ()
+    sequence: Columns = ()
+    delete_when: Text | None = None
+    create: bool = Field(default=True, description="whether the first batch makes the table")
+
+    def build(self, site: Site) -> "Sink":
+        from floodmark.sinks import Postgres
+
+        fields = self.model_dump(exclude={"type", "name", "url"})
+        return Postgres(self.url, name=self.ledger_name(), **fields)
