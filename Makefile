@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check crash bench dist lock clean
+.PHONY: help setup java demo example-000 example-002 test check crash bench dist lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv from requirements.lock and fetch the JVM connectors (needs Python 3.10+, Java 17 or 21)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
@@ -16,6 +16,12 @@ java: ## fetch a JDK into the cache folder, where no Java 17 or 21 is installed
 
 demo: setup ## run the demo: a pipeline, a crash, and not a row lost or doubled
 	@$(BIN)/python examples/demo.py
+
+example-000: setup ## seed 000: the offsets of a Kafka topic as a mark, on a real broker
+	@$(BIN)/python examples/seed_000/run.py
+
+example-002: setup ## seed 002: a table polled for ever into Kafka, on real servers
+	@$(BIN)/python examples/seed_002/run.py
 
 test: setup ## run the tests, all but crash and bench
 	@$(BIN)/python -m pytest -m "not crash and not bench"

@@ -427,8 +427,8 @@ class SinkUnreachable(FloodmarkError):
 
     def __init__(self, target: str, *, reason: str) -> None:
         super().__init__(
-            f"{target} cannot be reached: {reason}.",
-            hint="check that the server runs and can be reached; then run again: nothing is written twice",
+            f"{target} cannot be used: {reason}.",
+            hint="check that the server runs and lets this role in; then run again: nothing is written twice",
         )
         self.target, self.reason = target, reason
 

@@ -166,7 +166,7 @@ def test_the_offsets_of_a_consumer_group_are_taken_over(
     assert (said.code, said.out, said.err) == (0, 'events: mark none becomes {"0": 1, "1": 3}\n', "")
     assert shown(floodmark) == [("key_value_int", {"0": 1, "1": 3})]
     [plan] = json.loads(floodmark("plan", "--json").out)["plans"]
-    assert plan["expected_rows"] == 2
+    assert (plan["mark_before"], plan["mark_after"]) == ({"0": 1, "1": 3}, {"0": 3, "1": 3})
 
 
 def test_offsets_that_were_the_last_ones_read_are_raised_by_one(
@@ -218,15 +218,14 @@ def test_files_that_onetl_has_read_are_not_read_again(floodmark: Floodmark, fold
     """Its list knows paths alone; ours takes their size and time when it sees them."""
     (folder / "in").mkdir()
     (folder / "in" / "a.jsonl").write_text('{"id": 1}\n')
-    (folder / "in" / "b.jsonl").write_text('{"id": 2}\n')
     (folder / "landing.yml").write_text(FILES.format(folder / "in"))
     source = "{type: files, path: in, settle: 0s}"
     (folder / "floodmark.yaml").write_text(
         f"jobs:\n  - {{name: landing, source: {source}, sinks: [{{type: files, path: out}}]}}\n"
     )
     assert floodmark("marks", "import", "--from", "hwm-yaml:.", "--yes").code == 0
-    [plan] = json.loads(floodmark("plan", "--json").out)["plans"]
-    assert (shown(floodmark)[0][0], plan["expected_rows"]) == ("file_list", 1)
+    assert shown(floodmark)[0][0] == "file_list"
+    assert floodmark("plan").out.startswith("landing: nothing new")
 
 
 def test_a_folder_without_a_fitting_mark_names_those_that_are_there(

@@ -113,7 +113,8 @@ def test_lint_json_has_findings_and_guarantees(floodmark: Floodmark, folder: Pat
     (folder / "floodmark.yaml").write_text(text)
     document = json.loads(floodmark("lint", "--json").out)
     assert [(f["rule"], f["severity"], f["where"]) for f in document["findings"]] == [
-        ("FM302", "note", "floodmark.yaml:4")
+        ("FM302", "note", "floodmark.yaml:4"),
+        ("FM301", "note", "floodmark.yaml:2"),
     ]
     assert [(g["job"], g["sink"], g["guarantee"]) for g in document["guarantees"]] == [
         ("a", "console", "at least once")

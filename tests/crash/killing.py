@@ -41,7 +41,8 @@ def ids_in_table(spark: SparkSession, table: Path) -> list[int]:
 
 
 def ids_in_files(folder: Path) -> list[int]:
-    return sorted(json.loads(line)["id"] for part in folder.glob("batch=*/part-*") for line in part.open())
+    parts = folder.glob("batch=*/part-*")
+    return sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
 
 
 def held(spark: SparkSession, home: Path, sinks: Sequence[str] = shop.SINKS) -> dict[str, list[int]]:

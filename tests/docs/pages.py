@@ -75,7 +75,7 @@ def links(page: Path) -> list[str]:
 
 
 def sections(page: Path) -> dict[str, str]:
-    """The text under each heading, up to the next one of any level; without blocks, and without the heading's quotes."""
+    """The text under each heading, up to the next one of any level, without its blocks."""
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     found = list(HEADING.finditer(text))
     ends = [*(heading.start() for heading in found[1:]), len(text)]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,33 +37,21 @@ def run_blocks(blocks: Sequence[Block], printed: Callable[[], str]) -> list[tupl
     """Run a page's blocks in order, in one namespace; (expected, printed) of those that say what they print."""
     namespace: dict[str, object] = {"__name__": "page"}
     answers: list[tuple[str, str]] = []
-    for block in blocks:
-        printed()
-        run_block(block, namespace)
+    for block in (each for each in blocks if not each.not_run):
+        code = run_block(block, namespace)
         said = printed()
+        assert code == pytest.ExitCode.OK, f"{block}: {said}"
         answers += [(block.prints, said)] if block.prints is not None else []
     return answers
 
 
-def run_block(block: Block, namespace: dict[str, object]) -> None:
+def run_block(block: Block, namespace: dict[str, object]) -> int:
     """A block that is a file is written, and run by pytest if it is a test; any other block is run here and now."""
     if block.file is None:
         # the empty lines put the page's own line numbers into a traceback
         exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), namespace)  # noqa: S102
-        return
-    Path(block.file).parent.mkdir(parents=True, exist_ok=True)
+        return pytest.ExitCode.OK
     Path(block.file).write_text(block.text)
-    if Path(block.file).name.startswith("test_"):
-        code = pytest.main([block.file, "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--import-mode=importlib"])
-        assert code == pytest.ExitCode.OK, f"{block}: the tests of {block.file} ended with {code!r}"
-
-
-@contextmanager
-def signals_kept() -> Iterator[None]:
-    """A pytest within pytest, and PySpark, leave handlers behind."""
-    ours = signal.getsignal(signal.SIGINT)
-    assert threading.current_thread() is threading.main_thread()
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, ours)
+    if not block.file.startswith("test_"):
+        return pytest.ExitCode.OK
+    return pytest.main([block.file, "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--import-mode=importlib"])

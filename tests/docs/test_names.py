@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from pydantic import BaseModel
 
 from floodmark.cli.app import COMMANDS, app, loaded
-from floodmark.jobs import kinds, project
+from floodmark.jobs import project
+from floodmark.jobs.kinds_known import AnySink, AnySource
 from tests.docs.pages import PAGES, ROOT, all_blocks, first_cells, links, sections
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 REFERENCE = ROOT / "docs" / "reference.md"
 OPTION = re.compile(r"--[a-z][a-z-]*")
 ADDED_BY_TYPER = {"--help", "--install-completion", "--show-completion"}
+
+
+def by_type(word: str, union: object) -> dict[str, type[BaseModel]]:
+    """Every model of the union, under the heading of its table."""
+    models = get_args(get_args(union)[0])
+    return {f"{word}: {get_args(model.model_fields['type'].annotation)[0]}": model for model in models}
+
+
 MODELS: dict[str, type[BaseModel]] = {
     "The file": project.Project,
     "A job": project.JobModel,
-    "Source: files": kinds.FilesSource,
-    "Source: delta": kinds.DeltaSource,
-    "Source: python": kinds.PythonSource,
-    "Sink: delta": kinds.DeltaSink,
-    "Sink: files": kinds.FilesSink,
-    "Sink: console": kinds.ConsoleSink,
+    **by_type("Source", AnySource),
+    **by_type("Sink", AnySink),
 }
 
 

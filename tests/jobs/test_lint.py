@@ -83,13 +83,26 @@ def test_sql_that_is_fine_is_left_alone(tmp_path: Path, sql: str) -> None:
         ("{type: delta, path: x, mode: replace}", "FM202", "error"),
         ("{type: delta, path: x, key: [id]}", "FM203", "warning"),
         ("{type: delta, path: s3a://b/x}", "FM205", "warning"),
-        ("{type: console}", "FM302", "note"),
     ],
 )
 def test_a_sink_that_would_go_wrong_is_found(tmp_path: Path, sink: str, rule: str, severity: str) -> None:
     """With the sink's own line and the rule's severity."""
     found = linted(tmp_path, CLEAN.replace("{type: delta, path: lake/orders}", sink)).findings
     assert [(f.rule, f.where, f.severity) for f in found] == [(rule, "floodmark.yaml:6", severity)]
+
+
+@pytest.mark.parametrize(
+    ("sink", "rules"),
+    [
+        ("{type: console}", ["FM302", "FM301"]),
+        ("{type: kafka, bootstrap: 'localhost:9092', topic: orders}", ["FM301"]),
+        ("{type: postgres, url: 'postgresql://db/shop', table: orders}", []),
+    ],
+)
+def test_a_sink_that_takes_a_batch_piece_by_piece_is_spooled(tmp_path: Path, sink: str, rules: list[str]) -> None:
+    """Every attempt must see the same rows; a transaction needs no such help."""
+    found = linted(tmp_path, CLEAN.replace("{type: delta, path: lake/orders}", sink)).findings
+    assert [finding.rule for finding in found] == rules
 
 
 def test_options_that_the_sink_itself_refuses_are_found(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_an_unknown_type_lists_the_known_ones(tmp_path: Path) -> None:
     """The user sees what there is."""
     with pytest.raises(UnknownKind) as refused:
         project(tmp_path, JOB.replace("type: delta", "type: deltta"))
-    assert (refused.value.kind, refused.value.known) == ("deltta", ("delta", "files", "console"))
+    assert (refused.value.kind, refused.value.known) == ("deltta", ("delta", "kafka", "postgres", "files", "console"))
 
 
 def test_all_mistakes_are_found_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.probes.cursor_query import Relation, for_jdbc
-from floodmark.probes.cursor_sql import Ansi, Postgres, Sqlite
+from floodmark.probes.cursor_sql import Ansi, Postgres, Sqlite, at_or_below
 from floodmark.probes.postgres import Address
 from floodmark.probes.tables import Cursor
 
@@ -100,6 +100,12 @@ def test_a_text_with_quotes_is_one_literal() -> None:
     """The value of the specification."""
     assert Postgres().literal("o'brien; --", WORD) == "CAST('o''brien; --' AS text)"
     assert Sqlite().literal("o'brien; --", WORD) == "'o''brien; --'"
+
+
+def test_text_is_compared_by_its_bytes() -> None:
+    """A mark is compared so here too; the order of a language is the database's alone."""
+    assert at_or_below(Postgres(), WORD, "a") == """fm."word" COLLATE "C" <= CAST('a' AS text)"""
+    assert at_or_below(Sqlite(), WORD, "a") == """fm."word" COLLATE BINARY <= 'a'"""
 
 
 def test_a_backslash_means_itself_whatever_the_server_is_set_to() -> None:

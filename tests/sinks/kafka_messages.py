@@ -28,6 +28,7 @@ def committed(bootstrap: str, topic: str) -> list[Seen]:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
         }
     )
     partitions = range(len(consumer.list_topics(topic, timeout=20).topics[topic].partitions))

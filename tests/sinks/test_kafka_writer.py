@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -16,6 +16,9 @@ from floodmark.sinks.kafka_producer import Place, Session
 from floodmark.sinks.kafka_writer import Delivered, Order, Writer
 from floodmark.testing.servers import Broker
 from tests.sinks.kafka_messages import committed, delete_group, messages, rows, values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Killed(Exception):
@@ -193,3 +196,16 @@ def test_a_batch_that_is_half_out_is_said_to_have_begun(order: Order) -> None:
         write(order, then_killed(messages("a", "b", "c")))
     assert sink(order).begun(order.place.ledger, no_spark) == 1  # type: ignore[arg-type]
     assert sink(order).recorded(order.place.ledger, no_spark) is None  # type: ignore[arg-type]
+
+
+def test_a_broker_that_is_killed_and_started_again_costs_no_row(order: Order, kafka: Broker) -> None:
+    """The transaction that was open is settled, and what it held is sent again."""
+
+    def through_an_outage() -> Iterator[pa.RecordBatch]:
+        yield from messages("a", "b", "c")
+        kafka.kill()
+        kafka.start()
+        yield from messages("d", "e")
+
+    assert write(order, through_an_outage()) == Delivered(0, 5)
+    assert found(order) == ["a", "b", "c", "d", "e"]

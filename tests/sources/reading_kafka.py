@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from floodmark.hwm import KeyValueIntHWM
 from floodmark.sources import Kafka
@@ -32,6 +32,23 @@ def put(broker: Broker, topic: str, *values: str | bytes | None, partition: int 
     for value in values:
         producer.produce(topic, value, partition=partition, **message)
     producer.flush(10)
+
+
+def put_slowly(broker: Broker, topic: str, *values: str, **message: Any) -> None:  # noqa: ANN401
+    """Messages so far apart that a topic with short segments keeps each in one of its own."""
+    for value in values:
+        put(broker, topic, value, **message)
+        time.sleep(0.2)
+
+
+def offsets_of(broker: Broker, topic: str) -> list[int]:
+    """The offsets that a plain consumer of partition 0 sees, up to the last one."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "looking"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    found = [message.offset() or 0 for message in consumer.consume(end, timeout=1)]
+    consumer.close()
+    return found
 
 
 def fill(broker: Broker, topic: str, counts: Mapping[int, int]) -> None:

@@ -117,7 +117,7 @@ def test_ids_above_two_to_the_53rd_are_told_apart(database: str) -> None:
     assert (looked(source, mark).expected_rows, upto(source, mark).show()) == (1, "9007199254740993")
 
 
-@pytest.mark.parametrize(
+every_kind = pytest.mark.parametrize(
     ("column_type", "low", "high", "shown"),
     [
         ("smallint", "-5", "7", 7),
@@ -138,6 +138,9 @@ def test_ids_above_two_to_the_53rd_are_told_apart(database: str) -> None:
         ),
     ],
 )
+
+
+@every_kind
 def test_every_kind_of_cursor_finds_what_lies_above_its_mark(
     database: str, column_type: str, low: str, high: str, shown: object
 ) -> None:
@@ -152,6 +155,20 @@ def test_every_kind_of_cursor_finds_what_lies_above_its_mark(
     second = upto(source, first)
     assert (looked(source, first).expected_rows, second.show()) == (1, shown)
     assert looked(source, second).span is None
+
+
+@every_kind
+def test_every_kind_of_cursor_bounds_a_query(
+    database: str, column_type: str, low: str, high: str, shown: object
+) -> None:
+    """Before the highest value is known, :upto lies above every value of the type."""
+    run(database, f"create table o (c {column_type})")
+    source = Postgres(database, query="select * from o where (:first_run or c > :after) and c <= :upto", cursor="c")
+    with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
+        connection.execute(b"insert into o values ($1)", [low])
+        first = upto(source)
+        connection.execute(b"insert into o values ($1)", [high])
+    assert (looked(source, first).expected_rows, upto(source, first).show()) == (1, shown)
 
 
 def test_max_rows_stops_at_a_value_and_never_between_equal_ones(database: str) -> None:
@@ -226,6 +243,26 @@ def test_a_query_that_names_its_bounds_gets_them(orders: str) -> None:
     assert (mark.value, upto(source, mark).value, looked(source, mark).expected_rows) == (3, 4, 1)
 
 
+@every_kind
+def test_a_query_without_a_guard_reads_all_of_a_first_run(
+    database: str, column_type: str, low: str, high: str, shown: object
+) -> None:
+    """Where the query does not name :first_run, :after lies below every value."""
+    run(database, f"create table o (c {column_type})")
+    source = Postgres(database, query="select * from o where c > :after and c <= :upto", cursor="c")
+    with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
+        connection.cursor().executemany(b"insert into o values ($1)", [[low], [high]])
+    assert (looked(source).expected_rows, upto(source).show()) == (2, shown)
+
+
+def test_a_start_value_is_read_by_a_query_with_bounds_too(orders: str) -> None:
+    """Its own `> :after` would leave the first row out."""
+    source = Postgres(
+        orders, query="select * from o where seq > :after and seq <= :upto", cursor=Cursor("seq", start=2)
+    )
+    assert looked(source).expected_rows == 2
+
+
 def test_names_with_quotes_and_dots_are_names(database: str) -> None:
     """Identifiers are quoted, whatever is in them."""
     run(database, 'create table "o; -- "".x" ("se""q" bigint)', 'insert into "o; -- "".x" values (1)')
@@ -243,10 +280,13 @@ def test_the_fingerprint_tells_table_column_and_type_and_no_login(orders: str) -
 
 
 def test_a_column_that_changed_its_type_has_another_fingerprint(orders: str) -> None:
-    """Also while a loop keeps its connection: at the latest after one failed look."""
-    before = Postgres(orders, "o", cursor="seq").fingerprint(no_session)
+    """Also while a loop keeps its connection: after the one look that failed by it."""
+    source = Postgres(orders, "o", cursor="seq")
+    mark, before = upto(source), source.fingerprint(no_session)
     run(orders, "alter table o alter seq type text")
-    assert Postgres(orders, "o", cursor="seq").fingerprint(no_session) != before
+    with pytest.raises(SourceUnreadable):
+        looked(source, mark)
+    assert (before[-8:], source.fingerprint(no_session)[-6:]) == ("(bigint)", "(text)")
 
 
 def test_a_table_that_is_not_there_is_unreadable(database: str) -> None:

@@ -123,20 +123,35 @@ def test_partitions_cover_the_span_without_overlap(
 
 
 def test_every_common_type_arrives_unchanged(spark: SparkSession, database: str) -> None:
-    """uuid and jsonb as the database writes them, arrays as arrays, numeric at its declared scale."""
+    """uuid and jsonb as the database writes them, numeric at its declared scale, nulls as nulls."""
     run(
         database,
         "create table o (id bigint, i smallint, d double precision, b boolean, n numeric(38,0), m numeric(10,2),"
-        " day date, u uuid, j jsonb, a int[], t text[], raw bytea, c char(3))",
-        f"""insert into o values (1, 2, 0.1, true, {"9" * 38}, 1.50, '2024-02-29', '{ODD}', '{{"a": [1, null]}}',"""
-        " '{1,null,3}', '{x,\"y,z\"}', '\\x00ff', 'ab'), (2)",
+        " day date, u uuid, j jsonb, raw bytea, c char(3), net inet)",
+        f"insert into o values (1, 2, 0.1, true, {'9' * 38}, 1.50, '2024-02-29', '{ODD}', '{{\"a\": [1, null]}}',"
+        " '\\x00ff', 'ab', '10.0.0.1')",
+        "insert into o (id) values (2)",
     )
     assert rows(spark, Postgres(database, "o", cursor="id")) == [
         (
             *(1, 2, 0.1, True, Decimal("9" * 38), Decimal("1.50"), date(2024, 2, 29), ODD, '{"a": [1, null]}'),
-            *([1, None, 3], ["x", "y,z"], bytearray(b"\x00\xff"), "ab "),
+            *(bytearray(b"\x00\xff"), "ab ", "10.0.0.1/32"),
         ),
-        (2, *[None] * 12),
+        (2, *[None] * 11),
+    ]
+
+
+def test_arrays_arrive_as_arrays(spark: SparkSession, database: str) -> None:
+    """With the nulls in them; an empty one is not a null."""
+    run(
+        database,
+        "create table o (id int, a int[], s smallint[], l bigint[], b boolean[], t text[], v varchar(5)[])",
+        "insert into o values (1, '{1,null}', '{2}', '{9007199254740993}', '{t,f}', '{x,\"y,z\"}', '{ab}')",
+        "insert into o values (2, '{}', null, null, null, '{}', '{}')",
+    )
+    assert rows(spark, Postgres(database, "o", cursor="id")) == [
+        (1, [1, None], [2], [9007199254740993], [True, False], ["x", "y,z"], ["ab"]),
+        (2, [], None, None, None, [], []),
     ]
 
 

@@ -13,7 +13,8 @@ import pytest
 from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, PostgresMarkStore, SqliteMarkStore
 from floodmark.stores.memory import MemoryPages
 from floodmark.stores.names import file_name
-from floodmark.testing.laws import MarkStoreLaws, OpenStore
+from floodmark.testing.law_records import OpenStore
+from floodmark.testing.laws import MarkStoreLaws
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -270,7 +270,8 @@ def test_the_password_is_never_shown(postgres: Server, caplog: pytest.LogCapture
     store = PostgresMarkStore(f"{wrong}?sslmode=disable&table=ops.marks")
     with caplog.at_level(logging.DEBUG), pytest.raises(StoreUnreachable) as refused:
         store.read("orders")
-    said = f"{refused.value} {refused.value.__cause__} {caplog.text} {store.describe()} {store.address!r} {vars(refused.value)}"
+    error = refused.value
+    said = f"{error} {error.__cause__} {vars(error)} {caplog.text} {store.describe()} {store.address!r}"
     assert "s3cr3t" not in said
     assert store.describe() == f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres?table=ops.marks"
 

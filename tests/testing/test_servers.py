@@ -26,7 +26,7 @@ import signal, sys
 from pathlib import Path
 from floodmark.testing.servers import postgres_server
 with postgres_server(Path(sys.argv[1])) as server:
-    print(server.pid, server.port, flush=True)
+    print(server.pid, server.port, server.home, flush=True)
     signal.pause()
 """
 
@@ -119,14 +119,15 @@ def test_two_tests_never_share_a_database(postgres: Server) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_server_ends_with_a_killed_parent(tmp_path: Path) -> None:
-    """kill -9 of pytest leaves no server behind."""
+    """kill -9 of pytest leaves no server behind, nor its data."""
     command = [sys.executable, "-c", STARTS_AND_WAITS, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        pid, port = map(int, parent.stdout.readline().split())
+        pid, port, home = parent.stdout.readline().split()
         os.kill(parent.pid, signal.SIGKILL)
-        assert wait_until(lambda: is_gone(pid))
-    assert wait_until(lambda: not listens(port))
+        assert wait_until(lambda: is_gone(int(pid)))
+    assert wait_until(lambda: not listens(int(port)))
+    assert wait_until(lambda: not Path(home).exists())
 
 
 def test_a_server_that_does_not_start_says_why(postgres: Server, tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_the_command_prints_the_addresses_and_stops_on_ctrl_c() -> None:
     command = [sys.executable, "-m", "floodmark.testing.servers", "postgres"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
-        first = running.stdout.readline()
+        first, _, _ = (running.stdout.readline() for _ in range(3))
         running.send_signal(signal.SIGINT)
         rest = running.stdout.read()
     assert first.startswith("postgres  postgresql://postgres:")

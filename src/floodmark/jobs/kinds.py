@@ -1,6 +1,6 @@
 """What the project file may say about a source or a sink: one model per `type`, all of them listed at the end.
 
-A later source or sink is one more model and its name in AnySource or AnySink; nothing else changes.
+A later source or sink is one more model and its name in `kinds_known.py`; nothing else changes.
 """
 
 from collections.abc import Mapping
@@ -195,7 +195,3 @@ class ConsoleSink(SinkModel):
         from floodmark.sinks import Console
 
         return Console(format=self.format, limit=self.limit, name=self.ledger_name(), stream=site.console)
-
-
-AnySource = Annotated[FilesSource | DeltaSource | PythonSource, Field(discriminator="type")]
-AnySink = Annotated[DeltaSink | FilesSink | ConsoleSink, Field(discriminator="type")]

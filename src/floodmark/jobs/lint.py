@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.findings import Finding, Guarantee
-from floodmark.jobs.kinds import ConsoleSink, DeltaSink, DeltaSource, FilesSource, PythonSource, SinkModel, Site
+from floodmark.jobs.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
 from floodmark.jobs.lint_sql import lint_sql
 from floodmark.jobs.project import JobModel, examine
 from floodmark.jobs.python_names import missing_part
@@ -115,7 +115,7 @@ class JobLint:
             said = "two drivers on one table may overwrite each other's commits here"
             yield self._found(place, "FM205", said, "run one at a time, or configure a multi-writer log store")
 
-    def _refused(self, part: FilesSource | DeltaSource | SinkModel, place: Place) -> Iterator[Finding]:
+    def _refused(self, part: SourceModel | SinkModel, place: Place) -> Iterator[Finding]:
         """What the source or sink itself says to its options; building it connects to nothing."""
         try:
             part.build(Site(self.document.folder))
@@ -143,10 +143,13 @@ class JobLint:
     def _why_spooled(self) -> str | None:
         """As Work.needs_spool decides, in words."""
         sinks, transform = self.job.sinks, self.job.transform
-        if len(sinks) == 1 and isinstance(sinks[0], DeltaSink):
+        piecemeal = next((sink.type for sink in sinks if sink.type in PIECEMEAL), None)
+        if piecemeal is not None:
+            return f"a {piecemeal} sink takes a batch piece by piece, and every attempt must see the same rows"
+        if len(sinks) == 1:
             return None
-        if isinstance(self.job.source, PythonSource):
-            return "a source of your own may give other rows when it is read again"
+        if self.job.source.type not in IMMUTABLE:
+            return "the source may give other rows when it is read again"
         if transform is not None and transform.python is not None:
             return "a Python function may give other rows when it is called again"
         if transform is not None and transform.sql is not None and not _is_deterministic(transform.sql):
@@ -168,10 +171,20 @@ def _idle_options(sink: DeltaSink) -> list[str]:
     return [name for name in ("key", "by", "sequence", "delete_when") if getattr(sink, name) and name not in used]
 
 
+PIECEMEAL = ("console", "kafka")
+IMMUTABLE = ("files", "delta", "kafka")
+PROMISES = {
+    "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",
+    "kafka": "each row exactly once for consumers with isolation.level=read_committed: number and rows are one "
+    "transaction per partition and chunk",
+    "postgres": "each row exactly once: rows and batch number are one transaction",
+}
+
+
 def _words(sink: SinkModel) -> str:
     if isinstance(sink, ConsoleSink):
         return "each row at least once: a batch that is repeated after a crash is printed again"
     if isinstance(sink, DeltaSink):
         how = {"append": "added", "merge": "merged by its key", "replace": "put in place of the old ones"}[sink.mode]
         return f"each row is {how} exactly once: the batch number is part of the commit, so a repeat changes nothing"
-    return "each row exactly once: a batch is published by one rename, so a repeat replaces its own output"
+    return PROMISES[sink.type]

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from floodmark.errors import ConfigError
-from floodmark.jobs.kinds import AnySink, AnySource, Duration, Model, Name, PythonName, Text
+from floodmark.jobs.kinds import Duration, Model, Name, PythonName, Text
+from floodmark.jobs.kinds_known import AnySink, AnySource
 from floodmark.jobs.mistakes import mistakes
 from floodmark.jobs.project_file import DEFAULT_STORE, Document, chosen_target
 

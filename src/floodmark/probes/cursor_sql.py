@@ -14,6 +14,10 @@ COUNTED_AT_MOST = 100_000
 """Rows above the mark are counted up to here: an index does that in some 10 ms."""
 
 
+POSTGRES_TOPS = {"smallint": str(2**15 - 1), "integer": str(2**31 - 1), "bigint": str(2**63 - 1), "numeric": "NaN"}
+"""In PostgreSQL NaN lies above every other number."""
+
+
 class Dialect(Protocol):
     """How one database spells names, values and the question how far a table reaches."""
 
@@ -25,6 +29,9 @@ class Dialect(Protocol):
 
     def top(self, cursor: Cursor) -> str:
         """A literal at or above every value that a mark can hold."""
+
+    def bottom(self, cursor: Cursor) -> str:
+        """A literal below every value that a mark can hold; of text the empty one, which is the lowest there is."""
 
     def ordered(self, cursor: Cursor) -> str:
         """The cursor as it is compared: text by its bytes.
@@ -54,9 +61,14 @@ class Postgres:
         return f"CAST({text} AS {cursor.type})"
 
     def top(self, cursor: Cursor) -> str:
-        tops: Mapping[Kind, str] = {"int": str(10**39), "decimal": "NaN", "text": "\U0010ffff" * 4, "uuid": "f" * 32}
-        as_type = "numeric" if cursor.kind == "int" else cursor.type
-        return f"CAST({text_literal(tops.get(cursor.kind, 'infinity'))} AS {as_type})"
+        tops: Mapping[Kind, str] = {"decimal": "NaN", "text": "\U0010ffff" * 4, "uuid": "f" * 32}
+        top = POSTGRES_TOPS.get(cursor.type) or tops.get(cursor.kind, "infinity")
+        return f"CAST({text_literal(top)} AS {cursor.type})"
+
+    def bottom(self, cursor: Cursor) -> str:
+        bottoms: Mapping[Kind, str] = {"text": "", "uuid": "0" * 32}
+        as_type = "numeric" if cursor.kind == "int" else cursor.type  # wider: there is a lowest bigint
+        return f"CAST({text_literal(bottoms.get(cursor.kind, '-infinity'))} AS {as_type})"
 
     def ordered(self, cursor: Cursor) -> str:
         return f"fm.{self.quote(cursor.column)}" + (' COLLATE "C"' if cursor.kind == "text" else "")
@@ -82,6 +94,9 @@ class Sqlite:
 
     def top(self, cursor: Cursor) -> str:
         return "9223372036854775807" if cursor.kind == "int" else text_literal("\U0010ffff" * 4)
+
+    def bottom(self, cursor: Cursor) -> str:
+        return "-1e19" if cursor.kind == "int" else "''"
 
     def ordered(self, cursor: Cursor) -> str:
         return f"fm.{self.quote(cursor.column)}" + (" COLLATE BINARY" if cursor.kind == "text" else "")
@@ -112,6 +127,10 @@ class Ansi:
     def top(self, cursor: Cursor) -> str:
         tops: Mapping[Kind, str] = {"date": "9999-12-31", "timestamp": "9999-12-31 23:59:59.999999"}
         return self.literal(tops.get(cursor.kind, "9" * 38), cursor)
+
+    def bottom(self, cursor: Cursor) -> str:
+        bottoms: Mapping[Kind, str] = {"date": "0001-01-01", "timestamp": "0001-01-01 00:00:00"}
+        return self.literal(bottoms.get(cursor.kind, "-" + "9" * 38), cursor)
 
     def ordered(self, cursor: Cursor) -> str:
         return f"fm.{self.quote(cursor.column)}"
@@ -154,11 +173,16 @@ def _text(value: object) -> str | None:
 
 
 def from_clause(dialect: Dialect, relation: Relation, cursor: Cursor, low: Low, upto: str | None) -> str:
-    """The table or query, with the bounds in it where the query asks for them; `upto` None is before it is known."""
+    """The table or query, with the bounds in it where the query asks for them; `upto` None is before it is known.
+
+    A start that is read too counts as a first run: the user's `> :after` would leave it out.
+    """
+    is_first = low.value is None or low.inclusive
+    nothing = dialect.literal(None, cursor) if "first_run" in relation.named else dialect.bottom(cursor)
     values = {
-        "after": dialect.literal(low.value, cursor),
+        "after": nothing if is_first else dialect.literal(low.value, cursor),
         "upto": dialect.top(cursor) if upto is None else dialect.literal(upto, cursor),
-        "first_run": dialect.truth(low.value is None),
+        "first_run": dialect.truth(is_first),
     }
     return relation.sql(dialect.quote, values)
 

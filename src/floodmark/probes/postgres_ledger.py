@@ -50,8 +50,12 @@ class PostgresLedger:
 
         blank = "INSERT INTO {} (ledger, number) VALUES (%s, 0) ON CONFLICT DO NOTHING"
         is_first = connection.execute(SQL(blank).format(self._table), [self.ledger]).rowcount == 1
-        entry = self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s FOR UPDATE")
+        entry = self.hold(connection)
         return None if is_first else entry
+
+    def hold(self, connection: Connection) -> Entry | None:
+        """The same without making a first entry: where there is none, nothing is held."""
+        return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s FOR UPDATE")
 
     def record(self, connection: Connection, entry: Entry) -> None:
         """Take the number, within the transaction that holds the lock."""
@@ -65,7 +69,7 @@ class PostgresLedger:
         connection.execute(SQL(update).format(self._table), values)
 
     def ensure(self, connection: Connection) -> None:
-        """Make the table and its schema where they are missing. Raises ConfigError with the statements if it may not."""
+        """Make table and schema where they are missing. Raises ConfigError with the statements if it may not."""
         from psycopg.errors import InsufficientPrivilege
 
         if self._exists(connection):

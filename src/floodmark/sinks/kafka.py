@@ -16,8 +16,8 @@ from floodmark.hwm import Json
 from floodmark.probes.kafka_client import KafkaOptions, told
 from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.kafka_layout import Layout
-from floodmark.sinks.kafka_ledger import Page, has_all, read_pages, recorded_in, rows_of
-from floodmark.sinks.kafka_producer import Place
+from floodmark.sinks.kafka_ledger import Page, has_all, other_digest, read_pages, recorded_in, rows_of
+from floodmark.sinks.kafka_producer import Place, persist
 from floodmark.sinks.kafka_producer import Session as ProducerSession
 from floodmark.sinks.kafka_rows import Shape, routed
 from floodmark.sinks.kafka_topic import Topic
@@ -93,7 +93,7 @@ class Kafka:
         with self._asked():
             pages = self._pages(batch.ledger(self.name))
             if has_all(pages, batch.number):
-                return rows_of(pages, batch.number)
+                return self._sum([Delivered(0, rows_of(pages, batch.number), other_digest(pages, batch))], batch)
             order = self._order(rows.sparkSession, batch)
         answers = {each.writer: each for each in self._deliver(rows, order, batch)}
         absent = [writer for writer in range(order.layout.writers) if writer not in answers]
@@ -106,7 +106,7 @@ class Kafka:
         with self._asked():
             count, place = self._topic.require(), self._place(ledger)
             before = recorded_in(self._pages(ledger))
-            at_once(lambda writer: place.producer(writer), range(count))
+            at_once(place.take_over, range(count))
             self._record(place, Page(number, 0, True, count, count, before.number if before else 0), count)
 
     def _record(self, place: Place, page: Page, count: int) -> None:
@@ -166,7 +166,7 @@ class Kafka:
             return {}
         reader = self._place(ledger).reader()
         try:
-            return read_pages(reader, self.topic, range(count))
+            return persist(lambda: read_pages(reader, self.topic, range(count)))
         finally:
             reader.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from floodmark.sinks.contract import Recorded
+from floodmark.sinks.contract import Batch, Recorded
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
@@ -84,6 +84,12 @@ def rows_of(pages: Mapping[int, Page], number: int) -> int | None:
     if pages[0].number != number:
         return None
     return sum(pages[partition].rows for partition in range(pages[0].writers))
+
+
+def other_digest(pages: Mapping[int, Page], batch: Batch) -> str | None:
+    """Which other rows this number was recorded for, if it was."""
+    recorded = (page.digest for page in pages.values() if page.number == batch.number)
+    return next((digest for digest in recorded if digest not in (None, batch.digest)), None)
 
 
 def _page(answer: TopicPartition) -> Page | None:

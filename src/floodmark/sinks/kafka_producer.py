@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
     from floodmark.probes.kafka_client import KafkaOptions
 
-CALL_SECONDS = 30.0
+CALL_SECONDS = 10.0
+COMMIT_SECONDS = 20.0
 PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
@@ -59,6 +59,10 @@ class Place:
         persist(lambda: producer.init_transactions(CALL_SECONDS))
         return producer
 
+    def take_over(self, writer: int) -> None:
+        """Shut out whoever has this id, and give up what it left open."""
+        self.producer(writer)
+
 
 @dataclass
 class Session:
@@ -96,26 +100,31 @@ class Session:
         """Rows and page become visible together, or not at all."""
         offsets = [page.offset(self.place.topic, partition) for partition in self.owned]
         group = self._reader.consumer_group_metadata()
-        persist(lambda: self._producer.send_offsets_to_transaction(offsets, group, CALL_SECONDS))
-        persist(lambda: self._producer.commit_transaction(CALL_SECONDS))
+        # A producer that lost its coordinator may never find it again: its successor does, and knows what became of it.
+        self._producer.send_offsets_to_transaction(offsets, group, CALL_SECONDS)
+        self._producer.commit_transaction(COMMIT_SECONDS)
         self._in_transaction = False
 
     def close(self) -> None:
         """An open transaction is given up, so that readers need not wait until the broker does it."""
-        self._give_up()
+        self.give_up()
         if self._reader is not None:
             self._reader.close()
         self._producer = self._reader = None
 
-    def _give_up(self) -> None:
+    def give_up(self) -> Exception | None:
+        """Abort; where that fails, the next producer settles it, and the error says why better than the first one."""
         from confluent_kafka import KafkaException
 
         if not self._in_transaction:
-            return
+            return None
         self._in_transaction = False
-        self._producer.purge()
-        with suppress(KafkaException):  # it was fenced, or the broker is away: then the next producer settles it
+        try:
+            self._producer.purge()
             self._producer.abort_transaction(CLOSE_SECONDS)
+        except KafkaException as error:
+            return error
+        return None
 
 
 def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, label: str) -> None:
@@ -161,7 +170,7 @@ def passes_by_itself(error: Exception) -> bool:
     problem = error.args[0]
     passing = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.CONCURRENT_TRANSACTIONS}
     passing |= {KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
-    passing |= {KafkaError.UNSTABLE_OFFSET_COMMIT}
+    passing |= {KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
     if problem.fatal() or problem.txn_requires_abort():
         return False
     return bool(problem.retriable() or problem.code() in passing)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
+from floodmark.sinks.kafka_producer import persist
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -47,11 +48,11 @@ class Topic:
 
     def ends(self) -> tuple[int, ...]:
         """The next offset of every partition, open transactions included."""
-        return tuple(self._offsets(latest=True))
+        return tuple(persist(lambda: self._offsets(latest=True)))
 
     def holds_records(self) -> bool:
         count = self.partitions()
-        return bool(count) and self._offsets(latest=True) != self._offsets(latest=False)
+        return bool(count) and persist(lambda: self._offsets(latest=True) != self._offsets(latest=False))
 
     def _offsets(self, *, latest: bool) -> list[int]:
         from confluent_kafka import TopicPartition

@@ -9,10 +9,12 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from floodmark.probes.kafka_client import told
 from floodmark.sinks.kafka_layout import Layout
 from floodmark.sinks.kafka_ledger import Page
 from floodmark.sinks.kafka_lost import CannotTell, count_rows
 from floodmark.sinks.kafka_producer import Place, Session, is_fenced
+from floodmark.sinks.refusals import BEGIN, END
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,9 +151,9 @@ class Writer:
         try:
             act()
         except KafkaException as error:
-            if is_fenced(error):
-                raise
-            self.trouble = error
+            self.trouble = self.session.give_up() or error
+            if is_fenced(self.trouble):
+                raise self.trouble from error
 
     def _page(self, *, done: bool) -> Page:
         order, rows = self.order, self.reached + rows_in(self.chunk)
@@ -200,8 +202,13 @@ def rows_in(chunk: Iterable[pa.RecordBatch]) -> int:
 
 def deliver(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A task: all rows of one writer, or of several one after the other where Spark put them together."""
+    from confluent_kafka import KafkaException
+
     for writer, own in groupby(_by_writer(batches, order.layout.writers), key=itemgetter(0)):
-        yield answer(Writer(order, writer).run(part for _, part in own))
+        try:
+            yield answer(Writer(order, writer).run(part for _, part in own))
+        except KafkaException as error:
+            raise RuntimeError(f"{BEGIN} {told(error)} {END}") from None
 
 
 def answer(delivered: Delivered) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from floodmark.probes.postgres_ledger import Entry, PostgresLedger
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
 from floodmark.sinks.postgres_adopt import adopt
 from floodmark.sinks.postgres_copy import UNREACHABLE, copy_rows
-from floodmark.sinks.postgres_load import Load, load_of, merge_load_of
+from floodmark.sinks.postgres_load import Load, load_of, merge_load_of, require_unique
 from floodmark.sinks.postgres_move import Refused
 from floodmark.sinks.postgres_server import PostgresServer, settings
 from floodmark.sinks.postgres_staging import Copied, Staging, drop_upto
@@ -136,7 +136,7 @@ class Postgres(Atomic):
         target = Target.found(connection, self.table)
         if self.mode == "merge":
             load = merge_load_of(rows, target, staging, self.key, self.delete_when)
-            self._require_unique(connection, load)
+            require_unique(connection, load)
         else:
             load = load_of(rows, target, staging)
         self._require_columns(load, batch, connection)
@@ -186,22 +186,14 @@ class Postgres(Atomic):
         return move.replace_by(connection, load.spelt(self.by, "by")) if self.by else move.append(connection)
 
     def _require_columns(self, load: Load, batch: Batch, connection: Connection) -> None:
+        for option in ("by", "sequence"):
+            load.spelt(getattr(self, option), option)
         new = [f"new column {column.name} {column.type}" for column in load.columns if column.is_new]
         if load.target.exists and new and not self.evolve and batch.kind != "refresh":
             raise SchemaChanged(batch.job, sink=self.name, differences=new)
         if not load.target.exists and not self.create:
             wanted = "; ".join(each.as_string(connection) for each in load.target.made(load.columns, load.staging.key))
             raise ConfigError(f"table {self.table} does not exist and `create` is off.", hint=wanted)
-
-    def _require_unique(self, connection: Connection, load: Load) -> None:
-        """Without a unique index two writers could put one key there twice."""
-        from psycopg.sql import SQL, Identifier
-
-        if not load.target.exists or load.target.has_unique(connection, load.staging.key):
-            return
-        columns = SQL(", ").join(map(Identifier, load.staging.key))
-        wanted = SQL("CREATE UNIQUE INDEX ON {} ({})").format(load.target.sql, columns).as_string(connection)
-        raise ConfigError(f"table {self.table} has no unique index on the key of the merge.", hint=wanted)
 
     def _clean(self, server: PostgresServer, ledger: PostgresLedger, staging: Staging) -> None:
         """What cannot be dropped now is dropped by the next batch: it must not hide what the write has to say."""

@@ -27,12 +27,22 @@ def adopt(connection: Connection, load: Load, winners: Sequence[Copied]) -> int 
             connection.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE NOWAIT").format(staged))
     except LockNotAvailable:
         return None
-    connection.execute(SQL("DELETE FROM {} WHERE NOT {}").format(staged, is_won(winners)))
-    count = connection.execute(SQL("SELECT count(*) FROM {}").format(staged)).fetchone()
-    rows = require_all(int(count[0]) if count else 0, sum(each.rows for each in winners))
+    rows = require_all(_without_losers(connection, load, winners), sum(each.rows for each in winners))
     altered = SQL("ALTER TABLE {} DROP COLUMN {}, RESET (autovacuum_enabled)")
     connection.execute(altered.format(staged, Identifier(ATTEMPT)))
     connection.execute(SQL("ALTER TABLE {} RENAME TO {}").format(staged, Identifier(load.target.table)))
     for statement in load.target.noted(load.columns):
         connection.execute(statement)
     return rows
+
+
+def _without_losers(connection: Connection, load: Load, winners: Sequence[Copied]) -> int:
+    """The rows that are left when those of lost tasks are gone; mostly there are none of these."""
+    from psycopg.sql import SQL
+
+    staged, won = load.staging.sql, is_won(winners)
+    counts = SQL("SELECT count(*) FILTER (WHERE {}), count(*) FROM {}").format(won, staged)
+    kept, there = connection.execute(counts).fetchone() or (0, 0)
+    if kept < there:
+        connection.execute(SQL("DELETE FROM {} WHERE NOT {}").format(staged, won))
+    return int(kept)

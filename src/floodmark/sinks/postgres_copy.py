@@ -29,7 +29,7 @@ def copy_rows(rows: DataFrame, staging: Staging, server: PostgresServer) -> tupl
 
 
 def copier(staging: Staging, server: PostgresServer) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does. An attempt's id is unique in the application; its number is not, when a whole stage is redone."""
+    """What a task does. An attempt's id is unique in the application; its number is not, when a stage is redone."""
 
     def copy(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -54,9 +54,9 @@ def copy_task(batches: Iterator[pa.RecordBatch], own: Copied, staging: Staging, 
     if first is None:
         return 0
     try:
-        with server.connect() as connection, connection.cursor() as cursor:
+        with server.connect() as connection, connection.transaction(), connection.cursor() as cursor:
             # What is staged need not be durable before it is moved, and the move's own commit waits for all before it.
-            cursor.execute("SET synchronous_commit = off; SET TimeZone = 'UTC'")
+            cursor.execute("SET LOCAL synchronous_commit = off; SET LOCAL TimeZone = 'UTC'")
             _write(cursor, staging.copy_statement(), first, batches, own)
             return cursor.rowcount
     except SinkUnreachable as error:

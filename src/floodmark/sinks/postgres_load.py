@@ -16,6 +16,7 @@ from floodmark.sinks.postgres_types import as_copied
 from floodmark.spark.delta_tables import quoted
 
 if TYPE_CHECKING:
+    from psycopg import Connection
     from pyspark.sql import DataFrame
 
 
@@ -73,6 +74,18 @@ def merge_load_of(
     columns, more = target.fitted(fields), Target(target.schema, "").fitted(helping)
     staged = replace(staging, columns=(*columns, *more), key=spelt(columns, key, "key"))
     return Load(target, columns, staged, own.select(*map(as_copied, (*fields, *helping))))
+
+
+def require_unique(connection: Connection, load: Load) -> None:
+    """Raises ConfigError where the target has no unique index on the key: two writers could put one there twice."""
+    from psycopg.sql import SQL, Identifier
+
+    if not load.target.exists or load.target.has_unique(connection, load.staging.key):
+        return
+    columns = SQL(", ").join(map(Identifier, load.staging.key))
+    wanted = SQL("CREATE UNIQUE INDEX ON {} ({})").format(load.target.sql, columns).as_string(connection)
+    named = f"{load.target.schema}.{load.target.table}"
+    raise ConfigError(f"table {named} has no unique index on the key of the merge.", hint=wanted)
 
 
 def spelt(columns: Sequence[TargetColumn], names: Sequence[str], option: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ class Staging:
         return SQL("{}").format(Identifier(self.schema, self.name))
 
     def create(self, connection: Connection, *, may_become_target: bool = False) -> None:
-        """Without a log, unless the table itself may be kept: what a crash takes away is missed when rows are counted."""
+        """Without a log, unless it may be kept: what a crash of the server takes is missed when rows are counted."""
         from psycopg.sql import SQL
 
         parts = [
@@ -73,7 +73,7 @@ class Staging:
         from psycopg.sql import SQL, Identifier
 
         names = SQL(", ").join(map(Identifier, (*(column.name for column in self.columns), ATTEMPT)))
-        return SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self.sql, names)
+        return SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')").format(self.sql, names)
 
     def won(self, winners: Sequence[Copied]) -> Composed:
         """The rows that count: those of every other attempt are of a try that was lost, and may still go on."""
@@ -99,7 +99,7 @@ def drop_upto(connection: Connection, ledger: PostgresLedger, newest: Staging) -
     from psycopg.sql import SQL, Identifier
 
     with connection.transaction():
-        ledger.lock(connection)
+        ledger.hold(connection)
         connection.execute("SET LOCAL lock_timeout = '2s'")
         for (name,) in connection.execute(LEFT_BEHIND, [ledger.schema, _prefix(ledger), newest.name]).fetchall():
             try:

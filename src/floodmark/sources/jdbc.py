@@ -12,7 +12,8 @@ from floodmark.probes.cursor_sql import Dialect
 from floodmark.probes.tables import Column
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint
-from floodmark.sources.table_jdbc import JdbcTable, explained, require_ordered
+from floodmark.sources.table_guard import explained
+from floodmark.sources.table_jdbc import JdbcTable, require_ordered
 from floodmark.sources.table_jdbc_probe import JdbcProbe, is_postgres, without_login
 from floodmark.sources.table_postgres_types import selected as postgres_columns
 

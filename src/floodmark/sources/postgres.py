@@ -12,7 +12,8 @@ from floodmark.probes.cursor_sql import Postgres as Dialect
 from floodmark.probes.postgres import Address, PostgresProbe
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint
-from floodmark.sources.table_jdbc import JdbcTable, explained, require_ordered
+from floodmark.sources.table_guard import explained
+from floodmark.sources.table_jdbc import JdbcTable, require_ordered
 from floodmark.sources.table_postgres_types import selected
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ PASSED_ON = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")
 class Postgres:
     """Rows of a table (`public.orders`) or of a query, read above the mark of `cursor`.
 
-    A query may name `:after`, `:upto` and `:first_run`; they become literals, and the query is bounded from outside
-    as well. Such a query shows only what lies above the mark, so a source that was truncated goes unnoticed.
+    A query may name `:after` and `:upto`; they become literals, and the query is bounded from outside as well. On a
+    first run `:after` lies below every value, or is NULL if the query names `:first_run` to tell. Such a query shows
+    only what lies above the mark, so a source that was truncated goes unnoticed; text has to be compared there by its
+    bytes (COLLATE "C"), as we do.
+
     `types` says what a column becomes that Spark has no type for, as in `{"total": "decimal(38,10)"}`. `partitions`
     left out means one per core, at most 8: each is a connection. `key` is what ties will be told apart by, later.
     """

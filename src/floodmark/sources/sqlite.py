@@ -14,7 +14,8 @@ from floodmark.probes.cursor_sql import from_clause
 from floodmark.probes.sqlite import SqliteProbe
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint, low_of
-from floodmark.sources.table_jdbc import backquoted, explained
+from floodmark.sources.table_guard import explained
+from floodmark.sources.table_jdbc import backquoted
 from floodmark.sources.table_split import partitions_for, ranges
 from floodmark.sources.table_sqlite_rows import fields, read_ranges
 

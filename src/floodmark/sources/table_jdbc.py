@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.errors import ConfigError
 from floodmark.probes.cursor_query import Relation, for_jdbc
 from floodmark.probes.cursor_sql import Dialect, from_clause
 from floodmark.probes.tables import Cursor
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 CURSOR = "_fm_cursor"
 """The cursor as the table has it, beside the column that Spark gets: a condition on it can use the index."""
-GUARDED = re.compile(r"\[floodmark\] (.*?) \[/floodmark\]", re.DOTALL)
 
 
 class Selected(Protocol):
@@ -90,15 +88,6 @@ def require_ordered(cursor: Cursor, types: Mapping[str, str]) -> None:
             f"types: the cursor {cursor.column!r} is a number and cannot be read as string.",
             hint=f"types: {{{cursor.column}: decimal(38,10)}}",
         )
-
-
-def explained(error: Exception, source: str) -> SourceUnreadable | None:
-    """What one of our own guards in a statement met, if that is what failed."""
-    found = GUARDED.search(str(error))
-    if not found:
-        return None
-    hint = "say how the column shall be read, as in `types: {column: string}`, or mend the row"
-    return SourceUnreadable(source, reason=found[1], hint=hint)
 
 
 def backquoted(name: str) -> str:

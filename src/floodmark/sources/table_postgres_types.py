@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from floodmark.errors import ColumnUnmapped, ConfigError
 from floodmark.probes.cursor_sql import Postgres, text_literal
 from floodmark.probes.tables import Column
+from floodmark.sources.table_guard import BEGIN, END
 
 PLAIN = frozenset({"smallint", "integer", "bigint", "boolean", "real", "double precision", "bytea"})
-TEXTS = frozenset({"text", "character varying", "character", "name", '"char"', "citext"})
-WRITTEN = frozenset({"uuid", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "ltree"})
+TEXTS = frozenset({"text", "character varying", "character"})
+WRITTEN = frozenset({"uuid", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "citext", "name"})
 """Types with one exact text, which is what Spark gets."""
 ARRAYS = frozenset({"smallint[]", "integer[]", "bigint[]", "boolean[]", "text[]", "character varying[]"})
 TIMES = {"timestamp without time zone": "timestamp", "timestamp with time zone": "timestamptz"}
 LARGEST_DECIMAL = 38
 DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 MAPPED = {"string": "text", "long": "bigint", "bigint": "bigint", "int": "integer", "double": "double precision"}
-BEGIN, END = "[floodmark] ", " [/floodmark]"
 SQL = Postgres()
 
 

@@ -17,6 +17,7 @@ from floodmark.errors import ColumnUnmapped, ConfigError
 from floodmark.hwm.moments import split_moment
 from floodmark.probes.sqlite import opened
 from floodmark.probes.tables import Column
+from floodmark.sources.table_guard import BEGIN, END
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +102,7 @@ def _checked(column: Field, values: Sequence[Any], places: Sequence[Any], cursor
             yield None if value is None else check(value)
         except (ValueError, ArithmeticError) as error:
             what = f"column {column.name!r} holds {str(value)[:80]!r} in the row where {cursor} is {place!r}"
-            raise ValueError(f"[floodmark] {what}, which is no {column.type} [/floodmark]") from error
+            raise ValueError(f"{BEGIN}{what}, which is no {column.type}{END}") from error
 
 
 def _arrow_type(spark_type: str) -> pa.DataType:

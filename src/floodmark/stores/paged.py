@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
 from floodmark.stores.hwm_access import HwmAccess
 from floodmark.stores.page import Entry, Page, Pages
-from floodmark.stores.pruning import EVERYTHING, Pruned, kept_count
+from floodmark.stores.pruning import Pruned, bases_in, prune_page
 from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
-from floodmark.stores.wire import ITEMS, UNREADABLE, Encoded, Held, Seen, compact, decode, encode
+from floodmark.stores.wire import UNREADABLE, Encoded, Held, Seen, compact, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -151,7 +151,7 @@ class PagedMarkStore(HwmAccess):
         bases = {source: base.number for source, base in encoded.bases.items()}
         if bases == {source: old.base for source, old in held.items()}:
             return
-        kept = [_bases(val) for val in page.history(self._keep_history)]
+        kept = [bases_in(val) for val in page.history(self._keep_history)]
         page.keep_bases(frozenset(bases.items()).union(*kept))
 
     def _remember(self, seen: Seen) -> JobRecord:
@@ -250,18 +250,11 @@ class PagedMarkStore(HwmAccess):
     ) -> Pruned:
         """Drop old history and receipts, and the lists of files that only they needed."""
         with self._pages.writing(job) as page:
-            history, runs = page.history(EVERYTHING), page.runs(EVERYTHING)
-            moments = [JobRecord.deserialize(json.loads(val)).modified_time for val in history]
-            keep = kept_count(moments, history_before, keep_at_least)
-            starts = [self._receipt(job, text).started for text in runs]
-            keep_runs = kept_count(starts, runs_before, keep_at_least)
-            if keep < len(history):
-                page.trim_history(keep)
-                entry = page.entry()
-                page.keep_bases(frozenset().union(*map(_bases, [*history[:keep], *([entry.val] if entry else [])])))
-            if keep_runs < len(runs):
-                page.trim_runs(keep_runs)
-        return Pruned(len(history) - keep, len(runs) - keep_runs)
+            try:
+                limits = {"history_before": history_before, "runs_before": runs_before}
+                return prune_page(page, keep_at_least=keep_at_least, **limits)
+            except UNREADABLE as error:
+                raise MarkUnreadable(job, where=self.describe(), reason=f"its past is damaged: {error}") from error
 
     def forget(self, job: str, *, lease: Lease) -> None:
         """Drop everything that is kept for the job."""
@@ -274,10 +267,6 @@ class PagedMarkStore(HwmAccess):
     def close(self) -> None:
         """Let go of files and connections."""
         self._pages.close()
-
-
-def _bases(val: str) -> frozenset[tuple[str, int]]:
-    return frozenset((source, base["base"]) for source, base in json.loads(val).get(ITEMS, {}).items())
 
 
 def _marks(val: str) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.hwm import HWM, ColumnIntHWM, FileListHWM, Span
 from floodmark.stores.record import Intent, JobRecord, Lease, Owner, Receipt
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=timezone.utc)
 ME = Owner(host="here", boot="b", namespace="n", pid=1, started="s")
 OTHER = Owner(host="there", boot="c", namespace="n", pid=2, started="t")
+
+
+class OpenStore(Protocol):
+    """Opens the store under test again: what it shares with those opened before is what a new process would see."""
+
+    def __call__(self, *, namespace: str = ..., keep_history: int = ..., keep_runs: int = ...) -> MarkStore:
+        """A store over the same place."""
 
 
 def mark(value: int) -> ColumnIntHWM:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 """Below those that outgoing connections get: a client that retries against a stopped server must not take its port."""
-WATCH = 'read -r _ || kill -s "$1" "$0" 2>/dev/null'
+WATCH = 'read -r _ || { kill -s "$1" "$0" 2>/dev/null; sleep 1; [ -z "$2" ] || rm -rf -- "$2"; }'
 """The line comes when the server was stopped; the pipe ends without one when the parent died."""
 
 
@@ -57,12 +57,16 @@ def start(
     orphaned: signal.Signals = signal.SIGKILL,
     user: int | None = None,
     environment: Mapping[str, str] | None = None,
+    leavings: Path | None = None,
 ) -> Child:
-    """Start the command in a session of its own, so that Ctrl-C reaches the parent alone."""
+    """Start the command in a session of its own, so that Ctrl-C reaches the parent alone.
+
+    If the parent dies, the signal `orphaned` ends the server, and the folder of `leavings` is removed.
+    """
     with log.open("ab") as output:
         process = _begin(command, output, user, environment)
     watch = subprocess.Popen(
-        ["/bin/sh", "-c", WATCH, str(process.pid), orphaned.name.removeprefix("SIG")],
+        ["/bin/sh", "-c", WATCH, str(process.pid), orphaned.name.removeprefix("SIG"), str(leavings or "")],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )

@@ -79,7 +79,14 @@ class Server:
         settings = {**SETTINGS, "port": str(self.port), "unix_socket_directories": str(self.home)}
         options = [text for name, value in settings.items() for text in ("-c", f"{name}={value}")]
         command: list[str | Path] = [self._programs / "postgres", "-D", self._data, *options]
-        self.child = start(command, self.log, orphaned=signal.SIGQUIT, user=_account(), environment=_environment())
+        self.child = start(
+            command,
+            self.log,
+            orphaned=signal.SIGQUIT,
+            user=_account(),
+            environment=_environment(),
+            leavings=self.home,
+        )
         try:
             await_ready("PostgreSQL", self.child, self.log, self._answers)
         except ServerFailed:

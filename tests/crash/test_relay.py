@@ -1,0 +1,94 @@
+"""Kafka and PostgreSQL on both sides: a run killed anywhere is finished by the next, every row once in every sink."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.relay import SINKS
+from tests.crash.relaying import feed, held, relay_from, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from floodmark.testing.servers import Broker, Server
+
+PLACES = range(1, len(SINKS) + 1)
+POINTS = (
+    *("after_intent", "after_read", "before_commit", "after_commit"),
+    *(f"{when}_sink:{place}" for place in PLACES for when in ("during", "after")),
+)
+IN_EVERY_BUILD = [("kafka", "during_sink:2"), ("postgres", "during_sink:3"), ("files", "after_sink:3")]
+KILLS, ROWS = 100, 40
+
+
+def killed_and_finished(
+    spark: SparkSession, home: Path, kafka: Broker, postgres: Server, source: str, point: str
+) -> tuple[int, dict[str, list[int]]]:
+    relay = relay_from(source, home, kafka, postgres)
+    feed(relay, range(100))
+    relay.job().run(spark, relay.store())
+    feed(relay, range(100, 200))
+    died = start(relay, FLOODMARK_CRASH_AT=point).wait(120)
+    feed(relay, range(200, 300))
+    relay.job().run(spark, relay.store())
+    return died, held(spark, relay)
+
+
+EVERYTHING_ONCE = (-signal.SIGKILL, {sink: list(range(300)) for sink in SINKS})
+
+
+@pytest.mark.parametrize(("source", "point"), IN_EVERY_BUILD)
+def test_a_kill_in_a_transaction_leaves_every_row_once_in_every_sink(
+    spark: SparkSession, tmp_path: Path, kafka: Broker, postgres: Server, source: str, point: str
+) -> None:
+    """The points that matter most: half of a Kafka transaction, half of a COPY, between two sinks."""
+    assert killed_and_finished(spark, tmp_path, kafka, postgres, source, point) == EVERYTHING_ONCE
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("source", ["files", "kafka", "postgres"])
+def test_a_kill_at_any_point_leaves_every_row_once_in_every_sink(
+    spark: SparkSession, tmp_path: Path, kafka: Broker, postgres: Server, source: str, point: str
+) -> None:
+    """Every source, every point, every sink."""
+    assert killed_and_finished(spark, tmp_path, kafka, postgres, source, point) == EVERYTHING_ONCE
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(5400)
+@pytest.mark.parametrize("source", ["kafka", "postgres"])
+def test_many_random_kills_while_another_process_writes(
+    spark: SparkSession, tmp_path: Path, kafka: Broker, postgres: Server, source: str
+) -> None:
+    """kill -9 of the whole process group, whatever it is doing; the writer never stops."""
+    draw = random.Random(int(os.environ.get("FLOODMARK_SEED", "20261115")))
+    relay = relay_from(source, tmp_path, kafka, postgres)
+    done, written = threading.Event(), [0]
+
+    def write_on() -> None:
+        while not done.wait(0.5):
+            feed(relay, range(written[0], written[0] + ROWS))
+            written[0] += ROWS
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    for _ in range(KILLS // 2):
+        process = start(relay)
+        time.sleep(draw.uniform(4.0, 16.0))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+    done.set()
+    writer.join()
+    relay.job().run(spark, relay.store())
+    assert held(spark, relay) == {sink: list(range(written[0])) for sink in SINKS}
