@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from run import Result
+from timing import compare
 
 import floodmark as fm
+from typing import TYPE_CHECKING
 
-ROWS, FILES, ROUNDS = 1_000_000, 8, 5
+if TYPE_CHECKING:
+    from run import Result
+
+ROWS, FILES = 1_000_000, 8
 NOON = "2026-11-15T12:00:00Z"
 SCHEMA = "id long, customer string, amount double, placed_at timestamp"
 
@@ -28,34 +29,24 @@ def write_input(folder: Path) -> None:
         (folder / f"part-{part}.jsonl").write_text("".join(lines))
 
 
-def seconds(act: Callable[[], object]) -> float:
-    begun = time.monotonic()
-    act()
-    return time.monotonic() - begun
-
-
 def run() -> list[Result]:
     spark = fm.spark_session({"spark.master": "local[2]"})
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         write_input(home / "in")
 
-        def plain(round_: int) -> None:
+        def plain(turn: int) -> None:
             rows = spark.read.schema(SCHEMA).json(str(home / "in"))
-            rows.write.format("delta").save(str(home / f"plain-{round_}"))
+            rows.write.format("delta").save(str(home / f"plain-{turn}"))
 
-        def ours(round_: int) -> None:
+        def ours(turn: int) -> None:
             job = fm.Job(
                 name="bench",
                 source=fm.sources.Files(str(home / "in"), format="jsonl", schema=SCHEMA, settle=0),
-                sinks=[fm.sinks.Delta(str(home / f"ours-{round_}"))],
+                sinks=[fm.sinks.Delta(str(home / f"ours-{turn}"))],
             )
-            receipt = job.run(spark, fm.stores.open(f"sqlite:///marks-{round_}.db", folder=home))
+            receipt = job.run(spark, fm.stores.open(f"sqlite:///marks-{turn}.db", folder=home))
             assert receipt.rows_written == {"delta": ROWS}, receipt
 
-        plain(0), ours(0)  # both warm
-        times = [(seconds(lambda r=r: plain(r)), seconds(lambda r=r: ours(r))) for r in range(1, ROUNDS + 1)]
-    ratio = statistics.median(own / reference for reference, own in times)
-    reference, own = (statistics.median(column) for column in zip(*times, strict=True))
-    detail = f"plain Spark {reference:.2f} s, Floodmark {own:.2f} s, median of {ROUNDS} rounds, {ROWS:,} rows"
-    return [Result("jsonl to Delta, Floodmark / plain Spark", ratio, 1.15, detail)]
+        of = f"{ROWS:,} rows, plain PySpark as reference"
+        return [compare("jsonl to Delta", plain, ours, at_most=1.15, rounds=5, of=of)]

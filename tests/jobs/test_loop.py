@@ -11,8 +11,9 @@ import pytest
 from floodmark.errors import ConfigError, LeaseHeld, SinkFailed, SourceRewritten
 from floodmark.jobs.job import Retries
 from floodmark.jobs.loop import Loop
-from floodmark.jobs.running import Outcome, Runner, RunOptions
+from floodmark.jobs.running import Outcome, Runner
 from floodmark.jobs.stopping import Stopping, stopping_on
+from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import ScriptedJob, done, nothing_new
 
@@ -43,7 +44,7 @@ class Watched:
     begun: list[tuple[str, float]] = field(default_factory=list)
 
     def go(self, *jobs: ScriptedJob, every: str | None = None) -> int:
-        runner = Runner(MemoryMarkStore(), lambda: pytest.fail("no session is needed"), RunOptions())
+        runner = Runner(MemoryMarkStore(), lambda: pytest.fail("no session is needed"), RunRequest())
 
         def run(job: ScriptedJob) -> Outcome:
             self.begun.append((job.name, self.clock.now))

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from floodmark.jobs.job import Job
-    from floodmark.jobs.running import Outcome, Runnable, Runner, RunOptions
+    from floodmark.jobs.running import Outcome, Runnable, Runner
+    from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
 
 app = typer.Typer(add_completion=False)
@@ -45,9 +46,9 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run the jobs in the order of the file; one that fails does not stop the others."""
-    from floodmark.jobs.running import RunOptions
+    from floodmark.step.work import RunRequest
 
-    options = RunOptions(start, full_refresh, max_rows, finish, abandon)
+    options = RunRequest(start, full_refresh, max_rows, finish, abandon)
     loops = loop or every is not None
     refuse_contradictions(options, loops=loops, dry_run=dry_run)
     command = RunCommand(ctx.obj, options, as_json)
@@ -58,7 +59,7 @@ def run(
     raise typer.Exit(command.loop(jobs, every) if loops else command.once(jobs))
 
 
-def refuse_contradictions(options: RunOptions, *, loops: bool, dry_run: bool) -> None:
+def refuse_contradictions(options: RunRequest, *, loops: bool, dry_run: bool) -> None:
     """Options that cannot be meant together."""
     if options.finish and options.abandon:
         raise ConfigError("--finish and --abandon contradict each other.", hint="give one of them")
@@ -75,7 +76,7 @@ def refuse_contradictions(options: RunOptions, *, loops: bool, dry_run: bool) ->
 class RunCommand:
     """One call of `run`: where jobs get their store and session, and where their outcomes are told."""
 
-    def __init__(self, invocation: Invocation, options: RunOptions, as_json: bool) -> None:
+    def __init__(self, invocation: Invocation, options: RunRequest, as_json: bool) -> None:
         self.invocation, self.options, self.as_json = invocation, options, as_json
         self.totals: dict[str, Receipt] = {}
 
@@ -115,7 +116,7 @@ class RunCommand:
         self.summarise(list(self.totals.values()))
         return code
 
-    def runner(self, options: RunOptions) -> Runner:
+    def runner(self, options: RunRequest) -> Runner:
         """Runs jobs with this command's store and session."""
         from floodmark.jobs.running import Runner
 

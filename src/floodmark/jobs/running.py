@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
 
 from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseHeld, StoreError
 from floodmark.logs import get_logger
+from floodmark.step.work import RunRequest, shown
 from floodmark.stores.record import Receipt
 
 if TYPE_CHECKING:
@@ -60,18 +61,6 @@ class Runnable(Protocol):
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """How this run differs from the job's own settings."""
-
-    start: str | None = None
-    full_refresh: bool = False
-    max_rows: int | None = None
-    finish: bool = False
-    abandon: bool = False
-    waits_for_settling: bool = True
-
-
-@dataclass(frozen=True)
 class Outcome:
     """How a job's run ended; `error` is what it raised."""
 
@@ -92,7 +81,7 @@ class Runner:
 
     store: MarkStore
     session: Callable[[], SparkSession]
-    options: RunOptions = RunOptions()
+    options: RunRequest = field(default_factory=RunRequest)
     notes_looks: bool = False
     """Whether a look that found nothing is noted in the store, so that health can tell an idle loop from a dead one."""
 
@@ -122,8 +111,6 @@ class Runner:
 
     def _told_by_the_store(self, failed: Receipt) -> Receipt:
         """The receipt with what the store knows: how far the job itself says it came, and where its mark is now."""
-        from floodmark.step.work import shown
-
         try:
             newest, record = self.store.runs(failed.job, limit=1), self.store.read(failed.job)
         except StoreError:

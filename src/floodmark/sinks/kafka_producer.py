@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
 QUEUE_SECONDS = 0.05
+GRACE_SECONDS = 2.0
 DEFAULTS: Mapping[str, object] = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
@@ -101,8 +103,9 @@ class Session:
         offsets = [page.offset(self.place.topic, partition) for partition in self.owned]
         group = self._reader.consumer_group_metadata()
         # A producer that lost its coordinator may never find it again: its successor does, and knows what became of it.
-        self._producer.send_offsets_to_transaction(offsets, group, CALL_SECONDS)
-        self._producer.commit_transaction(COMMIT_SECONDS)
+        producer = self._producer
+        bounded(lambda: producer.send_offsets_to_transaction(offsets, group, CALL_SECONDS), CALL_SECONDS)
+        bounded(lambda: producer.commit_transaction(COMMIT_SECONDS), COMMIT_SECONDS)
         self._in_transaction = False
 
     def close(self) -> None:
@@ -161,6 +164,28 @@ def persist(call: Callable[[], Answer]) -> Answer:
             if time.monotonic() > deadline or not passes_by_itself(error):
                 raise
             time.sleep(PAUSE_SECONDS)
+
+
+def bounded(call: Callable[[], object], seconds: float) -> None:
+    """The call, or a timeout: seen after a broker's restart, the driver may stay in it far beyond its own timeout."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    ended: list[BaseException | None] = []
+
+    def act() -> None:
+        try:
+            call()
+            ended.append(None)
+        except BaseException as error:  # noqa: BLE001 (handed to the caller)
+            ended.append(error)
+
+    asking = threading.Thread(target=act, daemon=True)
+    asking.start()
+    asking.join(seconds + GRACE_SECONDS)
+    if not ended:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    if ended[0] is not None:
+        raise ended[0]
 
 
 def passes_by_itself(error: Exception) -> bool:
