@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from timing import compare
 
 import floodmark as fm
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from run import Result

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from timing import compare
 
 import floodmark as fm
 from floodmark.testing.servers import Broker, kafka_broker, postgres_server
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from run import Result

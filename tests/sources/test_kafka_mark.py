@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import MarkInvalid
-from floodmark.hwm import deserialize
-from floodmark.sources.kafka_mark import TopicOffsetsHWM
+from floodmark.hwm import TopicOffsetsHWM, deserialize
 
 
 def test_every_partition_of_every_topic_rises_on_its_own() -> None:

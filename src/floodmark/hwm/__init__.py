@@ -12,6 +12,7 @@ from floodmark.hwm.mark import HWM, Json, deserialize
 from floodmark.hwm.ordered import OrderedHWM
 from floodmark.hwm.span import Span, digest
 from floodmark.hwm.text import ColumnTextHWM
+from floodmark.hwm.topic_offsets import TopicOffsetsHWM
 from floodmark.hwm.version import VersionHWM
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "KeyValueIntHWM",
     "OrderedHWM",
     "Span",
+    "TopicOffsetsHWM",
     "VersionHWM",
     "deserialize",
     "digest",

@@ -3,47 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from floodmark.errors import MarkInvalid, MarkKindMismatch
-from floodmark.hwm import HWM, FrozenMap, Json, KeyValueIntHWM, register
-from floodmark.hwm.json_text import from_json_text
+from floodmark.errors import MarkKindMismatch
+from floodmark.hwm import HWM, KeyValueIntHWM, TopicOffsetsHWM
 from floodmark.probes.kafka import Offsets
-
-TopicOffsets = FrozenMap[str, FrozenMap[int, int]]
-
-
-@register
-class TopicOffsetsHWM(HWM[TopicOffsets]):
-    """The next offset of each partition of several topics; every partition rises on its own."""
-
-    kind: ClassVar[str] = "topic_offsets"
-    entity_alias: ClassVar[str | None] = "topics"
-    empty: ClassVar[object] = FrozenMap[str, Any]()
-
-    def parse(self, value: object) -> TopicOffsets:
-        topics = from_json_text(self.kind, value)
-        if not isinstance(topics, Mapping) or not all(isinstance(topic, str) for topic in topics):
-            raise MarkInvalid(self.kind, value, reason="not a map from topics to their partitions' next offsets")
-        return FrozenMap({topic: self._partitions(topic, offsets).value for topic, offsets in topics.items()})
-
-    def dump(self) -> Json:
-        return {topic: self._partitions(topic, offsets).dump() for topic, offsets in self.value.items()}
-
-    def show(self) -> Json:
-        return {topic: self._partitions(topic, offsets).show() for topic, offsets in sorted(self.value.items())}
-
-    def reaches(self, value: TopicOffsets) -> bool:
-        return all(self._own(topic).covers(offsets) for topic, offsets in value.items())
-
-    def joined(self, value: TopicOffsets) -> TopicOffsets:
-        return self.value.plus({topic: self._own(topic).update(offsets).value for topic, offsets in value.items()})
-
-    def _own(self, topic: str) -> KeyValueIntHWM:
-        return self._partitions(topic, self.value.get(topic, {}))
-
-    def _partitions(self, topic: str, offsets: object) -> KeyValueIntHWM:
-        return KeyValueIntHWM(topic, offsets, modified_time=self.modified_time)
 
 
 def mark_of(name: str, topics: Sequence[str], offsets: Offsets) -> HWM[Any]:
