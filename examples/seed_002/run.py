@@ -39,6 +39,20 @@ def start_loop(environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env={**os.environ, **environment}, text=True)
 
 
+def wait_for_mark(connection: psycopg.Connection, seq: int, seconds: float = 120) -> None:
+    """Until the mark's own table says that the loop has come so far."""
+    deadline = time.monotonic() + seconds
+    mark = "select max((val #>> '{marks,postgres,value}')::bigint) from rpcn_connect_state"
+    while time.monotonic() < deadline:
+        [(is_there,)] = connection.execute("select to_regclass('rpcn_connect_state') is not null").fetchall()
+        [(reached,)] = connection.execute(mark).fetchall() if is_there else [(None,)]
+        connection.commit()
+        if reached is not None and reached >= seq:
+            return
+        time.sleep(0.2)
+    raise SystemExit(f"the loop did not come to seq {seq} within {seconds:g} s; what it said stands above")
+
+
 def arrived(bootstrap: str) -> list[dict[str, object]]:
     """Everything in the topic, as a consumer with read_committed sees it."""
     consumer = Consumer(
@@ -75,11 +89,10 @@ def story(database: str, bootstrap: str) -> int:
         insert(connection, ROWS_PER_ROUND)
         print("the loop starts; rows are inserted while it runs; what it prints is its console sink", flush=True)
         loop = start_loop({"PG_URL": database, "KAFKA": bootstrap})
-        time.sleep(15)
-        for _ in range(ROUNDS - 1):
+        for turn in range(1, ROUNDS):
+            wait_for_mark(connection, turn * ROWS_PER_ROUND)
             insert(connection, ROWS_PER_ROUND)
-            time.sleep(2)
-        time.sleep(4)
+        wait_for_mark(connection, ROUNDS * ROWS_PER_ROUND)
         loop.send_signal(signal.SIGTERM)
         code = loop.wait(60)
         rows = arrived(bootstrap)

@@ -423,7 +423,7 @@ class SinkFailed(FloodmarkError):
 
 
 class SinkUnreachable(FloodmarkError):
-    """The server of a sink could not be reached, or the connection broke; this is never taken for "nothing recorded"."""
+    """The server of a sink could not be reached, or the connection broke; never taken for "nothing recorded"."""
 
     def __init__(self, target: str, *, reason: str) -> None:
         super().__init__(

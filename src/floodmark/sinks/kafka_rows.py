@@ -105,11 +105,10 @@ def routed(messages: DataFrame, layout: Layout, *, keyed: bool) -> DataFrame:
     writer = F.col("partition") % layout.writers
     exact = getattr(placed, "repartitionById", None)  # Spark 4.1; before, two writers may share a task
     together = exact(layout.writers, writer) if exact else placed.repartition(layout.writers, writer)
-    rank = F.shiftleft((writer * layout.partitions + F.col("partition")).cast("long"), 43)
-    within = F.shiftrightunsigned(F.xxhash64(F.coalesce("key", "value")), 21)
-    # One number decides nearly every comparison: writer, partition and key are in it, and rows of one key share it.
-    rest = [name for name in (PLACE, "key", "value", "headers") if name in messages.columns]
-    return together.sortWithinPartitions(rank.bitwiseOR(within), *rest).drop(PLACE)
+    first = [PLACE] if PLACE in messages.columns else [F.xxhash64("value")]
+    rest = [name for name in ("key", "value", "headers") if name in messages.columns]
+    ordered = together.sortWithinPartitions(writer, "partition", *first, *rest)
+    return ordered.drop(PLACE)
 
 
 def by_content(count: int) -> Column:
