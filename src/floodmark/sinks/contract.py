@@ -120,6 +120,14 @@ class Freezing(Protocol):
 
 
 @runtime_checkable
+class Piecemeal(Protocol):
+    """A sink that takes a batch in several transactions, so that part of one may be out."""
+
+    def begun(self, ledger: str, session: Session) -> int | None:
+        """The number of a batch of which part is out and the rest is not, if there is one."""
+
+
+@runtime_checkable
 class Transactional(Protocol):
     """A sink that writes in a transaction in which the caller may do one thing more."""
 

@@ -21,6 +21,8 @@ WIDER = {
     "date": ("timestamp_ntz",),
 }
 """Which types hold every value of another one exactly; anything else could lose something without a word."""
+INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+NO_DIGITS = (-1, -1)
 
 
 @dataclass(frozen=True)
@@ -65,4 +67,16 @@ def compare(rows: StructType, target: StructType) -> Drift:
 
 def fits(found: DataType, held: DataType) -> bool:
     """Whether the target's type holds every value of the rows' type."""
-    return found.simpleString() == "void" or held.simpleString() in WIDER.get(found.simpleString(), ())
+    if found.simpleString() == "void" or held.simpleString() in WIDER.get(found.simpleString(), ()):
+        return True
+    whole, fraction = digits(held)
+    return digits(found) != NO_DIGITS and digits(found)[0] <= whole and digits(found)[1] <= fraction
+
+
+def digits(kind: DataType) -> tuple[int, int]:
+    """How many digits a decimal type holds before and after its point, or an integer type needs."""
+    from pyspark.sql.types import DecimalType
+
+    if isinstance(kind, DecimalType):
+        return kind.precision - kind.scale, kind.scale
+    return INTEGER_DIGITS.get(kind.simpleString(), -1), 0 if kind.simpleString() in INTEGER_DIGITS else -1

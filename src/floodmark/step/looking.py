@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChanged, SourceEmpty
 from floodmark.hwm import HWM, Json, Span, digest
-from floodmark.sinks.contract import Recorded, ledger_id
+from floodmark.sinks.contract import Piecemeal, Recorded, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.record import Intent, JobRecord
@@ -94,6 +94,8 @@ class Ledgers:
     """What every sink has recorded for this job."""
 
     by_sink: Mapping[str, Recorded | None]
+    begun: Mapping[str, int] = field(default_factory=dict)
+    """Sinks that have part of a batch, and which."""
 
     @property
     def highest(self) -> int:
@@ -102,14 +104,23 @@ class Ledgers:
     def confirmed(self, number: int) -> list[str]:
         return [sink for sink, entry in self.by_sink.items() if entry and entry.number >= number]
 
+    def touched(self, number: int) -> list[str]:
+        """Sinks that have this batch, or part of it."""
+        parts = [sink for sink, part in self.begun.items() if part == number]
+        return list(dict.fromkeys([*self.confirmed(number), *parts]))
+
     def behind(self, number: int) -> list[str]:
-        """Sinks that have recorded something, but not this number: a paused run could still write to them."""
-        return [sink for sink, entry in self.by_sink.items() if entry and entry.number < number]
+        """Sinks that were written to, but have not recorded this number: a paused run could still write to them."""
+        behind = {sink for sink, entry in self.by_sink.items() if entry and entry.number < number}
+        return sorted(behind | (self.begun.keys() - set(self.confirmed(number))))
 
 
 def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     """Ask every sink what it has; a few milliseconds each, and only when there is work."""
-    return Ledgers({s.name: s.recorded(ledger_id(namespace, work.name, s.name), session) for s in work.sinks})
+    ledgers = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in work.sinks}
+    recorded = {sink.name: sink.recorded(ledgers[sink.name], session) for sink in work.sinks}
+    parts = {s.name: s.begun(ledgers[s.name], session) for s in work.sinks if isinstance(s, Piecemeal)}
+    return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None})
 
 
 def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:

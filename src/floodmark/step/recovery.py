@@ -29,17 +29,17 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
     intent = record.intent
     if intent is None or request.abandon or request.full_refresh:
         return None
-    confirmed, now = ledgers.confirmed(intent.number), work.fingerprints()
+    touched, now = ledgers.touched(intent.number), work.fingerprints()
     changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
     if not changed or request.finish:
         return intent
-    if not confirmed:
+    if not touched:
         log.info("open batch is dropped: the code changed and no sink has it", job=work.name, number=intent.number)
         return None
     if intent.spool and Spool(intent.spool).counted():
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
-    raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=confirmed)
+    raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
 
 
 def drop(record: JobRecord, store: MarkStore, lease: HeldLease) -> JobRecord:

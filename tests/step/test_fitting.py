@@ -1,0 +1,58 @@
+"""Which types fit a target without losing anything."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import DataType, StructType
+
+from floodmark.step.fitting import compare, fits
+
+pytestmark = pytest.mark.usefixtures("spark")  # Spark's parser reads the types
+
+
+def kind(text: str) -> DataType:
+    return DataType.fromDDL(f"x {text}").fields[0].dataType
+
+
+@pytest.mark.parametrize(
+    ("found", "held"),
+    [
+        ("int", "bigint"),
+        ("int", "double"),
+        ("float", "double"),
+        ("date", "timestamp_ntz"),
+        ("decimal(10,2)", "decimal(12,2)"),
+        ("decimal(10,2)", "decimal(38,18)"),
+        ("bigint", "decimal(38,0)"),
+        ("int", "decimal(12,2)"),
+    ],
+)
+def test_a_wider_type_takes_every_value(found: str, held: str) -> None:
+    """Nothing has to be asked."""
+    assert fits(kind(found), kind(held))
+
+
+@pytest.mark.parametrize(
+    ("found", "held"),
+    [
+        ("bigint", "int"),
+        ("bigint", "double"),
+        ("double", "float"),
+        ("string", "bigint"),
+        ("bigint", "string"),
+        ("decimal(10,2)", "decimal(10,1)"),
+        ("decimal(12,2)", "decimal(10,2)"),
+        ("bigint", "decimal(18,0)"),
+        ("double", "decimal(38,18)"),
+        ("timestamp", "date"),
+    ],
+)
+def test_what_could_lose_something_does_not_fit(found: str, held: str) -> None:
+    """A long is not a double: above 2^53 it would be rounded."""
+    assert not fits(kind(found), kind(held))
+
+
+def test_names_are_compared_without_case_and_own_columns_not_at_all() -> None:
+    """As Spark and Delta do; `_fm_*` never reaches a table."""
+    rows, target = StructType.fromDDL("ID bigint, _fm_position int, extra string"), StructType.fromDDL("id bigint")
+    assert compare(rows, target).differences() == ("new column extra string",)
