@@ -24,7 +24,12 @@ POINTS = (
 EVERY_SINK_HOLDS = {name: list(range(300)) for name in shop.SINKS}
 
 
-@pytest.mark.parametrize("point", POINTS)
+IN_EVERY_BUILD = ("after_intent", "after_sink:1", "during_sink:2", "during_sink:4", "before_commit")
+
+
+@pytest.mark.parametrize(
+    "point", [point if point in IN_EVERY_BUILD else pytest.param(point, marks=pytest.mark.crash) for point in POINTS]
+)
 def test_a_kill_at_any_point_is_finished_by_the_next_run_even_if_new_rows_came(
     spark: SparkSession, tmp_path: Path, point: str
 ) -> None:

@@ -348,3 +348,19 @@ def test_batch_time_stands_for_the_clock(spark: SparkSession, store: MarkStore) 
     intent = store.read("numbers").intent
     job.run(spark, store)
     assert sink.rows[0]["seen_at"].timestamp() == pytest.approx(intent.batch_time.timestamp(), abs=1e-5)
+
+
+def test_a_narrow_select_keeps_the_sources_order_for_a_merge(
+    spark: SparkSession, store: MarkStore, tmp_path: Path
+) -> None:
+    """Two changes of a key in one batch: the later one stays, although nobody selected a sequence."""
+    rows = [{"id": 1, "v": "old"}, {"id": 1, "v": "new"}]
+    job = fm.Job(
+        name="numbers",
+        source=RowsSource(rows, "id long, v string"),
+        transform="select id, v from source",
+        sinks=[fm.sinks.Delta(str(tmp_path / "lake"), mode="merge", key=("id",))],
+    )
+    job.run(spark, store)
+    table = spark.read.format("delta").load(str(tmp_path / "lake"))
+    assert [row.asDict() for row in table.collect()] == [{"id": 1, "v": "new"}]

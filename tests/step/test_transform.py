@@ -67,6 +67,41 @@ def test_batch_time_is_a_literal_and_never_touched_inside_a_text() -> None:
     assert written == "select ':batch_time', TIMESTAMP '2026-11-15 12:00:00+00:00' from v"
 
 
+@pytest.mark.parametrize(
+    ("query", "written"),
+    [
+        ("select id, v from source", "select id, v , _fm_position from v1"),
+        (
+            "select extract(year from t) as y\nfrom source where id > 1",
+            "select extract(year from t) as y\n, _fm_position from v1 where id > 1",
+        ),
+    ],
+)
+def test_a_plain_select_carries_the_position_for_the_sinks(query: str, written: str) -> None:
+    """Else a narrow list of columns would cost a keyed sink the order of the source."""
+    assert Sql(query).written_out({"source": "v1"}, NOON, carried=["_fm_position"]) == written
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select * from source",
+        "select s.* from source s",
+        "select distinct id from source",
+        "select id, count(*) as n from source group by id",
+        "select max(id) as id from source",
+        "select a.id from source a join source b on a.id = b.id",
+        "with x as (select id from source) select id from x",
+        "select id from (select id from source) t",
+        "select id from source union all select id from source",
+    ],
+)
+def test_where_a_row_is_no_longer_one_of_the_source_nothing_is_added(query: str) -> None:
+    """A star has it already; a group or a join has no one position."""
+    written = Sql(query).written_out({"source": "v1"}, NOON, carried=["_fm_position"])
+    assert "_fm_position" not in written
+
+
 def test_sql_that_cannot_be_parsed_says_where() -> None:
     """Before anything runs."""
     with pytest.raises(ConfigError, match="cannot be parsed"):

@@ -79,6 +79,14 @@ def run_entry(receipt: Receipt) -> dict[str, object]:
     }
 
 
+def in_short(mark: Json) -> str:
+    """A mark within a line: of a list of files only how many there are."""
+    if isinstance(mark, dict) and "files" in mark:
+        return f"{mark['files']} files"
+    is_files = isinstance(mark, list) and all(isinstance(each, str) and "/" in each for each in mark)
+    return f"{len(mark)} files" if is_files and isinstance(mark, list) else shown(mark)
+
+
 def run_line(receipt: Receipt) -> str:
     """A run in one line."""
     if receipt.status == "failed":
@@ -92,6 +100,6 @@ def run_line(receipt: Receipt) -> str:
     put_aside = "".join(
         f", {rows} {word}" for rows, word in ((receipt.rows_refused, "refused"), (receipt.rows_dead, "dead")) if rows
     )
-    moved = f"mark {shown(receipt.mark_before)} → {shown(receipt.mark_after)}"
+    moved = f"mark {in_short(receipt.mark_before)} → {in_short(receipt.mark_after)}"
     counts = f"{receipt.rows_read} rows read{put_aside}{held}, written: {written or 'none'}"
     return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"

@@ -149,7 +149,7 @@ class RunCommand:
         counts = {status: sum(each.status == status for each in receipts) for status in STATUSES}
         said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
         rows = sum(each.rows_read for each in receipts)
-        print_line(f"{len(receipts)} jobs: {said or 'none ran'}; {rows} rows read")
+        print_line(f"{len(receipts)} {'job' if len(receipts) == 1 else 'jobs'}: {said or 'none ran'}; {rows} rows read")
 
     def status(self, text: str) -> AbstractContextManager[Status | None]:
         """A moving line on a terminal, so that a long batch does not look dead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import floodmark
 from floodmark.errors import ConfigError, TransformFailed
+from floodmark.sinks.contract import POSITION
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,6 +31,10 @@ VOLATILE = frozenset(
     }
 )
 """sqlglot's names of what may answer otherwise the second time; a function it does not know is one of them."""
+
+
+SHAPED = ("distinct", "group", "having", "joins", "laterals", "qualify", "windows")
+"""Parts of a SELECT after which a row is no longer one row of the source."""
 
 
 @runtime_checkable
@@ -96,7 +101,8 @@ class Sql:
         try:
             for name, frame in tables.items():
                 frame.createOrReplaceTempView(views[name])
-            return spark.sql(self.written_out(views, batch_time))
+            positioned = len(frames) == 1 and POSITION in tables["source"].columns
+            return spark.sql(self.written_out(views, batch_time, carried=[POSITION] if positioned else ()))
         except Exception as error:
             raise TransformFailed(job, reason=first_lines(error)) from error
         finally:
@@ -115,15 +121,17 @@ class Sql:
         volatile = [node for node in self._tree.walk() if type(node).__name__ in VOLATILE or isinstance(node, shape)]
         return not foreign and not volatile
 
-    def written_out(self, views: Mapping[str, str], batch_time: datetime) -> str:
+    def written_out(self, views: Mapping[str, str], batch_time: datetime, carried: Sequence[str] = ()) -> str:
         """The same text with tables and `:batch_time` replaced in place: all else is what the user wrote.
 
-        The time goes in as a literal, since Delta's parser does not pass Spark's own parameters on.
+        The time goes in as a literal, since Delta's parser does not pass Spark's own parameters on. Columns to be
+        carried are added to the list of a plain SELECT: a sink needs the source's order also where the user does not.
         """
         text, literal = self.text, f"TIMESTAMP '{batch_time.isoformat(sep=' ')}'"
         tables = [table for table in self._tables() if table.name.lower() in views]
         changes = [(t.this.meta["start"], t.this.meta["end"], views[t.name.lower()]) for t in tables]
         changes += [(start, end, literal) for start, end in self._clock_places()]
+        changes += [(place, place - 1, f", {', '.join(carried)} ") for place in self._end_of_list() if carried]
         for start, end, put in sorted(changes, reverse=True):
             text = text[:start] + put + text[end + 1 :]
         return text
@@ -136,6 +144,25 @@ class Sql:
         for sign, name in pairwise(tokens):
             if sign.text == ":" and name.text.lower() == "batch_time" and name.start == sign.end + 1:
                 yield sign.start, name.end
+
+    def _end_of_list(self) -> list[int]:
+        """Where the list of a plain SELECT over the source ends; nowhere, if it joins, groups or takes all columns."""
+        from sqlglot import exp
+
+        tree = self._tree
+        plain = isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in ("with_", *SHAPED))
+        one = len(list(tree.find_all(exp.Table))) == 1 and not list(tree.find_all(exp.Star, exp.AggFunc, exp.Subquery))
+        return [self._place_of_from()] if plain and one else []
+
+    def _place_of_from(self) -> int:
+        import sqlglot
+
+        depth = 0
+        for token in sqlglot.tokenize(self.text, read="spark"):
+            depth += {"(": 1, ")": -1}.get(token.text, 0)
+            if depth == 0 and token.text.lower() == "from":
+                return int(token.start)
+        return len(self.text)
 
     @cached_property
     def _tree(self) -> exp.Expr:
