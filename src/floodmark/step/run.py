@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = get_logger(__name__)
+LONGEST_MARK_TOLD = 200
+"""A mark may be a list of files; a line of a log shows how it begins."""
 
 
 @dataclass
@@ -89,7 +91,8 @@ class Step:
     def tell_mark(self, record: JobRecord) -> None:
         """Which mark is used and where it came from: it is easy to use the wrong store, and this is how one sees it."""
         tell = log.debug if record is self.last_seen.told else log.info
-        tell("using the mark", job=self.work.name, mark=shown(record.marks), number=record.number, store=self.origin())
+        mark = str(shown(record.marks))[:LONGEST_MARK_TOLD]
+        tell("using the mark", job=self.work.name, mark=mark, number=record.number, store=self.origin())
         self.last_seen.told = record
 
     def origin(self) -> str:
