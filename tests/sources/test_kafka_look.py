@@ -72,6 +72,17 @@ def test_latest_puts_the_mark_at_the_end_and_reads_nothing(kafka: Broker, topic:
     assert sight.expected_rows == 0
 
 
+def test_a_full_refresh_begins_at_the_beginning_also_where_the_job_began_at_latest(
+    kafka: Broker, topic: Topics
+) -> None:
+    """Else it would send nothing, and say that it sent everything."""
+    name = topic()
+    put(kafka, name, "a", "b")
+    span = look(Kafka(kafka.bootstrap, name, start="latest"), whole=True).span
+    assert span is not None
+    assert (span.upto.value, span.detail["from"]) == ({0: 2}, {name: {"0": 0}})
+
+
 def test_a_group_hands_its_offsets_over(kafka: Broker, topic: Topics) -> None:
     """What the group has not committed of begins at the earliest offset."""
     name = topic(2)

@@ -57,6 +57,12 @@ def test_the_first_look_reaches_from_the_beginning_to_the_highest_row(orders: st
     assert (found.span.after, found.span.upto.value, found.expected_rows) == (None, 3, 3)
 
 
+def test_a_full_refresh_begins_at_the_beginning_also_where_the_job_began_at_latest(orders: str) -> None:
+    """Else it would put an empty batch in the place of everything."""
+    source = Postgres(orders, "o", cursor=Cursor("seq", start="latest"))
+    assert (looked(source).expected_rows, looked(source, whole=True).expected_rows) == (0, 3)
+
+
 def test_nothing_above_the_mark_is_nothing_new(orders: str) -> None:
     """The same look again, after the mark was raised."""
     source = Postgres(orders, "o", cursor="seq")

@@ -47,10 +47,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Request:
-    """How a look is narrowed: `start` is the user's --from (inclusive), `max_rows` bounds the span where it can."""
+    """How a look is narrowed: `start` is the user's --from (inclusive), `max_rows` bounds the span where it can.
+
+    `whole` asks for everything there is, whatever the source's own start says: a full refresh must not begin at latest.
+    """
 
     start: str | None = None
     max_rows: int | None = None
+    whole: bool = False
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What an earlier Sight asked the record to remember."""
 

@@ -73,7 +73,7 @@ class Delta(Immutable):
             return planner.feed_after(meant_version(request.start) - 1, self._mark)
         if mark is not None and mark.value is not None:
             return planner.feed_after(mark.value, self._mark)
-        if self.start == "earliest":
+        if request.whole or self.start == "earliest":
             return planner.snapshot(self._mark)
         if self.start == "latest":
             return planner.nothing_before(self._mark)

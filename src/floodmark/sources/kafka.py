@@ -99,7 +99,8 @@ class Kafka(Immutable):
         has_mark = mark is not None and bool(mark.value)
         if has_mark and request.start is None:
             return planner.sight(planner.known, sets_mark=False, has_mark=True)
-        start = Start.parse(self.start if request.start is None else request.start, self.topics)
+        own = "earliest" if request.whole else self.start
+        start = Start.parse(own if request.start is None else request.start, self.topics)
         asked = start.offsets_in(self._probe, planner.topics, planner.bounds)
         sets_mark = request.start is not None or not start.is_earliest
         return planner.sight({**planner.known, **asked}, sets_mark=sets_mark, has_mark=has_mark)

@@ -71,7 +71,7 @@ class Looker:
 
     def look(self, mark: HWM[Any] | None, request: Request) -> Sight:
         """The span above the mark, the user's start, or the beginning. Raises CursorNull, SourceRegressed."""
-        start = request.start if request.start is not None else self._first(mark)
+        start = request.start if request.start is not None else self._first(mark, request)
         if start == "latest":
             return self._nothing_before()
         if start is not None and start != "earliest":
@@ -80,8 +80,8 @@ class Looker:
         low = Low(None if after is None else str(after.dump()))
         return self._span(after, low, request.max_rows)
 
-    def _first(self, mark: HWM[Any] | None) -> str | int | None:
-        return self.cursor.start if mark is None else None
+    def _first(self, mark: HWM[Any] | None, request: Request) -> str | int | None:
+        return self.cursor.start if mark is None and not request.whole else None
 
     def _nothing_before(self) -> Sight:
         """A mark at the table's end by a batch without rows; of an empty table too, since all that comes is new."""

@@ -75,9 +75,9 @@ def look_once(work: Work, record: JobRecord, request: RunRequest, session: Sessi
 def sight_of(source: Source, record: JobRecord, request: RunRequest, session: Session) -> Sight:
     """One source above its mark; a refresh looks from the beginning."""
     if request.full_refresh:
-        return source.look(None, Request(), session)
+        return source.look(None, Request(whole=True), session)
     extras = record.extras.get(source.name)
-    asked = Request(request.start, request.max_rows, extras if isinstance(extras, dict) else {})
+    asked = Request(request.start, request.max_rows, extras=extras if isinstance(extras, dict) else {})
     return source.look(record.marks.get(source.name), asked, session)
 
 
