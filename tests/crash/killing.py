@@ -18,22 +18,19 @@ if TYPE_CHECKING:
 PROGRAM = Path(shop.__file__)
 
 
-def start(home: Path, sinks: Sequence[str] = shop.SINKS, **environment: str) -> subprocess.Popen[str]:
+def start(home: Path, sinks: Sequence[str] = shop.SINKS, **environment: str) -> subprocess.Popen[bytes]:
     """One run of the job in a process group of its own, so that a kill can take its JVM along, or not."""
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), str(home), ",".join(sinks)],
         env={**os.environ, **environment},
-        stderr=subprocess.PIPE,
-        text=True,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
 
 
 def run_until_killed(home: Path, point: str, sinks: Sequence[str] = shop.SINKS) -> int:
     """The return code of a run that was told to die at the point; its JVM may live on for a moment."""
-    process = start(home, sinks, FLOODMARK_CRASH_AT=point)
-    process.stderr and process.stderr.close()
-    return process.wait(120)
+    return start(home, sinks, FLOODMARK_CRASH_AT=point).wait(120)
 
 
 def ids_in_table(spark: SparkSession, table: Path) -> list[int]:
