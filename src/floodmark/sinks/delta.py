@@ -17,6 +17,7 @@ from floodmark.sinks.delta_lock import TableBusy, table_lock
 from floodmark.sinks.delta_merge import DELETE, merge_statement, newest_per_key, replace_statement
 from floodmark.sinks.own_columns import without_own, written_columns
 from floodmark.sinks.refusals import refusal_in
+from floodmark.sinks.table_modes import check_modes, column_names
 from floodmark.spark.delta_tables import DeltaPlace, cluster_table, create_table
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PATIENCE_SECONDS = 600.0
-MODES = ("append", "merge", "replace")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Delta(Atomic):
 
     def __post_init__(self) -> None:
         for columns in ("key", "by", "sequence", "partition_by", "cluster_by"):
-            object.__setattr__(self, columns, _names(getattr(self, columns)))
+            object.__setattr__(self, columns, column_names(getattr(self, columns)))
         object.__setattr__(self, "_place", DeltaPlace(self.path, self.table))
         self._check_options()
 
@@ -216,18 +216,7 @@ class Delta(Atomic):
         return probe if probe.refresh() else None
 
     def _check_options(self) -> None:
-        if self.mode not in MODES:
-            raise ConfigError(f"mode: {self.mode!r} is not known.", hint=f"one of: {', '.join(MODES)}")
-        if self.mode == "merge" and not self.key:
-            raise ConfigError(f"sink '{self.name}' merges and has no key.", hint="name the columns in `key: [...]`")
-        if self.by and self.mode != "replace":
-            raise ConfigError(
-                f"sink '{self.name}' has `by` in mode {self.mode}.", hint="`by` goes with `mode: replace`"
-            )
-        if (self.sequence or self.delete_when) and self.mode != "merge":
-            raise ConfigError(
-                f"sink '{self.name}' has `sequence` or `delete_when` in mode {self.mode}.", hint="use `mode: merge`"
-            )
+        check_modes(self)
         if self.partition_by and self.cluster_by:
             raise ConfigError(f"sink '{self.name}' has partitions and clusters.", hint="Delta takes one of the two")
 
@@ -241,7 +230,3 @@ def _handed_over(rows: DataFrame) -> Iterator[str]:
         yield f"global_temp.{name}"
     finally:
         rows.sparkSession.catalog.dropGlobalTempView(name)
-
-
-def _names(given: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)

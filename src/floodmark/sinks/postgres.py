@@ -19,13 +19,13 @@ from floodmark.sinks.postgres_staging import Copied, Staging, drop_upto
 from floodmark.sinks.postgres_target import Target, split
 from floodmark.sinks.postgres_types import spark_type
 from floodmark.sinks.refusals import refusal_in
+from floodmark.sinks.table_modes import check_modes, column_names
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-MODES = ("append", "merge", "replace")
 Joining = Callable[["Connection", int], None]
 """Called with the open transaction and the rows written, just before the commit."""
 
@@ -51,10 +51,10 @@ class Postgres(Atomic):
 
     def __post_init__(self) -> None:
         for columns in ("key", "by", "sequence"):
-            object.__setattr__(self, columns, _names(getattr(self, columns)))
+            object.__setattr__(self, columns, column_names(getattr(self, columns)))
         split(self.table)
         settings(self.url)
-        self._check_options()
+        check_modes(self)
 
     def describe(self) -> str:
         return f"PostgreSQL table {self.table} at {self._server().describe()}"
@@ -242,21 +242,3 @@ class Postgres(Atomic):
 
     def _ledger(self, connection: Connection, ledger: str) -> PostgresLedger:
         return PostgresLedger(Target.found(connection, self.table).schema, ledger)
-
-    def _check_options(self) -> None:
-        if self.mode not in MODES:
-            raise ConfigError(f"mode: {self.mode!r} is not known.", hint=f"one of: {', '.join(MODES)}")
-        if self.mode == "merge" and not self.key:
-            raise ConfigError(f"sink '{self.name}' merges and has no key.", hint="name the columns in `key: [...]`")
-        if self.by and self.mode != "replace":
-            raise ConfigError(
-                f"sink '{self.name}' has `by` in mode {self.mode}.", hint="`by` goes with `mode: replace`"
-            )
-        if (self.sequence or self.delete_when) and self.mode != "merge":
-            raise ConfigError(
-                f"sink '{self.name}' has `sequence` or `delete_when` in mode {self.mode}.", hint="use `mode: merge`"
-            )
-
-
-def _names(given: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
