@@ -36,6 +36,8 @@ FloodmarkError
 ├── SourceUnreadable            the source could not be looked at: never taken for "no rows"
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
 ├── TransformFailed             the user's SQL or function raised
+├── TaskFailed                  the program of a workflow's task ended badly
+│   └── TaskTimedOut            it did not end within its time
 ├── SinkFailed                  a sink could not be written
 ├── SinkUnreachable             a sink's server could not be reached: never taken for "nothing recorded"
 └── SparkUnavailable            no session could be started
@@ -409,6 +411,25 @@ class TransformFailed(FloodmarkError):
             hint=f"mend it and run again; `floodmark plan --select {job}`",
         )
         self.job, self.reason = job, reason
+
+
+class TaskFailed(FloodmarkError):
+    """The program that a task of a workflow runs ended badly."""
+
+    def __init__(self, task: str, *, reason: str) -> None:
+        super().__init__(
+            f"task '{task}' failed: {reason}.", hint="mend it and run the workflow again: it takes what is missing"
+        )
+        self.task, self.reason = task, reason
+
+
+class TaskTimedOut(TaskFailed):
+    """A task did not end within its time; `lives` if its code could not be stopped and still runs in this process."""
+
+    def __init__(self, task: str, *, seconds: float, lives: bool) -> None:
+        still = ", and its code still runs until this process ends" if lives else ""
+        super().__init__(task, reason=f"it did not end within {seconds:g} s{still}")
+        self.seconds, self.lives = seconds, lives
 
 
 class SinkFailed(FloodmarkError):

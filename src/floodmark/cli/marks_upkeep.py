@@ -90,8 +90,10 @@ class Limits:
 
 def _orphans(store: MarkStore, declared: set[str]) -> tuple[list[str], list[str]]:
     """Jobs that the project no longer has; those with an open batch apart, since rows of it may be half written."""
-    strangers = [job for job in store.jobs() if job not in declared]
-    records = {job: store.read(job) for job in strangers}
+    from floodmark.jobs.workflow.memory import remembered_in
+
+    records = {job: store.read(job) for job in store.jobs() if job not in declared}
+    strangers = [job for job, record in records.items() if remembered_in(record) is None]
     is_open = [job for job, record in records.items() if record is not None and record.intent is not None]
     return [job for job in strangers if job not in is_open], is_open
 

@@ -112,6 +112,7 @@ class Project(Model):
     namespace: Text = "default"
     spark: Mapping[str, Setting] = {}
     jobs: tuple[JobModel, ...] = ()
+    tasks: Mapping[Name, PythonName] = {}
     retention: Retention = Retention()
     targets: Mapping[str, Target] = {}
 
