@@ -24,6 +24,8 @@ COMMANDS = {
     "run": "Run the jobs: read above the mark, write every sink, raise the mark.",
     "marks": "Show, move, copy and clean the marks.",
     "runs": "Show what past runs did.",
+    "health": "Judge freshness, counts, quality, marks and pace; no JVM.",
+    "alerts": "List the open alerts, or try the channels.",
     "workflow": "Run or check a workflow: the tasks of a Databricks-Jobs file.",
 }
 GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")

@@ -64,6 +64,13 @@ class DeltaProbe:
         counts = pa.table(self._there().get_add_actions(flatten=True)).column("num_records").to_pylist()
         return None if None in counts else sum(counts)
 
+    def files_and_bytes(self) -> tuple[int, int]:
+        """How many files the table has now, and how large they are together."""
+        import pyarrow as pa
+
+        sizes = pa.table(self._there().get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+        return len(sizes), sum(sizes)
+
     def holds_rows(self) -> bool:
         """Whether a row is there; where the files do not say how many they hold, they count as not empty."""
         return self.rows() != 0
