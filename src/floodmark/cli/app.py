@@ -24,6 +24,7 @@ COMMANDS = {
     "run": "Run the jobs: read above the mark, write every sink, raise the mark.",
     "marks": "Show, move, copy and clean the marks.",
     "runs": "Show what past runs did.",
+    "optimize": "Compact, order and clean the Delta tables that jobs fill.",
     "health": "Judge freshness, counts, quality, marks and pace; no JVM.",
     "alerts": "List the open alerts, or try the channels.",
     "workflow": "Run or check a workflow: the tasks of a Databricks-Jobs file.",
