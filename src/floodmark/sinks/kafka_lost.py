@@ -1,17 +1,18 @@
-"""When the ledger's group is gone (expired, deleted), the headers in the topic say how far a batch got."""
+"""When the ledger's group is gone (expired, deleted), stamps in the topic itself say how far a batch got."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from floodmark.probes.kafka_client import KafkaOptions
 
-HEADER = "fm"
+Headers: TypeAlias = "list[tuple[str, bytes | None]]"
+LABEL, ROWS = "fm", "fm-rows"
 PATIENCE_SECONDS = 120.0
 """How long to wait for transactions of others that are open above our rows."""
 
@@ -20,14 +21,22 @@ class CannotTell(Exception):
     """The topic no longer shows what was written since the batch was intended."""
 
 
-def count_rows(options: KafkaOptions, topic: str, since: Mapping[int, int], label: str) -> int:
-    """How many committed records with this header lie in the partitions, from the given offsets to their ends.
+def stamp(label: str, rows: int) -> Headers:
+    """The headers of every so many rows: which batch this is, and how many rows of its writer are out with this one.
 
-    A writer's rows are committed in one fixed order, so their count is its place. Raises CannotTell.
+    Not every row has them: they would double the work of the driver, and take more room than many a row.
+    """
+    return [(LABEL, label.encode()), (ROWS, str(rows).encode())]
+
+
+def rows_out(options: KafkaOptions, topic: str, since: Mapping[int, int], label: str) -> int:
+    """How many rows of this batch are committed in a writer's partitions, from the given offsets to their ends.
+
+    A transaction ends with a stamped row, so the highest stamp that a reader can see tells. Raises CannotTell.
     """
     ends = _ends(options, topic, since)
     left = {partition: end for partition, end in ends.items() if end > since[partition]}
-    return _count(options, topic, since, left, label.encode()) if left else 0
+    return _highest(options, topic, since, left, label.encode()) if left else 0
 
 
 def _ends(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[int, int]:
@@ -46,7 +55,7 @@ def _ends(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[i
     return {partition: high for partition, (_, high) in marks.items()}
 
 
-def _count(options: KafkaOptions, topic: str, since: Mapping[int, int], left: dict[int, int], label: bytes) -> int:
+def _highest(options: KafkaOptions, topic: str, since: Mapping[int, int], left: dict[int, int], label: bytes) -> int:
     from confluent_kafka import TopicPartition
 
     consumer = options.consumer(**{"enable.partition.eof": True, "auto.offset.reset": "error"})
@@ -55,7 +64,7 @@ def _count(options: KafkaOptions, topic: str, since: Mapping[int, int], left: di
         consumer.assign([TopicPartition(topic, partition, since[partition]) for partition in left])
         while left:
             for message in consumer.consume(10_000, timeout=1.0):
-                found += _is_labelled(message, label)
+                found = max(found, _stamped(message, label))
                 _forget_finished(message, left)
                 deadline = time.monotonic() + PATIENCE_SECONDS if message.error() is None else deadline
             if time.monotonic() > deadline:
@@ -65,8 +74,9 @@ def _count(options: KafkaOptions, topic: str, since: Mapping[int, int], left: di
     return found
 
 
-def _is_labelled(message: Message, label: bytes) -> bool:
-    return message.error() is None and (HEADER, label) in (message.headers() or ())
+def _stamped(message: Message, label: bytes) -> int:
+    headers = message.headers() or () if message.error() is None else ()
+    return next((int(rows or 0) for name, rows in headers if name == ROWS), 0) if (LABEL, label) in headers else 0
 
 
 def _forget_finished(message: Message, left: dict[int, int]) -> None:

@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark.sinks.kafka_ledger import Page, read_pages
-from floodmark.sinks.kafka_lost import HEADER
+from floodmark.sinks.kafka_lost import Headers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,9 +94,9 @@ class Session:
         self._producer.begin_transaction()
         self._in_transaction = True
 
-    def send(self, rows: pa.RecordBatch, label: str) -> None:
+    def send(self, rows: pa.RecordBatch, stamp: Headers) -> None:
         """Hand the rows over; whether they arrived is known when the transaction is committed."""
-        produce_all(self._producer, self.place.topic, rows, label)
+        produce_all(self._producer, self.place.topic, rows, stamp)
 
     def commit(self, page: Page) -> None:
         """Rows and page become visible together, or not at all."""
@@ -130,14 +130,14 @@ class Session:
         return None
 
 
-def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, label: str) -> None:
-    """One message per row, each with our header and then the user's."""
-    own = [(HEADER, label.encode())]
+def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Headers) -> None:
+    """One message per row with the user's headers; on the last one, ours stand before them."""
     columns = [rows.column(name).to_pylist() for name in ("partition", "key", "value")]
-    given = rows.column("headers").to_pylist() if "headers" in rows.schema.names else None
-    headers = [own + pairs(each) for each in given] if given is not None else repeat(own)
+    given = rows.column("headers").to_pylist() if "headers" in rows.schema.names else repeat(None, rows.num_rows)
+    headers = [pairs(each) if each else None for each in given]  # to the driver, an empty list costs as much as a full one
+    headers[-1] = [*stamp, *(headers[-1] or ())]
     produce = producer.produce
-    for partition, key, value, header in zip(*columns, headers, strict=False):
+    for partition, key, value, header in zip(*columns, headers, strict=True):
         while True:
             try:
                 produce(topic, value, key, partition, headers=header)
@@ -147,9 +147,9 @@ def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, label: str
     producer.poll(0)
 
 
-def pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]]:
+def pairs(headers: list[dict[str, Any]]) -> Headers:
     """A list of records, as Arrow gives it, in the shape that the driver takes."""
-    return [(each["key"], each["value"]) for each in headers or ()]
+    return [(each["key"], each["value"]) for each in headers]
 
 
 def persist(call: Callable[[], Answer]) -> Answer:

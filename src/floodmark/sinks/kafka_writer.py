@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from floodmark.probes.kafka_client import told
 from floodmark.sinks.kafka_layout import Layout
 from floodmark.sinks.kafka_ledger import Page
-from floodmark.sinks.kafka_lost import CannotTell, count_rows
+from floodmark.sinks.kafka_lost import CannotTell, rows_out, stamp
 from floodmark.sinks.kafka_producer import Place, Session, is_fenced
 from floodmark.sinks.refusals import BEGIN, END
 
@@ -37,7 +37,7 @@ class Order:
 
     @property
     def label(self) -> str:
-        """The header of every row."""
+        """What a stamp in the topic calls this batch."""
         return f"{self.place.ledger}:{self.number}"
 
 
@@ -108,7 +108,7 @@ class Writer:
         if not self.chunk:
             self._try(self._begin)
         self.chunk.append(part)
-        self._try(lambda: self.session.send(part, self.order.label))
+        self._try(lambda: self._send(part, self.reached + rows_in(self.chunk)))
         slow = time.monotonic() - self.begun > self.order.chunk_seconds
         big = sum(each.nbytes for each in self.chunk) >= CHUNK_BYTES
         if rows_in(self.chunk) >= self.order.chunk_rows or big or slow:
@@ -118,8 +118,12 @@ class Writer:
         """A transaction with everything that is in the chunk so far."""
         self.begun = time.monotonic()
         self.session.begin()
-        for part in self.chunk:
-            self.session.send(part, self.order.label)
+        for place, part in enumerate(self.chunk, start=1):
+            self._send(part, self.reached + rows_in(self.chunk[:place]))
+
+    def _send(self, part: pa.RecordBatch, reached: int) -> None:
+        """The last row says how many are out if it is: a transaction holds whole parts."""
+        self.session.send(part, stamp(self.order.label, reached))
 
     def _commit(self, *, done: bool) -> None:
         page = self._page(done=done)
@@ -171,7 +175,7 @@ class Writer:
         if len(pages) == len(owned):
             return 0
         since = {partition: order.layout.ends[partition] for partition in owned}
-        return count_rows(order.place.options, order.place.topic, since, order.label)
+        return rows_out(order.place.options, order.place.topic, since, order.label)
 
     def _rows_of(self, page: Page) -> int:
         order = self.order
