@@ -22,25 +22,18 @@ class CannotTell(Exception):
 
 
 def stamp(label: str, rows: int) -> Headers:
-    """The headers of every so many rows: which batch this is, and how many rows of its writer are out with this one.
+    """The headers of the last of every so many rows: whose they are, and how many rows of its writer are out with it.
 
-    Not every row has them: they would double the work of the driver, and take more room than many a row.
+    Not every row has them: they would double the driver's work, and take more room than many a row.
     """
     return [(LABEL, label.encode()), (ROWS, str(rows).encode())]
 
 
-def rows_out(options: KafkaOptions, topic: str, since: Mapping[int, int], label: str) -> int:
-    """How many rows of this batch are committed in a writer's partitions, from the given offsets to their ends.
+def records_since(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[int, int]:
+    """The true ends of the partitions where anything stands above the given offsets, open transactions included.
 
-    A transaction ends with a stamped row, so the highest stamp that a reader can see tells. Raises CannotTell.
+    Raises CannotTell where records above those offsets were removed.
     """
-    ends = _ends(options, topic, since)
-    left = {partition: end for partition, end in ends.items() if end > since[partition]}
-    return _highest(options, topic, since, left, label.encode()) if left else 0
-
-
-def _ends(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[int, int]:
-    """The true ends, also where a transaction of somebody else is open."""
     from confluent_kafka import TopicPartition
 
     consumer = options.consumer(**{"isolation.level": "read_uncommitted"})
@@ -52,19 +45,26 @@ def _ends(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[i
         if not low <= since[partition] <= high:
             reason = f"partition {partition} of '{topic}' holds offsets {low} to {high}"
             raise CannotTell(f"its ledger is gone, and {reason}: what followed {since[partition]} was removed")
-    return {partition: high for partition, (_, high) in marks.items()}
+    return {partition: high for partition, (_, high) in marks.items() if high > since[partition]}
 
 
-def _highest(options: KafkaOptions, topic: str, since: Mapping[int, int], left: dict[int, int], label: bytes) -> int:
+def highest_stamps(
+    options: KafkaOptions, topic: str, since: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[str, int]:
+    """By label, how many rows are out: a transaction ends with a stamp, so the highest committed one tells.
+
+    Reads from the given offsets to the given ends. Raises CannotTell.
+    """
     from confluent_kafka import TopicPartition
 
     consumer = options.consumer(**{"enable.partition.eof": True, "auto.offset.reset": "error"})
-    found, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+    found: dict[str, int] = {}
+    left, deadline = dict(ends), time.monotonic() + PATIENCE_SECONDS
     try:
         consumer.assign([TopicPartition(topic, partition, since[partition]) for partition in left])
         while left:
             for message in consumer.consume(10_000, timeout=1.0):
-                found = max(found, _stamped(message, label))
+                _note_stamp(message, found)
                 _forget_finished(message, left)
                 deadline = time.monotonic() + PATIENCE_SECONDS if message.error() is None else deadline
             if time.monotonic() > deadline:
@@ -74,9 +74,12 @@ def _highest(options: KafkaOptions, topic: str, since: Mapping[int, int], left: 
     return found
 
 
-def _stamped(message: Message, label: bytes) -> int:
-    headers = message.headers() or () if message.error() is None else ()
-    return next((int(rows or 0) for name, rows in headers if name == ROWS), 0) if (LABEL, label) in headers else 0
+def _note_stamp(message: Message, found: dict[str, int]) -> None:
+    headers = dict(message.headers() or ()) if message.error() is None else {}
+    label, rows = headers.get(LABEL), headers.get(ROWS)
+    if isinstance(label, bytes) and isinstance(rows, bytes) and rows.isdigit():
+        name = label.decode(errors="replace")
+        found[name] = max(found.get(name, 0), int(rows))
 
 
 def _forget_finished(message: Message, left: dict[int, int]) -> None:

@@ -72,7 +72,7 @@ class Session:
 
     place: Place
     writer: int
-    owned: Sequence[int]
+    page_numbers: Sequence[int]
     _reader: Any = None
     _producer: Any = None
     _in_transaction: bool = False
@@ -88,7 +88,7 @@ class Session:
         return self.open()
 
     def pages(self) -> dict[int, Page]:
-        return persist(lambda: read_pages(self._reader, self.place.topic, self.owned))
+        return persist(lambda: read_pages(self._reader, self.place.topic, self.page_numbers))
 
     def begin(self) -> None:
         self._producer.begin_transaction()
@@ -100,7 +100,7 @@ class Session:
 
     def commit(self, page: Page) -> None:
         """Rows and page become visible together, or not at all."""
-        offsets = [page.offset(self.place.topic, partition) for partition in self.owned]
+        offsets = [page.offset(self.place.topic, partition) for partition in self.page_numbers]
         group = self._reader.consumer_group_metadata()
         # A producer that lost its coordinator may never find it again: its successor does, and knows what became of it.
         producer = self._producer
@@ -134,7 +134,7 @@ def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Hea
     """One message per row with the user's headers; on the last one, ours stand before them."""
     columns = [rows.column(name).to_pylist() for name in ("partition", "key", "value")]
     given = rows.column("headers").to_pylist() if "headers" in rows.schema.names else repeat(None, rows.num_rows)
-    headers = [pairs(each) if each else None for each in given]  # to the driver, an empty list costs as much as a full one
+    headers = [pairs(each) if each else None for each in given]  # an empty list costs the driver as much as a full one
     headers[-1] = [*stamp, *(headers[-1] or ())]
     produce = producer.produce
     for partition, key, value, header in zip(*columns, headers, strict=True):

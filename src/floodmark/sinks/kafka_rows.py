@@ -1,4 +1,4 @@
-"""Rows as Kafka messages: key, value and headers as bytes, each with its partition, in one order for every attempt."""
+"""Rows as Kafka messages: key, value and headers as bytes, each with its writer, in one order for every attempt."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.sinks.contract import POSITION
 from floodmark.sinks.kafka_layout import Layout
-from floodmark.sinks.kafka_partitioner import partitions_of
 from floodmark.sinks.own_columns import written_columns
 from floodmark.spark.delta_tables import quoted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
@@ -93,37 +91,19 @@ def header_column(rows: DataFrame, name: str) -> Column:
     return F.transform(entries, lambda e: F.struct(e["key"].cast("string"), e["value"].cast("string").cast("binary")))
 
 
-def routed(messages: DataFrame, layout: Layout, *, keyed: bool) -> DataFrame:
-    """Each writer's rows in a task, by position; every column takes part, so the order is the same at every attempt."""
+def routed(messages: DataFrame, layout: Layout) -> DataFrame:
+    """Each writer's rows in a task, by position; every column takes part, so the order is the same at every attempt.
+
+    Rows of one key have one writer. Rows without a key have their partition; that of a key is found by the writer.
+    """
     from pyspark.sql import functions as F
 
-    partition = by_key(layout.partitions) if keyed else by_content(layout.partitions)
-    placed = messages.withColumn("partition", partition)
-    together = placed.repartitionById(layout.writers, F.col("partition") % layout.writers)
-    first = [PLACE] if PLACE in messages.columns else [F.xxhash64("value")]
+    content = F.xxhash64("value")
+    writer = F.pmod(F.when(F.col("key").isNull(), content).otherwise(F.xxhash64("key")), F.lit(layout.writers))
+    partition = F.when(F.col("key").isNull(), F.pmod(content, F.lit(layout.partitions)))
+    placed = messages.withColumns({"writer": writer.cast("int"), "partition": partition.cast("int")})
+    first = [PLACE] if PLACE in messages.columns else [content]
     rest = [name for name in ("key", "value", "headers") if name in messages.columns]
     # Rows come out of the shuffle nearly in the source's order: to sort by position first costs next to nothing.
-    return together.sortWithinPartitions(*first, *rest).drop(PLACE)
-
-
-def by_content(count: int) -> Column:
-    """A partition for rows without a key: the same one whenever the row is sent."""
-    from pyspark.sql import functions as F
-
-    return F.pmod(F.xxhash64("value"), F.lit(count)).cast("int")
-
-
-def by_key(count: int) -> Column:
-    """The Java client's partitions; rows without a key are spread by their content."""
-    from pyspark.sql import functions as F
-
-    # Only the keys go through Python here: to take whole rows there and back costs more than the hash itself.
-    place = F.arrow_udf(lambda keys: key_partitions(keys, count), "int")
-    return F.when(F.col("key").isNull(), by_content(count)).otherwise(place("key"))
-
-
-def key_partitions(keys: pa.Array, count: int) -> pa.Array:
-    """The partition of every key, as Spark takes it back."""
-    import pyarrow as pa
-
-    return pa.array(partitions_of(keys, count), pa.int32())
+    together = placed.repartitionById(layout.writers, F.col("writer"))
+    return together.sortWithinPartitions("writer", *first, *rest).drop(PLACE)
