@@ -27,6 +27,7 @@ from floodmark.sinks.refusals import refusal_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from confluent_kafka import Consumer
     from pyspark.sql import DataFrame, SparkSession
 
 LONGEST_CHUNK_SECONDS = 420.0
@@ -53,6 +54,7 @@ class Kafka:
     chunk_seconds: float = 60.0
     _client: KafkaOptions = field(init=False, repr=False, compare=False)
     _topic: Topic = field(init=False, repr=False, compare=False)
+    _readers: dict[str, Consumer] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_client", KafkaOptions(self.bootstrap, self.options))
@@ -158,7 +160,7 @@ class Kafka:
 
     def _layout(self, spark: SparkSession) -> Layout:
         partitions = self._topic.require()
-        return Layout(partitions, min(partitions, 2 * cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
+        return Layout(partitions, min(partitions, cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
 
     def _place(self, ledger: str) -> Place:
         return Place(self._client, self.topic, ledger, 2 * self.chunk_seconds + 30)
@@ -167,11 +169,18 @@ class Kafka:
         count = self._topic.partitions()
         if not count:
             return {}
-        reader = self._place(ledger).reader()
+        return persist(lambda: self._read(ledger, range(count)))
+
+    def _read(self, ledger: str, partitions: range) -> dict[int, Page]:
+        """The reader is kept, since to connect takes far longer than to ask; one that failed is given up."""
+        reader = self._readers.pop(ledger, None) or self._place(ledger).reader()
         try:
-            return persist(lambda: read_pages(reader, self.topic, range(count)))
-        finally:
+            pages = read_pages(reader, self.topic, partitions)
+        except BaseException:
             reader.close()
+            raise
+        self._readers[ledger] = reader
+        return pages
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
