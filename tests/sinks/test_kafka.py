@@ -73,12 +73,12 @@ def test_bytes_go_out_as_they_are_and_null_is_a_tombstone(
 
 
 def test_headers_come_from_expressions(spark: SparkSession, kafka: Broker, topic: Callable[..., str]) -> None:
-    """Ours stands before the user's."""
+    """Ours, on the last of every so many rows, stand before the user's."""
     sink = Kafka(kafka.bootstrap, topic(), value="text:v", headers={"kind": "'order'", "size": "length(v)"})
     sink.write(frame(spark, "v string", ("abc",)), intended(sink, spark, 1))
-    fm = b"floodmark.prod.orders.kafka:1"
+    ours = {"fm": b"floodmark.prod.orders.kafka:1:0", "fm-rows": b"1"}
     assert [each.headers for each in committed(kafka.bootstrap, sink.topic)] == [
-        {"fm": fm, "kind": b"order", "size": b"3"}
+        {**ours, "kind": b"order", "size": b"3"}
     ]
 
 
@@ -134,7 +134,7 @@ def test_partitions_added_between_two_attempts_are_not_used(
 def test_a_deleted_ledger_does_not_repeat_the_batch(
     spark: SparkSession, kafka: Broker, topic: Callable[..., str]
 ) -> None:
-    """The rows above the offsets of the intent are counted by their headers."""
+    """Stamps above the offsets of the intent say how many rows of each writer are out."""
     sink = Kafka(kafka.bootstrap, topic(partitions=3), value="text:v")
     one = intended(sink, spark, 1)
     rows = frame(spark, "v string", ("a",), ("b",), ("c",))

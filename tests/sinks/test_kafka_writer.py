@@ -12,8 +12,11 @@ from confluent_kafka import KafkaException, TopicPartition
 from floodmark.probes.kafka_client import KafkaOptions
 from floodmark.sinks.kafka import Kafka
 from floodmark.sinks.kafka_layout import Layout
+from floodmark.sinks.kafka_ledger import Page, read_pages
+from floodmark.sinks.kafka_lost import CannotTell, stamp
+from floodmark.sinks.kafka_order import Order
 from floodmark.sinks.kafka_producer import Place, Session
-from floodmark.sinks.kafka_writer import Delivered, Order, Writer
+from floodmark.sinks.kafka_writer import Delivered, Writer
 from floodmark.testing.servers import Broker
 from tests.sinks.kafka_messages import committed, delete_group, messages, rows, values
 
@@ -34,7 +37,16 @@ def order(kafka: Broker, topic: Callable[..., str]) -> Order:
 
 
 def write(order: Order, batches: Iterable[pa.RecordBatch]) -> Delivered:
-    return Writer(order, 0).run(batches)
+    """As the sink does it: the driver settles the order, and a task writes."""
+    return Writer(order.settled(pages(order)), 0).run(batches)
+
+
+def pages(order: Order) -> dict[int, Page]:
+    reader = order.place.reader()
+    try:
+        return read_pages(reader, order.place.topic, [0, 1])
+    finally:
+        reader.close()
 
 
 def then_killed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,12 +66,14 @@ def no_spark() -> None:
     raise AssertionError("Spark was asked for")
 
 
-def test_rows_arrive_once_with_the_header_of_their_batch(order: Order) -> None:
-    """The header names ledger and number, so that a lost ledger can be made good."""
-    write(order, messages("a", "b", "c"))
+def test_rows_arrive_once_and_the_last_of_every_few_is_stamped(order: Order) -> None:
+    """The stamp names ledger, number and writer, and counts its rows, so that a lost ledger can be made good."""
+    write(replace(order, chunk_rows=10), [rows(["a", "b", "c"]), rows(["d", "e"])])
     seen = committed(order.place.options.servers, order.place.topic)
-    assert [each.value for each in seen] == [b"a", b"b", b"c"]
-    assert {each.headers["fm"] for each in seen} == {f"{order.place.ledger}:1".encode()}
+    assert [each.value for each in seen] == [b"a", b"b", b"c", b"d", b"e"]
+    label = f"{order.place.ledger}:1:0".encode()
+    stamps = [{"fm": label, "fm-rows": b"3"}, {"fm": label, "fm-rows": b"5"}]
+    assert [each.headers for each in seen] == [{}, {}, stamps[0], {}, stamps[1]]
 
 
 def test_a_repeated_batch_adds_nothing_and_knows_its_rows(order: Order) -> None:
@@ -83,14 +97,14 @@ def test_an_open_transaction_of_a_dead_writer_leaves_nothing_visible(order: Orde
     dead = Session(order.place, 0, [0, 1])
     dead.open()
     dead.begin()
-    dead.send(rows(["a", "b"]), order.label)
+    dead.send(rows(["a", "b"]), stamp(order.label(0), 2))
     dead._producer.flush(10)
     assert write(order, messages("a", "b")) == Delivered(0, 2)
     assert found(order) == ["a", "b"]
 
 
-def test_a_deleted_ledger_is_made_good_from_the_headers(order: Order) -> None:
-    """Group offsets expire; the rows that stand in the topic are counted instead."""
+def test_a_deleted_ledger_is_made_good_from_the_stamps(order: Order) -> None:
+    """Group offsets expire; what stands in the topic says how many rows are out."""
     with pytest.raises(Killed):
         write(order, then_killed(messages("a", "b", "c")))
     delete_group(order.place.options.servers, order.place.ledger)
@@ -112,10 +126,28 @@ def test_a_deleted_ledger_and_deleted_records_cannot_be_decided(order: Order) ->
     admin = order.place.options.admin()
     place = TopicPartition(order.place.topic, 0, 1)
     admin.delete_records([place])[place].result(20)
-    answer = write(order, messages("a", "b"))
-    assert answer.lost is not None
-    assert "partition 0" in answer.lost
+    with pytest.raises(CannotTell, match="partition 0"):
+        write(order, messages("a", "b"))
     assert found(order) == ["b"]
+
+
+def test_the_transaction_of_a_dead_writer_does_not_hide_how_far_another_got(order: Order) -> None:
+    """Writers share partitions: with the ledger gone, all of them are settled before the topic is asked."""
+    two = replace(order, layout=replace(order.layout, writers=2))
+    write(two, messages("a", "b"))
+    dead = Session(order.place, 1, [1])
+    dead.open()
+    dead.begin()
+    dead.send(rows(["x"]), stamp(order.label(1), 1))
+    dead._producer.flush(10)
+    assert two.settled({}).out == {0: 2, 1: 0}
+
+
+def test_a_ledger_that_goes_away_under_a_writer_cannot_be_decided(order: Order) -> None:
+    """The topic is asked before the writers begin, and not while they write."""
+    answer = Writer(order, 0).run(messages("a"))
+    assert answer == Delivered(0, lost="its ledger went away while the batch was written")
+    assert found(order) == []
 
 
 def test_a_fenced_writer_succeeds_if_its_successor_finished(order: Order) -> None:

@@ -143,11 +143,10 @@ class JobLint:
     def _why_spooled(self) -> str | None:
         """As Work.needs_spool decides, in words."""
         sinks, transform = self.job.sinks, self.job.transform
-        piecemeal = next((sink.type for sink in sinks if sink.type in PIECEMEAL), None)
-        if piecemeal is not None:
-            return f"a {piecemeal} sink takes a batch piece by piece, and every attempt must see the same rows"
-        if len(sinks) == 1:
-            return None
+        if any(sink.type == "console" for sink in sinks):
+            return "a console sink takes only some of the rows"
+        if len(sinks) == 1 and sinks[0].type != "kafka":
+            return None  # all or nothing, so nobody compares two attempts
         if self.job.source.type not in IMMUTABLE:
             return "the source may give other rows when it is read again"
         if transform is not None and transform.python is not None:
@@ -171,7 +170,6 @@ def _idle_options(sink: DeltaSink) -> list[str]:
     return [name for name in ("key", "by", "sequence", "delete_when") if getattr(sink, name) and name not in used]
 
 
-PIECEMEAL = ("console", "kafka")
 IMMUTABLE = ("files", "delta", "kafka")
 PROMISES = {
     "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",

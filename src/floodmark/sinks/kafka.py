@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkDisagrees, SinkFailed, SinkUndecided, SinkUnreachable
 from floodmark.hwm import Json
@@ -17,19 +16,20 @@ from floodmark.probes.kafka_client import KafkaOptions, told
 from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.kafka_layout import Layout
 from floodmark.sinks.kafka_ledger import Page, has_all, other_digest, read_pages, recorded_in, rows_of
+from floodmark.sinks.kafka_lost import CannotTell
+from floodmark.sinks.kafka_order import Order, at_once
 from floodmark.sinks.kafka_producer import Place, persist
 from floodmark.sinks.kafka_producer import Session as ProducerSession
 from floodmark.sinks.kafka_rows import Shape, routed
 from floodmark.sinks.kafka_topic import Topic
-from floodmark.sinks.kafka_writer import RESULT, Delivered, Order, Writer, deliver
+from floodmark.sinks.kafka_writer import RESULT, Delivered, Writer, deliver
 from floodmark.sinks.refusals import refusal_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from confluent_kafka import Consumer
     from pyspark.sql import DataFrame, SparkSession
 
-Answer = TypeVar("Answer")
-AT_ONCE = 8
 LONGEST_CHUNK_SECONDS = 420.0
 """Twice this, and some, is what brokers allow a transaction to take."""
 
@@ -54,6 +54,7 @@ class Kafka:
     chunk_seconds: float = 60.0
     _client: KafkaOptions = field(init=False, repr=False, compare=False)
     _topic: Topic = field(init=False, repr=False, compare=False)
+    _readers: dict[str, Consumer] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_client", KafkaOptions(self.bootstrap, self.options))
@@ -94,7 +95,7 @@ class Kafka:
             pages = self._pages(batch.ledger(self.name))
             if has_all(pages, batch.number):
                 return self._sum([Delivered(0, rows_of(pages, batch.number), other_digest(pages, batch))], batch)
-            order = self._order(rows.sparkSession, batch)
+            order = self._order(rows.sparkSession, batch, pages)
         answers = {each.writer: each for each in self._deliver(rows, order, batch)}
         absent = [writer for writer in range(order.layout.writers) if writer not in answers]
         with self._asked():
@@ -126,7 +127,7 @@ class Kafka:
             yield from deliver(order, batches)
 
         shape = Shape(self.key, self.value, self.headers)
-        messages = routed(shape.messages(rows), order.layout, keyed=self.key is not None)
+        messages = routed(shape.messages(rows), order.layout)
         try:
             return [Delivered(**row.asDict()) for row in messages.mapInArrow(write, RESULT).collect()]
         except Exception as error:
@@ -146,16 +147,20 @@ class Kafka:
         counts = [each.rows for each in answers]
         return None if None in counts else sum(count for count in counts if count is not None)
 
-    def _order(self, spark: SparkSession, batch: Batch) -> Order:
+    def _order(self, spark: SparkSession, batch: Batch, pages: Mapping[int, Page]) -> Order:
         """A batch that was not frozen gets a layout here: right once, but a lost ledger could not be made good."""
         frozen = batch.frozen.get(self.name)
         layout = Layout.from_json(frozen) if frozen else self._layout(spark)
         place = self._place(batch.ledger(self.name))
-        return Order(place, batch.number, batch.digest, layout, self.chunk_rows, self.chunk_seconds)
+        order = Order(place, batch.number, batch.digest, layout, self.chunk_rows, self.chunk_seconds)
+        try:
+            return order.settled(pages)
+        except CannotTell as reason:
+            raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=str(reason)) from None
 
     def _layout(self, spark: SparkSession) -> Layout:
         partitions = self._topic.require()
-        return Layout(partitions, min(partitions, 2 * cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
+        return Layout(partitions, min(partitions, cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
 
     def _place(self, ledger: str) -> Place:
         return Place(self._client, self.topic, ledger, 2 * self.chunk_seconds + 30)
@@ -164,11 +169,18 @@ class Kafka:
         count = self._topic.partitions()
         if not count:
             return {}
-        reader = self._place(ledger).reader()
+        return persist(lambda: self._read(ledger, range(count)))
+
+    def _read(self, ledger: str, partitions: range) -> dict[int, Page]:
+        """The reader is kept, since to connect takes far longer than to ask; one that failed is given up."""
+        reader = self._readers.pop(ledger, None) or self._place(ledger).reader()
         try:
-            return persist(lambda: read_pages(reader, self.topic, range(count)))
-        finally:
+            pages = read_pages(reader, self.topic, partitions)
+        except BaseException:
             reader.close()
+            raise
+        self._readers[ledger] = reader
+        return pages
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
@@ -196,12 +208,6 @@ class Kafka:
             raise ConfigError(
                 f"sink '{self.name}' cannot create its topic so.", hint="create: {partitions: 6, replication: 3}"
             )
-
-
-def at_once(act: Callable[[int], Answer], writers: Iterable[int]) -> list[Answer]:
-    """A few at a time: each of them waits for the broker most of the time."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(act, writers))
 
 
 def cores(spark: SparkSession) -> int:

@@ -11,7 +11,7 @@ from floodmark.hwm import Json
 
 @dataclass(frozen=True)
 class Layout:
-    """Writer w owns the partitions p with p mod writers = w; partitions added later are not used by this batch.
+    """Rows of one key go through one writer; partitions that are added later are not used by this batch.
 
     `ends` are the next offsets when the batch was intended: whatever is written of it lies at or above them, which is
     how a lost ledger is made good. `token` names this very intent, so that half a batch is only continued by its own.
@@ -22,7 +22,8 @@ class Layout:
     ends: tuple[int, ...]
     token: str
 
-    def owned(self, writer: int) -> list[int]:
+    def pages_of(self, writer: int) -> list[int]:
+        """The partitions under whose numbers the ledger keeps this writer's page; its rows may go to any."""
         return list(range(writer, self.partitions, self.writers))
 
     def to_json(self) -> dict[str, Json]:

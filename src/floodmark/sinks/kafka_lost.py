@@ -1,17 +1,18 @@
-"""When the ledger's group is gone (expired, deleted), the headers in the topic say how far a batch got."""
+"""When the ledger's group is gone (expired, deleted), stamps in the topic itself say how far a batch got."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from floodmark.probes.kafka_client import KafkaOptions
 
-HEADER = "fm"
+Headers: TypeAlias = "list[tuple[str, bytes | None]]"
+LABEL, ROWS = "fm", "fm-rows"
 PATIENCE_SECONDS = 120.0
 """How long to wait for transactions of others that are open above our rows."""
 
@@ -20,18 +21,19 @@ class CannotTell(Exception):
     """The topic no longer shows what was written since the batch was intended."""
 
 
-def count_rows(options: KafkaOptions, topic: str, since: Mapping[int, int], label: str) -> int:
-    """How many committed records with this header lie in the partitions, from the given offsets to their ends.
+def stamp(label: str, rows: int) -> Headers:
+    """The headers of the last of every so many rows: whose they are, and how many rows of its writer are out with it.
 
-    A writer's rows are committed in one fixed order, so their count is its place. Raises CannotTell.
+    Not every row has them: they would double the driver's work, and take more room than many a row.
     """
-    ends = _ends(options, topic, since)
-    left = {partition: end for partition, end in ends.items() if end > since[partition]}
-    return _count(options, topic, since, left, label.encode()) if left else 0
+    return [(LABEL, label.encode()), (ROWS, str(rows).encode())]
 
 
-def _ends(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[int, int]:
-    """The true ends, also where a transaction of somebody else is open."""
+def records_since(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[int, int]:
+    """The true ends of the partitions where anything stands above the given offsets, open transactions included.
+
+    Raises CannotTell where records above those offsets were removed.
+    """
     from confluent_kafka import TopicPartition
 
     consumer = options.consumer(**{"isolation.level": "read_uncommitted"})
@@ -43,19 +45,26 @@ def _ends(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[i
         if not low <= since[partition] <= high:
             reason = f"partition {partition} of '{topic}' holds offsets {low} to {high}"
             raise CannotTell(f"its ledger is gone, and {reason}: what followed {since[partition]} was removed")
-    return {partition: high for partition, (_, high) in marks.items()}
+    return {partition: high for partition, (_, high) in marks.items() if high > since[partition]}
 
 
-def _count(options: KafkaOptions, topic: str, since: Mapping[int, int], left: dict[int, int], label: bytes) -> int:
+def highest_stamps(
+    options: KafkaOptions, topic: str, since: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[str, int]:
+    """By label, how many rows are out: a transaction ends with a stamp, so the highest committed one tells.
+
+    Reads from the given offsets to the given ends. Raises CannotTell.
+    """
     from confluent_kafka import TopicPartition
 
     consumer = options.consumer(**{"enable.partition.eof": True, "auto.offset.reset": "error"})
-    found, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+    found: dict[str, int] = {}
+    left, deadline = dict(ends), time.monotonic() + PATIENCE_SECONDS
     try:
         consumer.assign([TopicPartition(topic, partition, since[partition]) for partition in left])
         while left:
             for message in consumer.consume(10_000, timeout=1.0):
-                found += _is_labelled(message, label)
+                _note_stamp(message, found)
                 _forget_finished(message, left)
                 deadline = time.monotonic() + PATIENCE_SECONDS if message.error() is None else deadline
             if time.monotonic() > deadline:
@@ -65,8 +74,12 @@ def _count(options: KafkaOptions, topic: str, since: Mapping[int, int], left: di
     return found
 
 
-def _is_labelled(message: Message, label: bytes) -> bool:
-    return message.error() is None and (HEADER, label) in (message.headers() or ())
+def _note_stamp(message: Message, found: dict[str, int]) -> None:
+    headers = dict(message.headers() or ()) if message.error() is None else {}
+    label, rows = headers.get(LABEL), headers.get(ROWS)
+    if isinstance(label, bytes) and isinstance(rows, bytes) and rows.isdigit():
+        name = label.decode(errors="replace")
+        found[name] = max(found.get(name, 0), int(rows))
 
 
 def _forget_finished(message: Message, left: dict[int, int]) -> None:

@@ -21,6 +21,18 @@ def partitions_of(keys: pa.Array, count: int) -> NDArray[np.int64]:
     return (hashes & POSITIVE) % count
 
 
+def with_partitions(rows: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    """The rows with the partition of every key filled in; those without a key have theirs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = rows.column("key")
+    if keys.null_count == len(keys):
+        return rows
+    found = pc.if_else(keys.is_valid(), pa.array(partitions_of(keys, count), pa.int32()), rows.column("partition"))
+    return rows.set_column(rows.schema.get_field_index("partition"), "partition", found)
+
+
 def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
     """Kafka's hash of each key, computed for all keys of one length at a time."""
     import numpy as np

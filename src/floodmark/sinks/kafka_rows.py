@@ -1,20 +1,18 @@
-"""Rows as Kafka messages: key, value and headers as bytes, each with its partition, in one order for every attempt."""
+"""Rows as Kafka messages: key, value and headers as bytes, each with its writer, in one order for every attempt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.sinks.contract import POSITION
 from floodmark.sinks.kafka_layout import Layout
-from floodmark.sinks.kafka_partitioner import partitions_of
 from floodmark.sinks.own_columns import written_columns
 from floodmark.spark.delta_tables import quoted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
@@ -93,51 +91,19 @@ def header_column(rows: DataFrame, name: str) -> Column:
     return F.transform(entries, lambda e: F.struct(e["key"].cast("string"), e["value"].cast("string").cast("binary")))
 
 
-def routed(messages: DataFrame, layout: Layout, *, keyed: bool) -> DataFrame:
-    """Each writer's rows in a task, by partition, then by position; every column takes part, so the order is fixed."""
+def routed(messages: DataFrame, layout: Layout) -> DataFrame:
+    """Each writer's rows in a task, by position; every column takes part, so the order is the same at every attempt.
+
+    Rows of one key have one writer. Rows without a key have their partition; that of a key is found by the writer.
+    """
     from pyspark.sql import functions as F
 
-    placed = (
-        by_key(messages, layout.partitions)
-        if keyed
-        else messages.withColumn("partition", by_content(layout.partitions))
-    )
-    writer = F.col("partition") % layout.writers
-    exact = getattr(placed, "repartitionById", None)  # Spark 4.1; before, two writers may share a task
-    together = exact(layout.writers, writer) if exact else placed.repartition(layout.writers, writer)
-    first = [PLACE] if PLACE in messages.columns else [F.xxhash64("value")]
+    content = F.xxhash64("value")
+    writer = F.pmod(F.when(F.col("key").isNull(), content).otherwise(F.xxhash64("key")), F.lit(layout.writers))
+    partition = F.when(F.col("key").isNull(), F.pmod(content, F.lit(layout.partitions)))
+    placed = messages.withColumns({"writer": writer.cast("int"), "partition": partition.cast("int")})
+    first = [PLACE] if PLACE in messages.columns else [content]
     rest = [name for name in ("key", "value", "headers") if name in messages.columns]
-    ordered = together.sortWithinPartitions(writer, "partition", *first, *rest)
-    return ordered.drop(PLACE)
-
-
-def by_content(count: int) -> Column:
-    """A partition for rows without a key: the same one whenever the row is sent."""
-    from pyspark.sql import functions as F
-
-    return F.pmod(F.xxhash64("value"), F.lit(count)).cast("int")
-
-
-def by_key(messages: DataFrame, count: int) -> DataFrame:
-    """The Java client's partitions; rows without a key are spread by their content."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import IntegerType, StructField, StructType
-
-    spread = messages.withColumn("partition", F.when(F.col("key").isNull(), by_content(count)))
-    schema = StructType([*spread.schema.fields[:-1], StructField("partition", IntegerType())])
-
-    def place(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield with_partitions(batch, count)
-
-    return spread.mapInArrow(place, schema)
-
-
-def with_partitions(batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
-    """The batch with the partition of every key filled in."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    keys = batch.column("key")
-    found = pc.if_else(keys.is_valid(), pa.array(partitions_of(keys, count), pa.int32()), batch.column("partition"))
-    return batch.set_column(batch.num_columns - 1, "partition", found)
+    # Rows come out of the shuffle nearly in the source's order: to sort by position first costs next to nothing.
+    together = placed.repartitionById(layout.writers, F.col("writer"))
+    return together.sortWithinPartitions("writer", *first, *rest).drop(PLACE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
@@ -28,13 +29,12 @@ class Topic:
 
     def partitions(self) -> int | None:
         """How many there are, or None if there is no such topic. Asking never makes it."""
-        found = self._all(self.options.admin()).get(self.name)
+        found = self._all().get(self.name)
         return len(found.partitions) if found is not None and found.error is None else None
 
     def require(self) -> int:
         """The number of partitions; the topic is made if it may be. Raises ConfigError with names that are near."""
-        admin = self.options.admin()
-        topics = self._all(admin)
+        topics = self._all()
         if self.name in topics:
             return len(topics[self.name].partitions)
         if self.create is None:
@@ -44,7 +44,7 @@ class Topic:
                 f"there is no topic '{self.name}' at {self.options.servers}.",
                 hint=f"{meant} give `create: {{partitions: 6, replication: 3}}` to have it made",
             )
-        return self._make(admin, self.create)
+        return self._make(self.create)
 
     def ends(self) -> tuple[int, ...]:
         """The next offset of every partition, open transactions included."""
@@ -60,22 +60,26 @@ class Topic:
 
         spec = (OffsetSpec.latest if latest else OffsetSpec.earliest)()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(self.name, p): spec for p in range(self.require())}
-        admin = self.options.admin()  # kept by name: without it the answers would never come
-        answers = admin.list_offsets(asked, request_timeout=CALL_SECONDS)
+        answers = self._admin.list_offsets(asked, request_timeout=CALL_SECONDS)
         found = {place.partition: answer.result(CALL_SECONDS).offset for place, answer in answers.items()}
         return [found[partition] for partition in sorted(found)]
 
-    def _make(self, admin: AdminClient, create: Mapping[str, int]) -> int:
+    def _make(self, create: Mapping[str, int]) -> int:
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.cimpl import NewTopic
 
         new = NewTopic(self.name, create["partitions"], create.get("replication", 1))
         try:
-            admin.create_topics([new], operation_timeout=CALL_SECONDS)[self.name].result()
+            self._admin.create_topics([new], operation_timeout=CALL_SECONDS)[self.name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # somebody was faster
                 raise
         return self.partitions() or create["partitions"]
 
-    def _all(self, admin: AdminClient) -> dict[str, Any]:
-        return dict(admin.list_topics(timeout=CALL_SECONDS).topics)
+    def _all(self) -> dict[str, Any]:
+        return dict(self._admin.list_topics(timeout=CALL_SECONDS).topics)
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        """Kept: to connect takes far longer than to ask."""
+        return self.options.admin()

@@ -1,4 +1,4 @@
-"""The writer of some partitions, on an executor: rows in one fixed order, chunk by chunk, each with its ledger page."""
+"""A writer, on an executor: its rows in one fixed order, chunk by chunk, each chunk with its ledger page."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from floodmark.probes.kafka_client import told
-from floodmark.sinks.kafka_layout import Layout
 from floodmark.sinks.kafka_ledger import Page
-from floodmark.sinks.kafka_lost import CannotTell, count_rows
-from floodmark.sinks.kafka_producer import Place, Session, is_fenced
+from floodmark.sinks.kafka_lost import CannotTell, stamp
+from floodmark.sinks.kafka_order import Order
+from floodmark.sinks.kafka_partitioner import with_partitions
+from floodmark.sinks.kafka_producer import Session, is_fenced
 from floodmark.sinks.refusals import BEGIN, END
 
 if TYPE_CHECKING:
@@ -22,23 +23,6 @@ if TYPE_CHECKING:
 ATTEMPTS = 4
 CHUNK_BYTES = 64 * 1024 * 1024
 RESULT = "writer int, rows long, recorded string, lost string"
-
-
-@dataclass(frozen=True)
-class Order:
-    """What all writers of one batch are told."""
-
-    place: Place
-    number: int
-    digest: str
-    layout: Layout
-    chunk_rows: int
-    chunk_seconds: float
-
-    @property
-    def label(self) -> str:
-        """The header of every row."""
-        return f"{self.place.ledger}:{self.number}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +57,7 @@ class Writer:
     trouble: Exception | None = None
 
     def __post_init__(self) -> None:
-        self.session = Session(self.order.place, self.number, self.order.layout.owned(self.number))
+        self.session = Session(self.order.place, self.number, self.order.layout.pages_of(self.number))
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Delivered:
         """Skip what is out already, send the rest. Fenced: the successor's result counts, if it has one."""
@@ -108,7 +92,7 @@ class Writer:
         if not self.chunk:
             self._try(self._begin)
         self.chunk.append(part)
-        self._try(lambda: self.session.send(part, self.order.label))
+        self._try(lambda: self._send(part, self.reached + rows_in(self.chunk)))
         slow = time.monotonic() - self.begun > self.order.chunk_seconds
         big = sum(each.nbytes for each in self.chunk) >= CHUNK_BYTES
         if rows_in(self.chunk) >= self.order.chunk_rows or big or slow:
@@ -118,8 +102,12 @@ class Writer:
         """A transaction with everything that is in the chunk so far."""
         self.begun = time.monotonic()
         self.session.begin()
-        for part in self.chunk:
-            self.session.send(part, self.order.label)
+        for place, part in enumerate(self.chunk, start=1):
+            self._send(part, self.reached + rows_in(self.chunk[:place]))
+
+    def _send(self, part: pa.RecordBatch, reached: int) -> None:
+        """The last row says how many are out if it is: a transaction holds whole parts."""
+        self.session.send(part, stamp(self.order.label(self.number), reached))
 
     def _commit(self, *, done: bool) -> None:
         page = self._page(done=done)
@@ -163,15 +151,16 @@ class Writer:
 
     def _place_in(self, pages: Mapping[int, Page]) -> int:
         """How many rows of this batch are out. Raises Reached if no more are needed, or CannotTell."""
-        order, owned = self.order, self.session.owned
+        order = self.order
         self.before = max((page.finished for page in pages.values()), default=self.before)
         newest = max(pages.values(), key=lambda page: (page.number, page.done), default=None)
         if newest is not None and newest.number >= order.number:
             return self._rows_of(newest)
-        if len(pages) == len(owned):
+        if len(pages) == len(self.session.page_numbers):
             return 0
-        since = {partition: order.layout.ends[partition] for partition in owned}
-        return count_rows(order.place.options, order.place.topic, since, order.label)
+        if self.number not in order.out:
+            raise CannotTell("its ledger went away while the batch was written")
+        return order.out[self.number]
 
     def _rows_of(self, page: Page) -> int:
         order = self.order
@@ -204,7 +193,7 @@ def deliver(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     """A task: all rows of one writer, or of several one after the other where Spark put them together."""
     from confluent_kafka import KafkaException
 
-    for writer, own in groupby(_by_writer(batches, order.layout.writers), key=itemgetter(0)):
+    for writer, own in groupby(_by_writer(batches, order.layout.partitions), key=itemgetter(0)):
         try:
             yield answer(Writer(order, writer).run(part for _, part in own))
         except KafkaException as error:
@@ -219,12 +208,12 @@ def answer(delivered: Delivered) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([asdict(delivered)], schema=pa.schema(list(types.items())))
 
 
-def _by_writer(batches: Iterable[pa.RecordBatch], writers: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows come sorted by writer; a batch is cut where the writer changes."""
+def _by_writer(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows come sorted by writer; a batch is cut where the writer changes, and every row gets its partition."""
     import numpy as np
 
-    for batch in batches:
-        owners = batch.column("partition").to_numpy() % writers
+    for batch in (with_partitions(each, partitions) for each in batches):
+        owners = batch.column("writer").to_numpy()
         cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), batch.num_rows]
         for begin, end in pairwise(cuts):
             if end > begin:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
-from floodmark.sinks.contract import Atomic, Ordered, Sink
+from floodmark.sinks.contract import Atomic, Ordered, Piecemeal, Sink
 from floodmark.sources.contract import Immutable, Source
 from floodmark.step.transform import Identity, Transform, program_fingerprint
 
@@ -30,10 +30,10 @@ class Work:
 
     def needs_spool(self) -> bool:
         """Whether rows must be frozen before they are written: they might not be the same when asked for again."""
-        if not all(isinstance(sink, Atomic) for sink in self.sinks):
-            return True  # a sink that takes only some of the rows would also spoil the count
         repeatable = all(isinstance(source, Immutable) for source in self.sources) and self.transform.is_deterministic()
-        return len(self.sinks) > 1 and not repeatable
+        if repeatable:  # a sink that keeps no ledger takes only some of the rows, and would spoil the count
+            return not all(isinstance(sink, (Atomic, Piecemeal)) for sink in self.sinks)
+        return len(self.sinks) > 1 or not isinstance(self.sinks[0], Atomic)
 
     def needs_position(self) -> bool:
         return any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)

@@ -1,0 +1,37 @@
+"""Which batches are frozen before they are written."""
+
+from __future__ import annotations
+
+import pytest
+
+import floodmark as fm
+from floodmark.sinks.contract import Sink
+from floodmark.sources.contract import Source
+from floodmark.step.transform import Function, Identity, Transform
+from floodmark.step.work import Work
+
+FILES = fm.sources.Files("in")
+TABLE = fm.sources.Postgres("postgresql://db/shop", table="orders", cursor="id")
+DELTA, KAFKA, CONSOLE = fm.sinks.Delta("lake"), fm.sinks.Kafka("127.0.0.1:9", "orders"), fm.sinks.Console()
+FUNCTION = Function(lambda rows: rows)
+
+
+@pytest.mark.parametrize(
+    ("source", "transform", "sinks", "is_frozen"),
+    [
+        (FILES, Identity(), (DELTA,), False),
+        (TABLE, Identity(), (DELTA,), False),
+        (FILES, Identity(), (DELTA, KAFKA), False),
+        (TABLE, Identity(), (DELTA, KAFKA), True),
+        (FILES, Identity(), (KAFKA,), False),
+        (TABLE, Identity(), (KAFKA,), True),
+        (FILES, FUNCTION, (KAFKA,), True),
+        (FILES, FUNCTION, (DELTA,), False),
+        (FILES, Identity(), (CONSOLE,), True),
+    ],
+)
+def test_a_batch_is_frozen_where_a_second_reading_might_differ_and_somebody_would_see_it(
+    source: Source, transform: Transform, sinks: tuple[Sink, ...], is_frozen: bool
+) -> None:
+    """Several sinks see it, and one that goes on after its last piece; one that is all or nothing does not."""
+    assert Work("orders", (source,), sinks, transform).needs_spool() is is_frozen
