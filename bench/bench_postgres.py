@@ -1,0 +1,114 @@
+"""PostgreSQL, both ways, on 1,000,000 rows, each against Spark's own JDBC reader and writer in the same session."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from timing import compare
+
+import floodmark as fm
+from floodmark.testing.servers import postgres_server
+
+if TYPE_CHECKING:
+    from run import Result
+
+    from floodmark.sinks.contract import Sink
+    from floodmark.sources.contract import Source
+
+ROWS = 1_000_000
+COLUMNS = [
+    "id",
+    "concat('customer ', id % 5000) as customer",
+    "cast(id % 9973 / 100 as decimal(10,2)) as amount",
+    "timestamp'2026-11-15 12:00:00' as placed_at",
+]
+
+
+def run() -> list[Result]:
+    spark = fm.spark_session({"spark.master": "local[2]", "spark.driver.memory": "4g"})
+    with tempfile.TemporaryDirectory() as name, postgres_server(Path(name) / "pg") as postgres:
+        home, database = Path(name), postgres.create_database()
+        spark.range(0, ROWS, 1, 2).selectExpr(*COLUMNS).write.parquet(f"{home}/in")
+        return [
+            to_new_tables(home, database),
+            to_one_table(home, database),
+            to_one_table_with_the_mark(home, database),
+            from_postgres(home, database),
+        ]
+
+
+def run_job(source: Source, sink: Sink, home: Path, store: str | None = None) -> None:
+    job = fm.Job(name=f"bench-{uuid.uuid4().hex}", source=source, sinks=[sink])
+    receipt = job.run(fm.spark_session(), fm.stores.open(store or f"sqlite:///{uuid.uuid4().hex}.db", folder=home))
+    assert list(receipt.rows_written.values()) == [ROWS], receipt
+
+
+def jdbc(database: str) -> dict[str, str]:
+    """The same database as Spark's JDBC options name it."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    facts = conninfo_to_dict(database)
+    url = f"jdbc:postgresql://{facts['host']}:{facts['port']}/{facts['dbname']}?reWriteBatchedInserts=true"
+    login = {"user": str(facts["user"]), "password": str(facts.get("password", ""))}
+    return {"url": url, "driver": "org.postgresql.Driver", **login}
+
+
+def write_plain(home: Path, database: str, table: str) -> None:
+    rows = fm.spark_session().read.parquet(f"{home}/in").coalesce(2)
+    rows.write.format("jdbc").mode("append").options(**jdbc(database), dbtable=table, batchsize="10000").save()
+
+
+def write_ours(home: Path, database: str, table: str, store: str | None = None) -> None:
+    source = fm.sources.Files(f"{home}/in", format="parquet", settle=0)
+    run_job(source, fm.sinks.Postgres(database, table), home, store)
+
+
+def to_new_tables(home: Path, database: str) -> Result:
+    return compare(
+        "to PostgreSQL, a new table",
+        lambda turn: write_plain(home, database, f"plain_{turn}"),
+        lambda turn: write_ours(home, database, f"ours_{turn}"),
+        at_most=0.60,
+        rounds=3,
+        of=f"{ROWS:,} rows, JDBC writer with reWriteBatchedInserts=true",
+    )
+
+
+def to_one_table(home: Path, database: str) -> Result:
+    return compare(
+        "to PostgreSQL, an existing table",
+        lambda _: write_plain(home, database, "plain"),
+        lambda _: write_ours(home, database, "ours"),
+        at_most=0.60,
+        rounds=3,
+        of=f"{ROWS:,} rows, JDBC writer with reWriteBatchedInserts=true",
+    )
+
+
+def to_one_table_with_the_mark(home: Path, database: str) -> Result:
+    return compare(
+        "to PostgreSQL, an existing table, the mark in the same transaction",
+        lambda _: write_plain(home, database, "plain"),
+        lambda _: write_ours(home, database, "ours", database),
+        at_most=0.60,
+        rounds=3,
+        of=f"{ROWS:,} rows, JDBC writer with reWriteBatchedInserts=true",
+    )
+
+
+def from_postgres(home: Path, database: str) -> Result:
+    bounds = {"partitionColumn": "id", "lowerBound": "0", "upperBound": str(ROWS), "numPartitions": "2"}
+
+    def plain(turn: int) -> None:
+        options = {**jdbc(database), **bounds, "dbtable": "plain_0", "fetchsize": "10000"}
+        rows = fm.spark_session().read.format("jdbc").options(**options).load()
+        rows.write.format("delta").save(f"{home}/plain-{turn}")
+
+    def ours(turn: int) -> None:
+        source = fm.sources.Postgres(database, table="public.plain_0", cursor="id")
+        run_job(source, fm.sinks.Delta(f"{home}/ours-{turn}"), home)
+
+    return compare("PostgreSQL to Delta", plain, ours, at_most=1.10, rounds=5, of="JDBC in two partitions")
