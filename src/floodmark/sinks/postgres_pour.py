@@ -61,6 +61,6 @@ class Pour:
         staged = 0
         with self.server.connect() as reader, closing(self.staging.pieces(reader, self.winners)) as pieces:
             for piece in pieces:
-                copy.write(piece.bytes)
+                copy.write(piece.content)
                 staged += piece.rows
         require_all(staged, self.reported)

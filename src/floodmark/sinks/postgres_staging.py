@@ -39,7 +39,7 @@ class Piece:
     """Some bytes of a task's stream; `rows` are those that begin with them."""
 
     rows: int
-    bytes: memoryview
+    content: bytes | memoryview
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Staging:
             # What is staged need not be durable before it is moved, and the move's own commit waits for all before it.
             cursor.execute("SET LOCAL synchronous_commit = off")
             for place, piece in enumerate(pieces):
-                cursor.execute(insert, [attempt, place, piece.rows, piece.bytes])
+                cursor.execute(insert, [attempt, place, piece.rows, piece.content])
                 rows += piece.rows
         return rows
 
