@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import selectors
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from floodmark.sinks.postgres_encoding import Encoding
 from floodmark.sinks.postgres_server import PostgresServer
@@ -13,7 +14,7 @@ from floodmark.sinks.postgres_staging import Copied, Staging
 from floodmark.sinks.postgres_target import TargetColumn
 
 if TYPE_CHECKING:
-    from psycopg import Connection, Copy
+    from psycopg import BaseConnection, Connection, Copy
     from psycopg.sql import Composed
 
 
@@ -62,5 +63,16 @@ class Pour:
         with self.server.connect() as reader, closing(self.staging.pieces(reader, self.winners)) as pieces:
             for piece in pieces:
                 copy.write(piece.content)
+                await_sent(copy.connection)
                 staged += piece.rows
         require_all(staged, self.reported)
+
+
+def await_sent(connection: BaseConnection[Any]) -> None:
+    """Until the server has taken what was written: the driver's library would keep all of a large batch for it."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ | selectors.EVENT_WRITE)
+        while connection.pgconn.flush():
+            for _, events in selector.select():
+                if events & selectors.EVENT_READ:
+                    connection.pgconn.consume_input()
