@@ -1,4 +1,4 @@
-"""Kafka and PostgreSQL, both ways, on 1,000,000 rows, each against Spark's own way of doing it in the same session."""
+"""Kafka, both ways, on 1,000,000 rows, each against Spark's own way of doing it in the same session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from timing import compare
 
 import floodmark as fm
-from floodmark.testing.servers import Broker, kafka_broker, postgres_server
+from floodmark.testing.servers import Broker, kafka_broker
 
 if TYPE_CHECKING:
     from run import Result
@@ -39,25 +39,8 @@ def run() -> list[Result]:
         spark.range(ROWS).selectExpr(*columns, "timestamp'2026-11-15 12:00:00' as placed_at").write.parquet(
             f"{home}/in"
         )
-        with kafka_broker(home / "kafka") as kafka, postgres_server(home / "pg") as postgres:
-            database = postgres.create_database()
-            jdbc = jdbc_of(database)
-            return [
-                *to_kafka(home, kafka),
-                *from_kafka(home, kafka),
-                *to_postgres(home, database, jdbc),
-                *from_postgres(home, database, jdbc),
-            ]
-
-
-def jdbc_of(database: str) -> dict[str, str]:
-    """The same database as Spark's JDBC options name it."""
-    from psycopg.conninfo import conninfo_to_dict
-
-    facts = conninfo_to_dict(database)
-    url = f"jdbc:postgresql://{facts['host']}:{facts['port']}/{facts['dbname']}?reWriteBatchedInserts=true"
-    login = {"user": str(facts["user"]), "password": str(facts.get("password", ""))}
-    return {"url": url, "driver": "org.postgresql.Driver", **login}
+        with kafka_broker(home / "kafka") as kafka:
+            return [*to_kafka(home, kafka), *from_kafka(home, kafka)]
 
 
 def to_kafka(home: Path, kafka: Broker) -> list[Result]:
@@ -101,33 +84,3 @@ def from_kafka(home: Path, kafka: Broker) -> list[Result]:
         "Kafka to Delta, against Spark's defaults", plain, ours, at_most=1.00, rounds=3, of="default options"
     )
     return [tuned, bare]
-
-
-def to_postgres(home: Path, database: str, jdbc: dict[str, str]) -> list[Result]:
-    spark = fm.spark_session()
-
-    def plain(turn: int) -> None:
-        rows = spark.read.parquet(f"{home}/in").repartition(2)
-        rows.write.format("jdbc").options(**jdbc, dbtable=f"plain_{turn}", batchsize="10000").save()
-
-    def ours(turn: int) -> None:
-        source = fm.sources.Files(f"{home}/in", format="parquet", settle=0)
-        job_of(source, fm.sinks.Postgres(database, f"ours_{turn}"), home, f"to-postgres-{turn}")
-
-    of = f"{ROWS:,} rows, reWriteBatchedInserts=true"
-    return [compare("to PostgreSQL, against Spark's JDBC writer", plain, ours, at_most=0.60, rounds=3, of=of)]
-
-
-def from_postgres(home: Path, database: str, jdbc: dict[str, str]) -> list[Result]:
-    spark = fm.spark_session()
-    bounds = {"partitionColumn": "id", "lowerBound": "0", "upperBound": str(ROWS), "numPartitions": "2"}
-
-    def plain(turn: int) -> None:
-        reader = spark.read.format("jdbc").options(**jdbc, **bounds, dbtable="plain_0", fetchsize="10000")
-        reader.load().write.format("delta").save(f"{home}/plain-pg-{turn}")
-
-    def ours(turn: int) -> None:
-        source = fm.sources.Postgres(database, table="public.plain_0", cursor="id")
-        job_of(source, fm.sinks.Delta(f"{home}/ours-pg-{turn}"), home, f"from-postgres-{turn}")
-
-    return [compare("PostgreSQL to Delta", plain, ours, at_most=1.10, rounds=3, of="JDBC in two partitions")]

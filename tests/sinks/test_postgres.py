@@ -86,6 +86,38 @@ def test_later_batches_are_added(spark: SparkSession, ab: DataFrame, database: s
 
 
 @pytest.mark.parametrize(
+    ("made", "seen"),
+    [
+        (
+            "create table base (id bigint, v text); create view orders as select * from base",
+            "select count(*) from base",
+        ),
+        (
+            (
+                "create table orders (id bigint, v text) partition by list (id);"
+                " create table p1 partition of orders for values in (1, 2)"
+            ),
+            "select count(*) from p1",
+        ),
+        (
+            (
+                "create table base (id bigint, v text); create table orders (id bigint, v text);"
+                " create rule r as on insert to orders do also insert into base values (new.id, new.v)"
+            ),
+            "select count(*) from base",
+        ),
+    ],
+    ids=["view", "partitions", "rule"],
+)
+def test_whatever_takes_an_insert_takes_a_batch(ab: DataFrame, database: str, made: str, seen: str) -> None:
+    """Also where COPY would be refused, or would pass a rule by."""
+    ask(database, made)
+    assert Postgres(database, "orders").write(ab, batch(1)) == 2
+    assert ask(database, "select id, v from orders order by id") == [(1, "a"), (2, "b")]
+    assert ask(database, seen) == [(2,)]
+
+
+@pytest.mark.parametrize(
     "options",
     [{}, {"mode": "replace"}, {"mode": "replace", "by": ("id",)}, {"mode": "merge", "key": ("id",)}],
     ids=["append", "replace", "replace by", "merge"],

@@ -14,6 +14,7 @@ import pytest
 
 from floodmark.failpoints import half_way
 from floodmark.sinks import Postgres
+from floodmark.sinks.postgres_binary import BinaryRows
 from floodmark.spark.session import spark_session
 from tests.sinks.batches import batch
 from tests.sinks.test_postgres import ask, staging_tables, wait_until_held
@@ -48,8 +49,10 @@ def dies_after_copying(url: str) -> Callable[[Iterator[pa.RecordBatch]], Iterato
         ((table,),) = staging_tables(url)
         for rows in batches:
             if context.attemptNumber() == 0:
-                ids = ", ".join(f"({number}, {context.taskAttemptId()})" for number in rows.column(0).to_pylist())
-                ask(url, f"insert into {table} (id, _fm_attempt) values {ids}")
+                staged = (
+                    f"({context.taskAttemptId()}, 0, {len(rows)}, '\\x{BinaryRows(('int8',)).encoded(rows).hex()}')"
+                )
+                ask(url, f"insert into {table} values {staged}")
                 raise RuntimeError("the executor is lost")
             yield rows
 

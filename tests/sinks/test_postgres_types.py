@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, SinkFailed
 from floodmark.sinks import Postgres
 from floodmark.step.fitting import compare
 from tests.sinks.batches import batch, frame
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+ONE = "00000000-0000-0000-0000-000000000001"
 
 
 def test_scalar_values_arrive_as_they_are(spark: SparkSession, database: str) -> None:
@@ -32,6 +33,24 @@ def test_scalar_values_arrive_as_they_are(spark: SparkSession, database: str) ->
         (0, 0, Decimal(0), float("inf"), False, "", None, None, None),
         (None,) * 9,
     ]
+
+
+def test_columns_that_only_text_can_fill_are_filled(spark: SparkSession, database: str) -> None:
+    """A type of the user's own, or one that is narrower than Spark's: the server reads every value itself."""
+    ask(database, "create type mood as enum ('glad')")
+    ask(database, "create table t (u uuid, m mood, i int, n real, at timestamptz)")
+    full = (ONE, "glad", 2**31 - 1, 0.5, datetime(2024, 10, 27, 0, 30, tzinfo=timezone.utc))
+    rows = frame(spark, "u string, m string, i long, n double, at timestamp", full, (None,) * 5)
+    Postgres(f"{database}?options=-c%20timezone%3DAsia/Tokyo", "t").write(rows, batch(1))
+    assert ask(database, "select u::text, m::text, i, n, at from t order by 1") == [full, (None,) * 5]
+
+
+def test_a_number_too_large_for_its_column_is_refused(spark: SparkSession, database: str) -> None:
+    """It is not cut to the column's width."""
+    ask(database, "create table t (i int)")
+    with pytest.raises(SinkFailed) as failed:
+        Postgres(database, "t").write(frame(spark, "i long", (2**31,)), batch(1))
+    assert 'value "2147483648" is out of range for type integer' in failed.value.reason
 
 
 def test_an_hour_that_comes_twice_is_two_hours(spark: SparkSession, database: str) -> None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
 from floodmark.probes.postgres_ledger import Entry, PostgresLedger
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
-from floodmark.sinks.postgres_adopt import adopt
 from floodmark.sinks.postgres_copy import UNREACHABLE, copy_rows
 from floodmark.sinks.postgres_load import Load, load_of, merge_load_of, require_unique
-from floodmark.sinks.postgres_move import Refused
+from floodmark.sinks.postgres_pour import Pour, Refused
 from floodmark.sinks.postgres_server import PostgresServer, settings
-from floodmark.sinks.postgres_staging import Copied, Staging, drop_upto
+from floodmark.sinks.postgres_staging import Staging, drop_upto
 from floodmark.sinks.postgres_target import Target, split
 from floodmark.sinks.postgres_types import spark_type
 from floodmark.sinks.refusals import refusal_in
@@ -120,9 +119,9 @@ class Postgres(Atomic):
                 staging = Staging.named(connection, ledger, batch.attempt)
                 load = self._prepared(connection, rows, batch, ledger, staging)
             try:
-                winners = copy_rows(load.rows, load.staging, server) if load else ()
+                staged = (load, self._staged(load, staging, server)) if load else None
                 with server.connect() as connection:
-                    return self._commit(connection, batch, ledger, load, winners, in_transaction)
+                    return self._commit(connection, batch, ledger, staged, in_transaction)
             finally:
                 self._clean(server, ledger, staging)
 
@@ -135,52 +134,46 @@ class Postgres(Atomic):
             return None
         target = Target.found(connection, self.table)
         if self.mode == "merge":
-            load = merge_load_of(rows, target, staging, self.key, self.delete_when)
+            load = merge_load_of(rows, target, self.key, self.delete_when)
             require_unique(connection, load)
         else:
-            load = load_of(rows, target, staging)
+            load = load_of(rows, target)
         self._require_columns(load, batch, connection)
-        load.staging.create(connection, may_become_target=self._may_adopt(load))
+        staging.create(connection)
         return load
+
+    def _staged(self, load: Load, staging: Staging, server: PostgresServer) -> Pour:
+        winners = copy_rows(load.rows, load.encoding, staging, server)
+        return Pour(server, staging, load.encoding, load.staged, winners)
 
     def _commit(
         self,
         connection: Connection,
         batch: Batch,
         ledger: PostgresLedger,
-        load: Load | None,
-        winners: tuple[Copied, ...],
+        staged: tuple[Load, Pour] | None,
         in_transaction: Joining,
     ) -> int | None:
         """The one transaction. The number is compared under the lock: whoever came first has written."""
         with connection.transaction():
             entry = ledger.lock(connection)
-            if load is None or (entry is not None and entry.number >= batch.number):
+            if staged is None or (entry is not None and entry.number >= batch.number):
                 known = entry.rows if entry is not None and entry.number == batch.number else None
                 in_transaction(connection, known or 0)
                 return known
-            written = self._put(connection, load, winners, batch)
+            written = self._put(connection, staged, batch)
             ledger.record(connection, Entry(batch.number, batch.digest, written, batch.marks))
             in_transaction(connection, written)
             return written
 
-    def _put(self, connection: Connection, load: Load, winners: tuple[Copied, ...], batch: Batch) -> int:
-        adopted = adopt(connection, load, winners) if self._may_adopt(load) else None
-        if adopted is not None:
-            return adopted
-        for statement in load.target.made(load.columns, load.staging.key):
+    def _put(self, connection: Connection, staged: tuple[Load, Pour], batch: Batch) -> int:
+        load, pour = staged
+        for statement in load.target.made(load.columns, load.key):
             connection.execute(statement)
-        return self._move(connection, load, winners, batch)
-
-    def _may_adopt(self, load: Load) -> bool:
-        """A merge has yet to choose among its rows."""
-        return not load.target.exists and self.mode != "merge"
-
-    def _move(self, connection: Connection, load: Load, winners: tuple[Copied, ...], batch: Batch) -> int:
         if self.mode == "merge":
-            merge = load.merge(winners, self.key, self.sequence)
+            merge = load.merge(pour, self.sequence)
             return merge.refresh(connection) if batch.kind == "refresh" else merge.apply(connection)
-        move = load.move(winners)
+        move = load.move(pour)
         if batch.kind == "refresh" or (self.mode == "replace" and not self.by):
             return move.replace_all(connection)
         return move.replace_by(connection, load.spelt(self.by, "by")) if self.by else move.append(connection)
@@ -192,7 +185,7 @@ class Postgres(Atomic):
         if load.target.exists and new and not self.evolve and batch.kind != "refresh":
             raise SchemaChanged(batch.job, sink=self.name, differences=new)
         if not load.target.exists and not self.create:
-            wanted = "; ".join(each.as_string(connection) for each in load.target.made(load.columns, load.staging.key))
+            wanted = "; ".join(each.as_string(connection) for each in load.target.made(load.columns, load.key))
             raise ConfigError(f"table {self.table} does not exist and `create` is off.", hint=wanted)
 
     def _clean(self, server: PostgresServer, ledger: PostgresLedger, staging: Staging) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.sinks.contract import POSITION
 from floodmark.sinks.own_columns import written_columns
+from floodmark.sinks.postgres_encoding import Encoding, encoding_of
 from floodmark.sinks.postgres_move import DELETE, POSITION_PART, Merge, Move
-from floodmark.sinks.postgres_staging import Copied, Staging
+from floodmark.sinks.postgres_pour import Pour
 from floodmark.sinks.postgres_target import Target, TargetColumn
-from floodmark.sinks.postgres_types import as_copied
 from floodmark.spark.delta_tables import quoted
 
 if TYPE_CHECKING:
@@ -22,27 +22,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Load:
-    """The rows as they are copied, and where to: columns that only help to choose stay behind in the staging table."""
+    """The rows as they are copied, and where to: columns that only help to choose do not come further than `staged`."""
 
     target: Target
     columns: tuple[TargetColumn, ...]
-    staging: Staging
+    staged: tuple[TargetColumn, ...]
+    encoding: Encoding
     rows: DataFrame
+    key: tuple[str, ...] = ()
 
-    def move(self, winners: Sequence[Copied]) -> Move:
-        return Move(self.target, self.columns, self.staging.won(winners), sum(each.rows for each in winners))
+    def move(self, pour: Pour) -> Move:
+        return Move(self.target, self.columns, pour)
 
-    def merge(self, winners: Sequence[Copied], key: Sequence[str], sequence: Sequence[str]) -> Merge:
+    def merge(self, pour: Pour, sequence: Sequence[str]) -> Merge:
         """A stored row is compared by `sequence` only if the target keeps all of it."""
         ordered = tuple(column for name in sequence for column in _find(self.columns, name))
-        positions = tuple(column for column in self.staging.columns if column.name.startswith(POSITION_PART))
+        positions = tuple(column for column in self.staged if column.name.startswith(POSITION_PART))
         is_kept = self.target.exists and not any(column.is_new for column in ordered)
         return Merge(
             self.target,
             self.columns,
-            self.staging.won(winners),
-            sum(each.rows for each in winners),
-            key=self.spelt(key, "key"),
+            pour,
+            key=self.key,
             sequence=ordered if is_kept else (),
             order=(*ordered, *positions),
         )
@@ -52,16 +53,15 @@ class Load:
         return spelt(self.columns, names, option)
 
 
-def load_of(rows: DataFrame, target: Target, staging: Staging) -> Load:
+def load_of(rows: DataFrame, target: Target) -> Load:
     """For a mode that takes every row."""
     fields = [rows.schema[name] for name in written_columns(rows)]
     columns = target.fitted(fields)
-    return Load(target, columns, replace(staging, columns=columns), rows.select(*map(as_copied, fields)))
+    encoding, copied = encoding_of(fields, columns)
+    return Load(target, columns, columns, encoding, rows.select(*copied))
 
 
-def merge_load_of(
-    rows: DataFrame, target: Target, staging: Staging, key: Sequence[str], delete_when: str | None
-) -> Load:
+def merge_load_of(rows: DataFrame, target: Target, key: Sequence[str], delete_when: str | None) -> Load:
     """For a merge: with the source's position and whether a row deletes beside the columns of the target."""
     from pyspark.sql import functions as F
 
@@ -71,18 +71,19 @@ def merge_load_of(
     parts = [name for name in own.columns if name.startswith(POSITION_PART)]
     fields = [own.schema[name] for name in written_columns(rows)]
     helping = [own.schema[name] for name in (*parts, DELETE)]
-    columns, more = target.fitted(fields), Target(target.schema, "").fitted(helping)
-    staged = replace(staging, columns=(*columns, *more), key=spelt(columns, key, "key"))
-    return Load(target, columns, staged, own.select(*map(as_copied, (*fields, *helping))))
+    columns = target.fitted(fields)
+    staged = (*columns, *Target(target.schema, "").fitted(helping))
+    encoding, copied = encoding_of([*fields, *helping], staged)
+    return Load(target, columns, staged, encoding, own.select(*copied), spelt(columns, key, "key"))
 
 
 def require_unique(connection: Connection, load: Load) -> None:
     """Raises ConfigError where the target has no unique index on the key: two writers could put one there twice."""
     from psycopg.sql import SQL, Identifier
 
-    if not load.target.exists or load.target.has_unique(connection, load.staging.key):
+    if not load.target.exists or load.target.has_unique(connection, load.key):
         return
-    columns = SQL(", ").join(map(Identifier, load.staging.key))
+    columns = SQL(", ").join(map(Identifier, load.key))
     wanted = SQL("CREATE UNIQUE INDEX ON {} ({})").format(load.target.sql, columns).as_string(connection)
     named = f"{load.target.schema}.{load.target.table}"
     raise ConfigError(f"table {named} has no unique index on the key of the merge.", hint=wanted)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from floodmark.sinks.postgres_pour import Pour, Refused, require_all
 from floodmark.sinks.postgres_target import Target, TargetColumn
 
 if TYPE_CHECKING:
@@ -13,36 +14,23 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
 DELETE, POSITION_PART = "_fm_delete", "_fm_position_"
-NEWEST, PLACE, RANK = "_fm_newest", "_fm_place", "_fm_rank"
-
-
-class Refused(Exception):
-    """The batch cannot be moved; the text is the reason."""
-
-
-def require_all(staged: int, reported: int) -> int:
-    """A staging table without a log is empty after a crash of the server: then nothing is moved."""
-    if staged != reported:
-        raise Refused(f"the tasks copied {reported} rows, but {staged} are staged: the server lost some")
-    return staged
+LANDED, NEWEST, PLACE, RANK = "_fm_rows", "_fm_newest", "_fm_place", "_fm_rank"
 
 
 @dataclass(frozen=True)
 class Move:
-    """A batch that was copied: `staged` selects its rows, `reported` is how many the tasks say there are."""
+    """A batch that was staged, on its way to the columns of its target."""
 
     target: Target
     columns: tuple[TargetColumn, ...]
-    staged: Composed
-    reported: int
+    pour: Pour
 
     def append(self, connection: Connection) -> int:
-        from psycopg.sql import SQL
-
-        insert = SQL("INSERT INTO {} ({}) SELECT {} FROM {} AS s").format(
-            self.target.sql, _names(self.columns), _names(self.columns), self.staged
-        )
-        return self._checked(connection.execute(insert).rowcount)
+        """Straight into the target, unless COPY cannot do what INSERT can (a view, a rule, a policy for rows)."""
+        if self.target.takes_copy(connection):
+            return self._checked(self.pour.into(connection, self.target.sql))
+        self._land(connection)
+        return self._insert_landed(connection)
 
     def replace_all(self, connection: Connection) -> int:
         """Not TRUNCATE: it shuts readers out, and shows an empty table to those who began before."""
@@ -55,17 +43,37 @@ class Move:
         """Rows with the batch's values give way. Values with a NULL go by themselves: only `=` can use an index."""
         from psycopg.sql import SQL, Identifier
 
+        self._land(connection)
         names, some_null = SQL(", ").join(map(Identifier, by)), _joined(" OR ", "{0} IS NULL", by)
-        values = SQL("SELECT DISTINCT {} FROM {} AS b").format(names, self.staged)
+        values = SQL(f"SELECT DISTINCT {{}} FROM {LANDED} AS b").format(names)
         delete = "DELETE FROM {} AS t USING ({} WHERE {}) AS s WHERE {}"
         no_null, equal = SQL("NOT ({})").format(some_null), _joined(" AND ", "t.{0} = s.{0}", by)
         same = _joined(" AND ", "t.{0} IS NOT DISTINCT FROM s.{0}", by)
         connection.execute(SQL(delete).format(self.target.sql, values, no_null, equal))
         connection.execute(SQL(delete).format(self.target.sql, values, some_null, same))
-        return self.append(connection)
+        return self._insert_landed(connection)
+
+    def _land(self, connection: Connection, required: Sequence[str] = ()) -> None:
+        """Put the batch into a table of this transaction alone, for statements that have to look at its rows."""
+        from psycopg.sql import SQL
+
+        parts = (
+            SQL("{}{}").format(column.defined(), SQL(" NOT NULL" if column.name in required else ""))
+            for column in self.pour.columns
+        )
+        create = SQL(f"CREATE TEMPORARY TABLE {LANDED} ({{}}) ON COMMIT DROP")
+        connection.execute(create.format(SQL(", ").join(parts)))
+        self._checked(self.pour.into(connection, SQL(LANDED).format()))
+
+    def _insert_landed(self, connection: Connection) -> int:
+        from psycopg.sql import SQL
+
+        names = _names(self.columns)
+        insert = SQL(f"INSERT INTO {{}} ({{}}) SELECT {{}} FROM {LANDED}").format(self.target.sql, names, names)
+        return self._checked(connection.execute(insert).rowcount)
 
     def _checked(self, moved: int) -> int:
-        return require_all(moved, self.reported)
+        return require_all(moved, self.pour.reported)
 
 
 @dataclass(frozen=True)
@@ -97,16 +105,20 @@ class Merge(Move):
 
     def _choose(self, connection: Connection) -> None:
         """Put every key's rows in order, the newest first; refuse two that are different and equally new."""
+        from psycopg.errors import NotNullViolation
         from psycopg.sql import SQL
 
+        try:
+            self._land(connection, required=self.key)
+        except NotNullViolation as error:
+            raise Refused(f"key column {error.diag.column_name} is NULL in a row: a merge needs every key") from None
         order = SQL(" ORDER BY {}").format(SQL(", ").join(map(_newest_first, self.order))) if self.order else SQL("")
         choose = (
             f"CREATE TEMPORARY TABLE {NEWEST} ON COMMIT DROP AS SELECT {{}}, {DELETE},"
             f" row_number() OVER w AS {PLACE}, rank() OVER w AS {RANK}"
-            " FROM {} AS s WINDOW w AS (PARTITION BY {}{})"
+            f" FROM {LANDED} AS s WINDOW w AS (PARTITION BY {{}}{{}})"
         )
-        statement = SQL(choose).format(_names(self.columns), self.staged, _identifiers(self.key), order)
-        self._checked(connection.execute(statement).rowcount)
+        connection.execute(SQL(choose).format(_names(self.columns), _identifiers(self.key), order))
         self._refuse_contradictions(connection)
 
     def _refuse_contradictions(self, connection: Connection) -> None:

@@ -1,24 +1,23 @@
-"""The table of one attempt that tasks copy into; only rows that a winning task reported ever leave it."""
+"""The table of one attempt that tasks put their encoded rows into; only what a winning task reported ever leaves it."""
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.logs import get_logger
 from floodmark.probes.postgres_ledger import PostgresLedger
-from floodmark.sinks.postgres_target import TargetColumn
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composed
 
 log = get_logger(__name__)
-ATTEMPT = "_fm_attempt"
-"""Which try of which task copied a row: Spark gives no number twice in an application."""
+COLUMNS = "attempt bigint, place integer, rows bigint, bytes bytea"
+"""Which try of which task it was (Spark gives no number twice in an application), and its stream in pieces."""
 LEFT_BEHIND = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname, %s) AND c.relname COLLATE "C" <= %s
@@ -28,11 +27,19 @@ ORDER BY 1
 
 @dataclass(frozen=True)
 class Copied:
-    """What one task reported: which try of which partition, and how many rows it copied."""
+    """What one task reported: which try of which partition, and how many rows it put there."""
 
     task: int
     attempt: int
     rows: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some bytes of a task's stream; `rows` are those that begin with them."""
+
+    rows: int
+    content: bytes | memoryview
 
 
 @dataclass(frozen=True)
@@ -41,8 +48,6 @@ class Staging:
 
     schema: str
     name: str
-    columns: tuple[TargetColumn, ...] = ()
-    key: tuple[str, ...] = ()
 
     @classmethod
     def named(cls, connection: Connection, ledger: PostgresLedger, attempt: str) -> Staging:
@@ -56,38 +61,40 @@ class Staging:
 
         return SQL("{}").format(Identifier(self.schema, self.name))
 
-    def create(self, connection: Connection, *, may_become_target: bool = False) -> None:
-        """Without a log, unless it may be kept: what a crash of the server takes is missed when rows are counted."""
+    def create(self, connection: Connection) -> None:
+        """Without a log: what a crash of the server takes is missed when rows are counted. Nor is it compressed."""
         from psycopg.sql import SQL
 
-        parts = [
-            SQL("{}{}").format(column.defined(), SQL(" NOT NULL" if column.name in self.key else ""))
-            for column in self.columns
-        ]
-        kind = SQL("" if may_become_target else "UNLOGGED ")
-        create = f"CREATE {{}}TABLE {{}} ({{}}, {ATTEMPT} bigint) WITH (autovacuum_enabled = false)"
-        connection.execute(SQL(create).format(kind, self.sql, SQL(", ").join(parts)))
+        create = f"CREATE UNLOGGED TABLE {{}} ({COLUMNS}) WITH (autovacuum_enabled = false)"
+        connection.execute(SQL(create).format(self.sql))
+        connection.execute(SQL("ALTER TABLE {} ALTER COLUMN bytes SET STORAGE EXTERNAL").format(self.sql))
 
-    def copy_statement(self) -> Composed:
-        """Fields in the order of the columns, then the attempt; NULL is nothing, an empty text is quoted."""
-        from psycopg.sql import SQL, Identifier
+    def put(self, connection: Connection, attempt: int, pieces: Iterator[Piece]) -> int:
+        """A task's pieces, all of them or none; returns how many rows they hold."""
+        from psycopg.sql import SQL
 
-        names = SQL(", ").join(map(Identifier, (*(column.name for column in self.columns), ATTEMPT)))
-        return SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')").format(self.sql, names)
+        insert, rows = SQL("INSERT INTO {} VALUES (%s, %s, %s, %b)").format(self.sql), 0
+        with connection.transaction(), connection.cursor() as cursor:
+            # What is staged need not be durable before it is moved, and the move's own commit waits for all before it.
+            cursor.execute("SET LOCAL synchronous_commit = off")
+            for place, piece in enumerate(pieces):
+                cursor.execute(insert, [attempt, place, piece.rows, piece.content])
+                rows += piece.rows
+        return rows
 
-    def won(self, winners: Sequence[Copied]) -> Composed:
-        """The rows that count: those of every other attempt are of a try that was lost, and may still go on."""
-        from psycopg.sql import SQL, Identifier
+    def pieces(self, connection: Connection, winners: Sequence[Copied]) -> Generator[Piece, None, None]:
+        """The streams that count, one behind the other: every other attempt was lost, and may still go on."""
+        from psycopg.sql import SQL, Literal
 
-        names = SQL(", ").join(Identifier(column.name) for column in self.columns)
-        return SQL("(SELECT {} FROM {} WHERE {})").format(names, self.sql, is_won(winners))
-
-
-def is_won(winners: Sequence[Copied]) -> Composed:
-    """The condition on a row that its attempt is one that Spark took."""
-    from psycopg.sql import SQL, Literal
-
-    return SQL(f"{ATTEMPT} = ANY({{}}::bigint[])").format(Literal([each.attempt for each in winners]))
+        won = "SELECT rows, bytes FROM {} WHERE attempt = ANY({}::bigint[]) ORDER BY attempt, place"
+        select = SQL(won).format(self.sql, Literal([each.attempt for each in winners]))
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(select)) as copy,
+        ):
+            copy.set_types(["bigint", "bytea"])
+            for rows, content in copy.rows():
+                yield Piece(rows, content)
 
 
 def drop_upto(connection: Connection, ledger: PostgresLedger, newest: Staging) -> None:

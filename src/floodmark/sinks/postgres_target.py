@@ -31,6 +31,10 @@ WHERE n.nspname = %s AND c.relname = %s AND i.indisunique AND i.indisvalid AND i
        FROM unnest(i.indkey[0:i.indnkeyatts - 1]) AS k(attnum)
        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum) = %s
 """
+TAKES_COPY = """
+SELECT c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT row_security_active(c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s
+"""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,10 @@ class Target:
 
     def has_unique(self, connection: Connection, key: Sequence[str]) -> bool:
         return connection.execute(UNIQUE, [self.schema, self.table, sorted(key)]).fetchone() is not None
+
+    def takes_copy(self, connection: Connection) -> bool:
+        """Whether COPY into it does what INSERT does."""
+        return connection.execute(TAKES_COPY, [self.schema, self.table]).fetchone() == (True,)
 
     def made(self, columns: Sequence[TargetColumn], key: Sequence[str]) -> Iterator[Composed]:
         """What makes the table, or adds to it what it does not have; a merge's key becomes the primary key."""

@@ -79,15 +79,31 @@ def _decimal(postgres: str) -> DataType:
     return DecimalType(precision, scale) if precision <= 38 and scale <= precision else DecimalType(38, 18)
 
 
-def as_copied(field: StructField) -> Column:
-    """The column as COPY takes it; whatever Arrow writes as PostgreSQL reads it goes as it is."""
+def held_as(field: StructField) -> str:
+    """The Spark type that a value has on its way: what PostgreSQL keeps as text or JSON is text."""
+    kind = field.dataType
+    name = kind.simpleString()
+    is_text = (
+        kind.typeName() in (*NESTED, "variant") or name == "void" or name.startswith(("string", "varchar", "char"))
+    )
+    return "string" if is_text else name
+
+
+def binary_column(field: StructField) -> Column:
+    """The column as the binary format takes it; whatever Arrow holds as PostgreSQL does goes as it is."""
+    from pyspark.sql import functions as F
+
+    column = F.col(quoted(field.name))
+    if field.dataType.typeName() in (*NESTED, "variant"):
+        return F.to_json(column, {"ignoreNullFields": "false"}).alias(field.name)
+    return column.cast("string").alias(field.name) if field.dataType.simpleString() == "void" else column
+
+
+def text_column(field: StructField) -> Column:
+    """The column as CSV takes it: what Arrow does not write as PostgreSQL reads it becomes text in Spark."""
     from pyspark.sql import functions as F
 
     column, name = F.col(quoted(field.name)), field.dataType.simpleString()
-    if field.dataType.typeName() in (*NESTED, "variant"):
-        return F.to_json(column, {"ignoreNullFields": "false"}).alias(field.name)
     if name == "binary":
         return F.concat(F.lit("\\x"), F.hex(column)).alias(field.name)
-    if name == "void" or name.startswith("time("):
-        return column.cast("string").alias(field.name)
-    return column
+    return column.cast("string").alias(field.name) if name.startswith("time(") else binary_column(field)

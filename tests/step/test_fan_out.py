@@ -1,0 +1,59 @@
+"""Several sinks of one job: all of them get the rows as they were when the batch was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+import floodmark as fm
+from floodmark.sinks.contract import Batch
+from floodmark.testing import ListSink
+from tests.sinks.batches import delta_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass
+class Meddler(ListSink):
+    """Takes its rows, then changes and deletes rows of the source, as an application may at any moment."""
+
+    url: str = ""
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        written = super().write(rows, batch)
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("update orders set v = 'changed' where id = 1")
+            connection.execute("delete from orders where id = 2")
+        return written
+
+
+@pytest.mark.spark
+def test_a_row_updated_between_two_sinks_of_one_batch_is_the_same_in_all_of_them(
+    spark: SparkSession, database: str, tmp_path: Path
+) -> None:
+    """A plan that ran once per sink would read the source once per sink; the batch is frozen before the first."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("create table orders (id bigint, v text)")
+        connection.execute("insert into orders values (1, 'as read'), (2, 'as read')")
+    meddler = Meddler("meddler", url=database)
+    job = fm.Job(
+        name="orders",
+        source=fm.sources.Postgres(database, table="orders", cursor="id"),
+        sinks=[
+            fm.sinks.Delta(str(tmp_path / "lake")),
+            meddler,
+            fm.sinks.Postgres(database, "copies"),
+        ],
+    )
+    job.run(spark, fm.stores.open("sqlite:///marks.db", folder=tmp_path))
+    with psycopg.connect(database) as connection:
+        copies = connection.execute("select * from copies order by id").fetchall()
+    assert copies == [(1, "as read"), (2, "as read")]
+    assert copies == delta_rows(spark, tmp_path / "lake")
+    assert copies == [(row["id"], row["v"]) for row in meddler.rows]
