@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Ordered, Sink
 from floodmark.sources.contract import Immutable, Source
-from floodmark.step.transform import Identity, Transform, program_fingerprint
+from floodmark.step.transform import Identity, RowByRow, Transform, program_fingerprint
 
 OnSchemaChange = Literal["fail", "evolve", "ignore"]
 
@@ -25,15 +26,35 @@ class Work:
     transform: Transform = field(default_factory=Identity)
     rules: RuleSet = field(default_factory=RuleSet)
     dead_letters: Sink | None = None
+    quarantine: Sink | None = None
     on_schema_change: OnSchemaChange = "fail"
     spool_folder: str = ".floodmark/spool"
+
+    def __post_init__(self) -> None:
+        if self.rules.quarantines() and self.quarantine is None:
+            raise ConfigError(f"job '{self.name}' has no place for its quarantine.", hint="give it `quarantine`")
 
     def needs_spool(self) -> bool:
         """Whether rows must be frozen before they are written: they might not be the same when asked for again."""
         if not all(isinstance(sink, Atomic) for sink in self.sinks):
             return True  # a sink that takes only some of the rows would also spoil the count
-        repeatable = all(isinstance(source, Immutable) for source in self.sources) and self.transform.is_deterministic()
-        return len(self.sinks) > 1 and not repeatable
+        if self.rules and not self.judges_on_the_way():
+            return True
+        return len(self.sinks) > 1 and not self.is_repeatable()
+
+    def is_repeatable(self) -> bool:
+        """Whether the same span is known to give the same rows."""
+        return all(isinstance(source, Immutable) for source in self.sources) and self.transform.is_deterministic()
+
+    def judges_on_the_way(self) -> bool:
+        """Whether rules can be judged and counted in the pass that writes, and the quarantine be read again after it.
+
+        Above a shuffle a row may be counted twice, so only a transform that goes row by row allows it.
+        """
+        row_by_row = isinstance(self.transform, RowByRow) and self.transform.is_row_by_row()
+        if not row_by_row or self.rules.needs_whole_batch():
+            return False
+        return self.is_repeatable() or not self.rules.quarantines()
 
     def needs_position(self) -> bool:
         return any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)

@@ -1,0 +1,67 @@
+"""Judging a batch: in the pass that writes it where every rule allows that, else over the spool, before any write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.errors import RuleBroken
+from floodmark.rules import RuleSet, Tally
+from floodmark.rules.rule_set import BROKEN, LONGEST_SAMPLE, as_json, kept, quarantined
+from floodmark.step.counting import observed
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, Observation
+
+SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Rows that carry their verdict, and where the sums over them come from."""
+
+    rules: RuleSet
+    marked: DataFrame
+    at: datetime
+    observation: Observation | None = None
+
+    def kept(self) -> DataFrame:
+        return kept(self.marked)
+
+    def quarantined(self) -> DataFrame:
+        return quarantined(self.marked)
+
+    def tally(self, *, was_executed: bool) -> Tally:
+        """What the write saw; where nothing was written, or nobody watched, the rows are judged on their own."""
+        if not self.rules:
+            return Tally()
+        sums = observed(self.observation) if self.observation and was_executed else None
+        return self.rules.tally(sums or self._summed())
+
+    def require_no_failure(self, tally: Tally, job: str) -> None:
+        """Raises RuleBroken for the first rule that fails the batch, with a few of the rows that broke it."""
+        for broken in tally.broken("fail"):
+            samples = self._samples(broken.name) or broken.samples
+            raise RuleBroken(job, rule=broken.name, failed=broken.failed, checked=broken.checked, samples=samples)
+
+    def _summed(self) -> dict[str, object]:
+        return self.marked.agg(*self.rules.measures(self.marked, self.at)).collect()[0].asDict()
+
+    def _samples(self, rule: str) -> tuple[str, ...]:
+        from pyspark.sql import functions as F
+
+        such = self.marked.where(F.array_contains(BROKEN, rule))
+        found = such.select(F.left(as_json(such), F.lit(LONGEST_SAMPLE)).alias("row")).limit(SAMPLES)
+        return tuple(row["row"] for row in found.collect())
+
+
+def watched(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
+    """Judge while the rows are written: the sums are taken on the way, directly above the scan."""
+    if not rules:
+        return Judgement(rules, rows, at)
+    from pyspark.sql import Observation
+
+    marked, observation = rules.mark(rows), Observation()
+    return Judgement(rules, marked.observe(observation, *rules.measures(marked, at)), at, observation)
