@@ -47,7 +47,7 @@ FloodmarkError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class FloodmarkError(Exception):
@@ -424,7 +424,16 @@ class TransformFailed(FloodmarkError):
 class RuleBroken(FloodmarkError):
     """A rule with the action `fail` does not hold for a batch; nothing was written and the mark did not move."""
 
-    def __init__(self, job: str, *, rule: str, failed: int, checked: int, samples: Sequence[str]) -> None:
+    def __init__(
+        self,
+        job: str,
+        *,
+        rule: str,
+        failed: int,
+        checked: int,
+        samples: Sequence[str],
+        results: Sequence[Mapping[str, object]] = (),
+    ) -> None:
         such = f", such as {'; '.join(samples)}" if samples else ""
         count = f"{failed} of {checked} rows break it" if checked != 1 or failed != 1 else "it does not hold"
         super().__init__(
@@ -432,6 +441,8 @@ class RuleBroken(FloodmarkError):
             hint="mend the rows at their source, or the rule, and run again; `action: quarantine` puts such rows aside",
         )
         self.job, self.rule, self.failed, self.checked, self.samples = job, rule, failed, checked, tuple(samples)
+        self.results = tuple(results)
+        """What every rule of the job gave, as a receipt keeps it."""
 
 
 class SinkFailed(FloodmarkError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import floodmark as fm
-from floodmark.errors import RuleBroken, RuleInvalid
+from floodmark.errors import RuleBroken, RuleInvalid, SinkFailed
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:
@@ -91,17 +91,11 @@ def test_a_batch_whose_sink_failed_is_put_aside_once(spark: SparkSession, store:
     """The rerun is the same batch, so neither the sinks nor the quarantine get a row twice."""
     first, second = ListSink("first"), ListSink("second", fail_times=1)
     job = fm.Job("judged", RowsSource(given(), SCHEMA), [first, second], rules=RULES)
-    with pytest.raises(fm_errors()):
+    with pytest.raises(SinkFailed):
         job.run(spark, store)
     receipt = job.run(spark, store)
     assert (len(first.rows), len(second.rows), receipt.rows_quarantined, receipt.rows_dropped) == (4, 4, 2, 1)
     assert quarantine(spark, tmp_path) == PUT_ASIDE
-
-
-def fm_errors() -> type[Exception]:
-    from floodmark.errors import SinkFailed
-
-    return SinkFailed
 
 
 def test_rules_that_changed_do_not_judge_a_frozen_batch_anew(
@@ -110,11 +104,12 @@ def test_rules_that_changed_do_not_judge_a_frozen_batch_anew(
     """Its rows went their way when it was frozen, so every sink gets the same ones."""
     first, second = ListSink("first"), ListSink("second", fail_times=1)
     job = fm.Job("judged", RowsSource(given(), SCHEMA), [first, second], transform=same, rules=RULES)
-    with pytest.raises(fm_errors()):
+    with pytest.raises(SinkFailed):
         job.run(spark, store)
     other = fm.Job("judged", RowsSource(given(), SCHEMA), [first, second], transform=same, rules=RULES[:1])
     receipt = other.run(spark, store)
     assert (first.rows, len(second.rows), [each.name for each in receipt.rules][1]) == (second.rows, 4, "positive")
+    assert quarantine(spark, tmp_path) == PUT_ASIDE
 
 
 def test_a_rule_on_the_whole_batch_quarantines_rows_too(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld
+from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
 from floodmark.jobs.acts import reset_marks, set_mark
 from floodmark.jobs.planning import Plan, plan
@@ -23,7 +23,7 @@ from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform,
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
 from floodmark.stores.contract import Housed, MarkStore
-from floodmark.stores.record import Receipt
+from floodmark.stores.record import Receipt, RuleOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -168,7 +168,9 @@ def note_failure(step: Step, error: FloodmarkError) -> None:
     """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
     if isinstance(error, LeaseHeld):
         return
-    receipt = Receipt(step.work.name, "", "failed", started=datetime.now(timezone.utc), error=str(error))
+    results = error.results if isinstance(error, RuleBroken) else ()
+    rules = tuple(RuleOutcome.deserialize(result) for result in results)
+    receipt = Receipt(step.work.name, "", "failed", datetime.now(timezone.utc), error=str(error), rules=rules)
     try:
         step.store.add_run(receipt)
     except FloodmarkError:

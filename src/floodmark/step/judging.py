@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import RuleBroken
@@ -44,7 +44,14 @@ class Judgement:
         """Raises RuleBroken for the first rule that fails the batch, with a few of the rows that broke it."""
         for broken in tally.broken("fail"):
             samples = self._samples(broken.name) or broken.samples
-            raise RuleBroken(job, rule=broken.name, failed=broken.failed, checked=broken.checked, samples=samples)
+            raise RuleBroken(
+                job,
+                rule=broken.name,
+                failed=broken.failed,
+                checked=broken.checked,
+                samples=samples,
+                results=[asdict(verdict) for verdict in tally.verdicts],
+            )
 
     def _summed(self) -> dict[str, object]:
         return self.marked.agg(*self.rules.measures(self.marked, self.at)).collect()[0].asDict()

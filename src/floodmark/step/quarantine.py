@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 SCHEMA = (
     "id string, job string, number long, batch_time timestamp, reasons array<string>, row string, schema string, "
-    "status string, replay string, claim string"
+    "status string, replay string, repaired string, claim string"
 )
-"""`row` is the row as JSON and `schema` its types; `status` is open, replaying, replayed or discarded."""
+"""`row` is the row as JSON and `schema` its types; `status` is open, replaying, replayed or discarded.
+
+A replay writes its id, the repaired row and what it has to find again (`claim`) beside the row.
+"""
 
 
 def put_aside(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
@@ -48,5 +51,6 @@ def quarantine_rows(broken: DataFrame, batch: Batch) -> DataFrame:
         F.lit(without_own(broken).schema.json()).alias("schema"),
         F.lit("open").alias("status"),
         nothing.alias("replay"),
+        nothing.alias("repaired"),
         nothing.alias("claim"),
     )
