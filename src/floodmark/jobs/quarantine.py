@@ -100,6 +100,11 @@ class Quarantine:
         found = table.where(f"status = 'open' and {selection.sql()}").orderBy("number", "id").limit(limit)
         return [as_row(each) for each in found.collect()]
 
+    def count(self, selection: Selection) -> int:
+        """How many open rows are meant."""
+        table = self.table()
+        return 0 if table is None else table.where(f"status = 'open' and {selection.sql()}").count()
+
     def discard(self, selection: Selection, store: MarkStore) -> int:
         """Give open rows up; they stay in the table as discarded. Raises LeaseHeld while a run works on the job."""
         with hold(store, self.job):

@@ -153,7 +153,7 @@ class Replay:
         claim = json.loads(claimed.select("claim").first()["claim"])  # type: ignore[index]
         rows, batch = parsed(claimed, "repaired", claim["schema"]).drop(ROW_ID), self.batch_of(replay_id, claim)
         started, written = datetime.now(timezone.utc), {}
-        for sink in self.step.work.sinks:
+        for place, sink in enumerate(self.step.work.sinks, start=1):
             self.lease.check()
             try:
                 written[sink.name] = sink.write(self.fitted(rows, sink), batch) or 0
@@ -161,6 +161,7 @@ class Replay:
                 raise
             except Exception as error:
                 raise SinkFailed(self.step.work.name, sink=sink.name, reason=first_lines(error)) from error
+            reach(f"after_sink:{place}")
         self.quarantine.update("status = 'replayed'", f"replay = {literal(replay_id)}")
         self.step.store.add_run(receipt_of(self.step, replay_id, started, written))
         return written
@@ -191,7 +192,7 @@ def original(chosen: DataFrame) -> DataFrame:
 
 
 def parsed(rows: DataFrame, column: str, schema: str) -> DataFrame:
-    """The JSON of a column as columns, beside the row's id. FAILFAST: a row that was edited wrongly stops the replay."""
+    """The JSON of a column as columns, beside the row's id; a row that somebody edited wrongly stops the replay."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
