@@ -66,7 +66,7 @@ def shop(spark: SparkSession, tmp_path: Path) -> Shop:
 
 
 def test_repaired_rows_reach_every_sink_once_and_the_rest_stays(shop: Shop) -> None:
-    """Every digit survives; a row that breaks a rule even so, be it one that drops, waits on. The mark does not move."""
+    """Every digit survives; a row that breaks a rule even so, be it one that drops, waits. The mark does not move."""
     done = shop.replay(Selection(rule="positive"), amount="-amount")
     again = shop.replay(Selection(rule="positive"), amount="-amount")
     assert (done.rows_selected, done.rows_written, done.rows_still_broken) == (3, {"first": 2, "second": 2}, 1)
@@ -74,7 +74,8 @@ def test_repaired_rows_reach_every_sink_once_and_the_rest_stays(shop: Shop) -> N
     assert shop.sinks[0].rows[1:] == [row(2, "0.000000000000000001"), row(2, "0.000000000000000001")]
     assert (shop.sinks[0].rows, shop.statuses()) == (shop.sinks[1].rows, [("open", 1), ("replayed", 2)])
     assert (shop.store.read("shop").number, shop.job.run(shop.spark, shop.store).status) == (1, "nothing_new")
-    assert [(run.run, run.rows_written) for run in shop.store.runs("shop")][0] == (done.replay, done.rows_written)
+    newest = shop.store.runs("shop")[0]
+    assert (newest.run, newest.rows_written) == (done.replay, done.rows_written)
 
 
 def test_a_replay_that_failed_between_two_sinks_is_finished_by_the_next_one(shop: Shop) -> None:
@@ -108,7 +109,7 @@ def test_what_cannot_be_replayed_says_why(shop: Shop, tmp_path: Path) -> None:
         shop.replay(Selection(), amount="nonsense(")
     with pytest.raises(ConfigError, match="no id of a row"):
         Selection(ids=["' or true"])
+    folder = fm.Job("shop", shop.job.source, [fm.sinks.Files(str(tmp_path / "out"))], rules=RULES)
     with pytest.raises(ConfigError, match="takes no replay"):
-        folder = fm.Job("shop", shop.job.source, [fm.sinks.Files(str(tmp_path / "out"))], rules=RULES)
         replay(folder, Selection(), {}, lambda: shop.spark, shop.store)
     assert shop.statuses() == [("open", 1), ("open", 2)]

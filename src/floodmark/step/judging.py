@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import RuleBroken
+from floodmark.logs import get_logger
 from floodmark.rules import RuleSet, Tally
 from floodmark.rules.rule_set import BROKEN, LONGEST_SAMPLE, as_json, kept, quarantined
 from floodmark.step.counting import observed
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Observation
 
+log = get_logger(__name__)
 SAMPLES = 3
 
 
@@ -72,3 +74,11 @@ def watched(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
 
     marked, observation = rules.mark(rows), Observation()
     return Judgement(rules, marked.observe(observation, *rules.measures(marked, at)), at, observation)
+
+
+def tell_rules(tally: Tally, job: str) -> None:
+    """One line for every rule: a warning where it was broken. Samples are on the receipt and not in a log."""
+    for verdict in tally.verdicts:
+        tell, event = (log.warning, "rule broken") if verdict.failed else (log.info, "rule held")
+        facts = {"action": verdict.action, "failed": verdict.failed, "checked": verdict.checked}
+        tell(event, job=job, rule=verdict.name, **facts)
