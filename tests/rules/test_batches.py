@@ -92,5 +92,5 @@ def test_sums_of_the_batch_hold_or_do_not_and_tell_what_was_found(spark: SparkSe
 
 def verdicts(given: RuleSet, rows: DataFrame) -> dict[str, tuple[int, tuple[str, ...]]]:
     marked = given.mark(rows)
-    tally = given.tally(marked.agg(*given.measures(marked, NOON)).collect()[0].asDict())
+    tally = given.tally(marked.agg(*given.measures(NOON)).collect()[0].asDict())
     return {each.name: (each.failed, each.samples) for each in tally.verdicts}

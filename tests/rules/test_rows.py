@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -107,8 +108,14 @@ def test_the_strictest_broken_rule_decides_where_a_row_goes(spark: SparkSession)
 
 @pytest.mark.parametrize(
     "rule",
-    [rules.not_null("nobody"), rules.check("id >"), rules.check("id"), rules.unique("nobody")],
-    ids=["no such column", "no SQL", "not a condition", "no such key"],
+    [
+        rules.not_null("nobody"),
+        rules.check("id >"),
+        rules.check("id"),
+        rules.unique("nobody"),
+        rules.fresh("nobody", within=timedelta(1)),
+    ],
+    ids=["no such column", "no SQL", "not a condition", "no such key", "no such time"],
 )
 def test_a_rule_that_spark_cannot_read_is_named(spark: SparkSession, rule: rules.Rule) -> None:
     """The others are fine, so it says which one."""

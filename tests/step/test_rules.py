@@ -125,6 +125,18 @@ def test_a_rule_on_the_whole_batch_quarantines_rows_too(spark: SparkSession, sto
     assert [row for row, _, _, _ in quarantine(spark, tmp_path)] == ['{"id":1,"amount":2}', '{"id":2,"amount":4}']
 
 
+def test_a_full_refresh_puts_the_quarantine_anew(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
+    """Everything is judged again, so what lay there from before would be there twice."""
+    rows = given()
+    job = fm.Job("judged", RowsSource(rows, SCHEMA), [ListSink()], rules=RULES)
+    job.run(spark, store)
+    job.run(spark, store, full_refresh=True)
+    assert [number for _, _, number, _ in quarantine(spark, tmp_path)] == [2, 2]
+    rows[:] = [{"id": 1, "amount": 1}]
+    job.run(spark, store, full_refresh=True)
+    assert quarantine(spark, tmp_path) == []
+
+
 def test_a_rule_that_cannot_be_read_stops_before_anything_is_written(spark: SparkSession, store: MarkStore) -> None:
     """It is a mistake of the job's, not of its rows."""
     job = fm.Job("judged", RowsSource(given(), SCHEMA), [sink := ListSink()], rules=[fm.rules.check("amuont > 0")])

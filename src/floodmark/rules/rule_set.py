@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import reduce
 from hashlib import sha256
 from operator import and_
@@ -14,14 +15,14 @@ from floodmark.rules.contract import Comparing, RowRule, Rule, Summing
 from floodmark.rules.verdicts import Tally, Verdict
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import Column, DataFrame
 
 BROKEN = "_fm_broken"
 """The names of the rules that a row broke; like every column that begins so, it never reaches a target."""
 WAY = "_fm_way"
 """Where a row goes that is not kept; frozen together with the row, so that other rules cannot change it afterwards."""
+SAMPLE = "_fm_sample"
+"""A row that broke a rule, as text that is cut where it is long."""
 ANSWER = "_fm_rule_"
 OURS = "_fm_"
 LONGEST_SAMPLE = 500
@@ -30,6 +31,7 @@ JSON_OPTIONS = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """Spark's own format of times stops at milliseconds."""
+EPOCH = datetime.fromtimestamp(0, timezone.utc)
 WAYS = {"quarantine": "quarantined", "drop": "dropped"}
 
 
@@ -77,34 +79,38 @@ class RuleSet:
             raise
 
     def _marked(self, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        compared, none = rows, F.array().cast("array<string>")
+        compared = rows
         for place, rule in enumerate(self.rules):
             compared = rule.compared(compared, f"{ANSWER}{place}") if isinstance(rule, Comparing) else compared
-        answers = self._answers()
-        names = [F.when(~good, F.lit(name)) for name, good in answers.items()]
-        # Most rows are good: they pay for the conditions alone, and only a bad row for its array.
-        all_good = reduce(and_, answers.values(), F.lit(True))
-        marked = compared.withColumn(BROKEN, F.when(all_good, none).otherwise(F.array_compact(F.array(*names))))
-        return marked.withColumn(WAY, self._way()).drop(*(f"{ANSWER}{place}" for place in range(len(self.rules))))
+            if isinstance(rule, Summing):
+                rows.agg(rule.sums(EPOCH))  # a column that is not there is told now, and not after the batch was frozen
+        marked = compared.withColumns(self._marks(rows))
+        added = [name for name in marked.columns if name.startswith(ANSWER)]
+        return marked.drop(*added) if added else marked
 
-    def _way(self) -> Column:
+    def _marks(self, rows: DataFrame) -> dict[str, Column]:
+        """What a row carries with it. Most rows are good: they pay for the conditions alone, and for nothing else."""
         from pyspark.sql import functions as F
 
-        way = F.when(F.size(BROKEN) == 0, F.lit(None))
-        for action in ("quarantine", "drop"):
-            names = [F.lit(rule.name) for rule in self.rules if rule.action == action]
-            way = way.when(F.arrays_overlap(BROKEN, F.array(*names)), F.lit(action)) if names else way
-        return way.otherwise(F.lit(None).cast("string"))
+        answers = self._answers()
+        is_good, no_text = reduce(and_, answers.values(), F.lit(True)), F.lit(None).cast("string")
+        names = F.array_compact(F.array(*(F.when(~good, F.lit(name)) for name, good in answers.items())))
+        way = F.when(is_good, no_text)
+        for action in WAYS:
+            such = [answers[rule.name] for rule in self.rules if rule.action == action]
+            way = way.when(~reduce(and_, such), F.lit(action)) if such else way
+        return {
+            BROKEN: F.when(is_good, F.array().cast("array<string>")).otherwise(names),
+            WAY: way.otherwise(no_text),
+            SAMPLE: F.when(is_good, no_text).otherwise(F.left(as_json(rows), F.lit(LONGEST_SAMPLE))),
+        }
 
-    def measures(self, rows: DataFrame, at: datetime) -> list[Column]:
+    def measures(self, at: datetime) -> list[Column]:
         """The sums over marked rows that a tally is made of."""
         from pyspark.sql import functions as F
 
         sums = [F.count(F.lit(1)).alias("judged")]
         sums += [F.count_if(F.col(WAY) == way).alias(name) for way, name in WAYS.items()]
-        row = F.left(as_json(rows), F.lit(LONGEST_SAMPLE))
         for place, rule in enumerate(self.rules):
             if isinstance(rule, Summing):
                 sums.append(F.coalesce(rule.sums(at), F.lit(False)).alias(f"holds_{place}"))
@@ -112,7 +118,7 @@ class RuleSet:
             else:
                 is_broken = F.array_contains(BROKEN, rule.name)
                 sums.append(F.count_if(is_broken).alias(f"failed_{place}"))
-                sums.append(F.any_value(F.when(is_broken, row), F.lit(True)).alias(f"sample_{place}"))
+                sums.append(F.any_value(F.when(is_broken, F.col(SAMPLE)), F.lit(True)).alias(f"sample_{place}"))
         return sums
 
     def tally(self, sums: Mapping[str, Any]) -> Tally:
@@ -144,7 +150,7 @@ def as_json(rows: DataFrame) -> Column:
 
 def kept(marked: DataFrame) -> DataFrame:
     """What goes to the sinks."""
-    return marked.where(f"{WAY} is null").drop(BROKEN, WAY) if WAY in marked.columns else marked
+    return marked.where(f"{WAY} is null").drop(BROKEN, WAY, SAMPLE) if WAY in marked.columns else marked
 
 
 def quarantined(marked: DataFrame) -> DataFrame:
@@ -163,6 +169,8 @@ def require_readable(rules: Sequence[Rule], rows: DataFrame) -> None:
                 rows.select(F.coalesce(rule.holds(), F.lit(False)))
             elif isinstance(rule, Comparing):
                 rule.compared(rows, ANSWER)
+            elif isinstance(rule, Summing):
+                rows.agg(rule.sums(EPOCH))
         except (AnalysisException, ParseException) as error:
             raise RuleInvalid(rule.name, reason=str(error).strip().splitlines()[0]) from error
 

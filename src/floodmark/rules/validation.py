@@ -46,7 +46,7 @@ def validate_data_quality(
 def judged(rules: RuleSet, df: DataFrame) -> Tally:
     """All rules over all rows, in one action."""
     marked = rules.mark(df)
-    return rules.tally(marked.agg(*rules.measures(marked, datetime.now(timezone.utc))).collect()[0].asDict())
+    return rules.tally(marked.agg(*rules.measures(datetime.now(timezone.utc))).collect()[0].asDict())
 
 
 def rules_of(validation_rules: Mapping[str, str | Sequence[str]]) -> Iterator[Rule]:

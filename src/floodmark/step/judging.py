@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import RuleBroken
 from floodmark.logs import get_logger
 from floodmark.rules import RuleSet, Tally
-from floodmark.rules.rule_set import BROKEN, LONGEST_SAMPLE, as_json, kept, quarantined
+from floodmark.rules.rule_set import BROKEN, SAMPLE, kept, quarantined
 from floodmark.step.counting import observed
 
 if TYPE_CHECKING:
@@ -56,14 +56,13 @@ class Judgement:
             )
 
     def _summed(self) -> dict[str, object]:
-        return self.marked.agg(*self.rules.measures(self.marked, self.at)).collect()[0].asDict()
+        return self.marked.agg(*self.rules.measures(self.at)).collect()[0].asDict()
 
     def _samples(self, rule: str) -> tuple[str, ...]:
         from pyspark.sql import functions as F
 
         such = self.marked.where(F.array_contains(BROKEN, rule))
-        found = such.select(F.left(as_json(such), F.lit(LONGEST_SAMPLE)).alias("row")).limit(SAMPLES)
-        return tuple(row["row"] for row in found.collect())
+        return tuple(row[SAMPLE] for row in such.select(SAMPLE).limit(SAMPLES).collect())
 
 
 def watched(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
@@ -73,7 +72,7 @@ def watched(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
     from pyspark.sql import Observation
 
     marked, observation = rules.mark(rows), Observation()
-    return Judgement(rules, marked.observe(observation, *rules.measures(marked, at)), at, observation)
+    return Judgement(rules, marked.observe(observation, *rules.measures(at)), at, observation)
 
 
 def tell_rules(tally: Tally, job: str) -> None:

@@ -107,9 +107,10 @@ class Ledgers:
         return [sink for sink, entry in self.by_sink.items() if entry and entry.number >= number]
 
     def touched(self, number: int) -> list[str]:
-        """Sinks that have this batch, or part of it."""
+        """Sinks that have this batch, or part of it; the quarantine counts, for its rows would be put aside twice."""
         parts = [sink for sink, part in self.begun.items() if part == number]
-        return list(dict.fromkeys([*self.confirmed(number), *parts]))
+        aside = ["the quarantine"] if self.aside >= number else []
+        return list(dict.fromkeys([*self.confirmed(number), *parts, *aside]))
 
     def behind(self, number: int) -> list[str]:
         """Sinks that were written to, but have not recorded this number: a paused run could still write to them."""

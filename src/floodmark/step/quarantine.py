@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.rules import Tally
 from floodmark.rules.rule_set import BROKEN, as_json
-from floodmark.sinks.contract import Batch
+from floodmark.sinks.contract import Batch, Sink
 from floodmark.sinks.own_columns import without_own
 from floodmark.step.judging import Judgement
 from floodmark.step.work import Work
@@ -30,10 +30,17 @@ def put_aside(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> i
     It comes after the sinks: a batch that no sink has may still be dropped and planned again under another number,
     and its rows would be put aside twice. It comes before the commit: a kill in between repeats it.
     """
-    if not tally.quarantined or work.quarantine is None:
+    if work.quarantine is None or not (tally.quarantined or empties(work.quarantine, judgement, batch)):
         return 0
-    written = work.quarantine.write(quarantine_rows(judgement.quarantined(), batch), batch)
+    broken = judgement.quarantined() if tally.quarantined else judgement.quarantined().limit(0)
+    written = work.quarantine.write(quarantine_rows(broken, batch), batch)
     return tally.quarantined if written is None else written
+
+
+def empties(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
+    """Whether rows of earlier batches have to go: a refresh reads everything anew, and judges them again."""
+    is_refresh = batch.kind == "refresh" and bool(judgement.rules)
+    return is_refresh and quarantine.holds_rows(lambda: judgement.marked.sparkSession)
 
 
 def quarantine_rows(broken: DataFrame, batch: Batch) -> DataFrame:
