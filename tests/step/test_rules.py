@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,28 @@ def test_every_row_is_written_quarantined_or_dropped_and_every_rule_reports(
     assert receipt.score == pytest.approx((6 / 7 + 5 / 7 + 6 / 7 + 1) / 4)
     assert quarantine(spark, tmp_path) == PUT_ASIDE
     assert list(store.runs("judged")) == [receipt]
+
+
+def spark_jobs_of(spark: SparkSession, store: MarkStore, home: Path, rules: Sequence[fm.rules.Rule]) -> int:
+    """How many Spark jobs a run into a new Delta table takes."""
+    group = f"with {len(rules)} rules"
+    job = fm.Job(f"judged{len(rules)}", RowsSource(given(), SCHEMA), [fm.sinks.Delta(str(home / group))], rules=rules)
+    spark.sparkContext.setJobGroup(group, group)
+    job.run(spark, store)
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+def test_rules_that_put_no_row_aside_take_no_spark_job_of_their_own(
+    spark: SparkSession, store: MarkStore, tmp_path: Path
+) -> None:
+    """They are judged and counted in the pass that writes."""
+    rules = [
+        fm.rules.check("amount <> 20", action="drop"),
+        fm.rules.check("amount > 40", action="warn"),
+        fm.rules.not_null("id", action="quarantine"),
+    ]
+    assert spark_jobs_of(spark, store, tmp_path, rules) == spark_jobs_of(spark, store, tmp_path, ()) > 0
 
 
 def test_a_rule_that_fails_the_batch_writes_nothing_and_says_which_rows(
