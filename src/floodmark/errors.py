@@ -38,6 +38,8 @@ FloodmarkError
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
 ├── TransformFailed             the user's SQL or function raised
 ├── RuleBroken                  a rule with the action `fail` does not hold: nothing was written
+├── TaskFailed                  the program of a workflow's task ended badly
+│   └── TaskTimedOut            it did not end within its time
 ├── SinkFailed                  a sink could not be written
 ├── SinkUnreachable             a sink's server could not be reached: never taken for "nothing recorded"
 └── SparkUnavailable            no session could be started
@@ -443,6 +445,25 @@ class RuleBroken(FloodmarkError):
         self.job, self.rule, self.failed, self.checked, self.samples = job, rule, failed, checked, tuple(samples)
         self.results = tuple(results)
         """What every rule of the job gave, as a receipt keeps it."""
+
+
+class TaskFailed(FloodmarkError):
+    """The program that a task of a workflow runs ended badly."""
+
+    def __init__(self, task: str, *, reason: str) -> None:
+        super().__init__(
+            f"task '{task}' failed: {reason}.", hint="mend it and run the workflow again: it takes what is missing"
+        )
+        self.task, self.reason = task, reason
+
+
+class TaskTimedOut(TaskFailed):
+    """A task did not end within its time; `lives` if its code could not be stopped and still runs in this process."""
+
+    def __init__(self, task: str, *, seconds: float, lives: bool) -> None:
+        still = ", and its code still runs until this process ends" if lives else ""
+        super().__init__(task, reason=f"it did not end within {seconds:g} s{still}")
+        self.seconds, self.lives = seconds, lives
 
 
 class SinkFailed(FloodmarkError):

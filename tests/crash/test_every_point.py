@@ -24,7 +24,7 @@ POINTS = (
 EVERY_SINK_HOLDS = {name: list(range(300)) for name in shop.SINKS}
 
 
-IN_EVERY_BUILD = ("after_intent", "after_sink:1", "during_sink:2", "during_sink:4", "before_commit")
+IN_EVERY_BUILD = ("during_sink:2", "before_commit")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_project_is_loaded_with_its_defaults(tmp_path: Path) -> None:
         ("path: lake/orders}", "path: lake/orders, moed: merge}", "moed", 6, "mode"),
         ("path: lake/orders}", "path: lake/orders, xyzzy: 1}", "xyzzy", 6, None),
         ("  - name: orders", "  - name: orders\n    retries: {atempts: 3}", "atempts", 4, "attempts"),
-        ("jobs:", "health: {}\njobs:", "health", 2, None),
+        ("jobs:", "zebra: {}\njobs:", "zebra", 2, None),
     ],
 )
 def test_an_unknown_field_is_refused_with_line_and_nearest_name(

@@ -25,6 +25,10 @@ COMMANDS = {
     "quarantine": "Show, replay and discard rows that broke a rule.",
     "marks": "Show, move, copy and clean the marks.",
     "runs": "Show what past runs did.",
+    "optimize": "Compact, order and clean the Delta tables that jobs fill.",
+    "health": "Judge freshness, counts, quality, marks and pace; no JVM.",
+    "alerts": "List the open alerts, or try the channels.",
+    "workflow": "Run or check a workflow: the tasks of a Databricks-Jobs file.",
 }
 GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from floodmark.jobs.project import Retention
     from floodmark.stores.contract import MarkStore
 
+OWN = {"workflow", "health"}
+"""What records hold that are no job's: how a workflow's tasks ended, which alerts are open."""
+
 
 def init(
     ctx: typer.Context,
@@ -90,8 +93,8 @@ class Limits:
 
 def _orphans(store: MarkStore, declared: set[str]) -> tuple[list[str], list[str]]:
     """Jobs that the project no longer has; those with an open batch apart, since rows of it may be half written."""
-    strangers = [job for job in store.jobs() if job not in declared]
-    records = {job: store.read(job) for job in strangers}
+    records = {job: store.read(job) for job in store.jobs() if job not in declared}
+    strangers = [job for job, record in records.items() if record is None or not OWN & set(record.extras)]
     is_open = [job for job, record in records.items() if record is not None and record.intent is not None]
     return [job for job in strangers if job not in is_open], is_open
 

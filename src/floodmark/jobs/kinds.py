@@ -151,6 +151,14 @@ class PythonSource(SourceModel):
         return source
 
 
+class Optimize(Model):
+    """How `floodmark optimize` looks after the table."""
+
+    target_file_size: int | None = Field(default=None, ge=1, description="in bytes")
+    after_small_files: int = Field(default=2, ge=2, description="compact once so many files are below half the target")
+    vacuum: Duration | None = Field(default=None, description="keep removed files so long")
+
+
 class DeltaSink(PathOrTable, SinkModel):
     """A Delta table."""
 
@@ -162,11 +170,14 @@ class DeltaSink(PathOrTable, SinkModel):
     delete_when: Text | None = None
     partition_by: Columns = ()
     cluster_by: Columns = ()
+    zorder: Columns = ()
+    statistics: Columns = ()
+    optimize: Optimize = Optimize()
 
     def build(self, site: Site) -> "Sink":
         from floodmark.sinks import Delta
 
-        fields = self.model_dump(exclude={"type", "name", "path", "table"})
+        fields = self.model_dump(exclude={"type", "name", "path", "table", "zorder", "statistics", "optimize"})
         return Delta(path=self.place(site), table=self.table, name=self.ledger_name(), **fields)
 
 

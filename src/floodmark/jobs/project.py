@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.kinds import Duration, Model, Name, PythonName, Text
@@ -23,6 +23,8 @@ def _as_setting(value: object) -> object:
 
 Setting = Annotated[str, BeforeValidator(_as_setting)]
 Store = Text | tuple[Text, ...]
+Share = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
+AlertKind = Literal["lag", "stale", "quality", "failed_run", "slow_run", "count", "stuck", "dead_letters"]
 
 
 class Transform(Model):
@@ -90,6 +92,45 @@ class Retention(Model):
     runs: Duration = "180d"
 
 
+class TableHealth(Model):
+    """A table that health looks at, or other limits for one that a job fills."""
+
+    path: Text | None = None
+    freshness: Duration | None = None
+    min_rows: int | None = Field(default=None, ge=0)
+    count_change: Share | None = None
+
+
+class Health(Model):
+    """From when on tables and jobs are not well."""
+
+    freshness: Duration = "24h"
+    lag: Duration = "72h"
+    min_rows: int = Field(default=1, ge=0)
+    count_change: Share = "50%"
+    tables: Mapping[str, TableHealth] = {}
+
+
+class Alerts(Model):
+    """Somewhere alerts go, and which of them."""
+
+    to: Literal["webhook", "email", "file", "log"]
+    on: tuple[AlertKind, ...] = ()
+    min_severity: Literal["warning", "critical"] = "warning"
+    url: Text | None = Field(default=None, description="of the webhook, or smtp://user:password@host:port for email")
+    address: tuple[Text, ...] = Field(default=(), description="who gets the mail")
+    sender: Text | None = Field(default=None, description="who the mail is from")
+    path: Text | None = Field(default=None, description="of the file")
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> "Alerts":
+        needed = {"webhook": ("url",), "email": ("url", "address", "sender"), "file": ("path",), "log": ()}[self.to]
+        for name in needed:
+            if not getattr(self, name):
+                raise ValueError(f"alerts to {self.to} need `{name}`")
+        return self
+
+
 class Target(Model):
     """What `--target` puts over the fields of the file."""
 
@@ -105,6 +146,9 @@ class Project(Model):
     namespace: Text = "default"
     spark: Mapping[str, Setting] = {}
     jobs: tuple[JobModel, ...] = ()
+    tasks: Mapping[Name, PythonName] = {}
+    health: Health = Health()
+    alerts: tuple[Alerts, ...] = ()
     retention: Retention = Retention()
     targets: Mapping[str, Target] = {}
 

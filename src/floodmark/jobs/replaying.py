@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
 from floodmark.failpoints import reach
 from floodmark.jobs.quarantine import Quarantine, Selection, literal
+from floodmark.logs import get_logger
 from floodmark.rules.rule_set import BROKEN, JSON_OPTIONS, as_json
 from floodmark.sinks import Files
 from floodmark.sinks.contract import Batch, Sink
@@ -26,7 +27,6 @@ from floodmark.step.recovery import frozen
 from floodmark.step.run import noted_in
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
-from floodmark.stores.record import Receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from floodmark.step import Step
     from floodmark.stores.contract import MarkStore
 
+log = get_logger(__name__)
 ROW_ID = "_fm_id"
 
 
@@ -152,7 +153,7 @@ class Replay:
         claimed = table.where(f"replay = {literal(replay_id)} and status = 'replaying'")
         claim = json.loads(claimed.select("claim").first()["claim"])  # type: ignore[index]
         rows, batch = parsed(claimed, "repaired", claim["schema"]).drop(ROW_ID), self.batch_of(replay_id, claim)
-        started, written = datetime.now(timezone.utc), {}
+        written: dict[str, int] = {}
         for place, sink in enumerate(self.step.work.sinks, start=1):
             self.lease.check()
             try:
@@ -163,7 +164,7 @@ class Replay:
                 raise SinkFailed(self.step.work.name, sink=sink.name, reason=first_lines(error)) from error
             reach(f"after_sink:{place}")
         self.quarantine.update("status = 'replayed'", f"replay = {literal(replay_id)}")
-        self.step.store.add_run(receipt_of(self.step, replay_id, started, written))
+        log.info("quarantined rows replayed", job=self.step.work.name, replay=replay_id, written=written)
         return written
 
     def fitted(self, rows: DataFrame, sink: Sink) -> DataFrame:
@@ -225,12 +226,3 @@ def viewed(rows: DataFrame) -> Iterator[str]:
         yield name
     finally:
         rows.sparkSession.catalog.dropTempView(name)
-
-
-def receipt_of(step: Step, replay_id: str, started: datetime, written: Mapping[str, int]) -> Receipt:
-    """A replay among the runs of its job: rows written, and a mark that stayed where it was."""
-    seconds = (datetime.now(timezone.utc) - started).total_seconds()
-    note = f"replayed rows of the quarantine ({replay_id})"
-    return Receipt(
-        step.work.name, replay_id, "done", started, round(seconds, 3), rows_written=dict(written), notes=(note,)
-    )

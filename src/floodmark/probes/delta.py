@@ -50,7 +50,11 @@ class DeltaProbe:
         return self._there().schema().to_json()
 
     def feed_is_on(self) -> bool:
-        return self._there().metadata().configuration.get(FEED, "false").lower() == "true"
+        return self.properties().get(FEED, "false").lower() == "true"
+
+    def properties(self) -> dict[str, str]:
+        """The table's own settings."""
+        return dict(self._there().metadata().configuration)
 
     def recorded(self, ledger: str) -> int | None:
         """The highest transaction number of an application id."""
@@ -63,6 +67,17 @@ class DeltaProbe:
 
         counts = pa.table(self._there().get_add_actions(flatten=True)).column("num_records").to_pylist()
         return None if None in counts else sum(counts)
+
+    def files_and_bytes(self) -> tuple[int, int]:
+        """How many files the table has now, and how large they are together."""
+        sizes = self.file_sizes()
+        return len(sizes), sum(sizes)
+
+    def file_sizes(self) -> list[int]:
+        """The size of each file, in bytes."""
+        import pyarrow as pa
+
+        return pa.table(self._there().get_add_actions(flatten=True)).column("size_bytes").to_pylist()  # type: ignore[no-any-return]
 
     def holds_rows(self) -> bool:
         """Whether a row is there; where the files do not say how many they hold, they count as not empty."""

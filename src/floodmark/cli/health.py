@@ -1,0 +1,59 @@
+"""`floodmark health`: how the project does, without a JVM."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from floodmark.cli.invocation import Invocation
+from floodmark.cli.output import AsJson, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from floodmark.health.findings import Report
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def health(
+    ctx: typer.Context,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Send no alert, and remember nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge freshness, counts, quality, marks and pace; exit 1 if something is CRITICAL."""
+    report = examined(ctx.obj, quiet=quiet)
+    document = report.serialize()
+    if as_json:
+        print_json(document)
+    else:
+        _print(report)
+    raise typer.Exit(1 if report.overall == "CRITICAL" else 0)
+
+
+def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
+    """Look at everything; unless it is to be quiet, tell what is new and remember it."""
+    from floodmark.cli.watching import subscriptions_of, watch_of
+    from floodmark.health.alerts import judged, send
+    from floodmark.health.examining import examine, row_counts
+    from floodmark.health.memory import Remembered, recall, remember
+    from floodmark.jobs.kinds import Site
+
+    project, site, store = invocation.loaded_project(), Site(invocation.document().folder), invocation.store()
+    before = recall(store)
+    report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts)
+    if not quiet:
+        alerts, known = judged(report, before.alerts)
+        send(alerts, subscriptions_of(project, site))
+        remember(store, Remembered(row_counts(report), known))
+    return report
+
+
+def _print(report: Report) -> None:
+    print_line(report.overall)
+    rows = [(finding.status, finding.check, finding.subject, finding.message) for finding in report.findings]
+    if rows:
+        print_table(("status", "check", "subject", "found"), rows)
+    for advice in report.recommendations():
+        print_line(f"Try: {advice}")

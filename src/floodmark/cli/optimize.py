@@ -1,0 +1,110 @@
+"""`floodmark optimize`: the upkeep of the Delta tables that jobs fill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from floodmark.cli.invocation import Invocation
+from floodmark.cli.output import AsJson, DryRun, print_json, print_line, print_table
+from floodmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from floodmark.jobs.kinds import DeltaSink, Site
+    from floodmark.medallion.upkeep import TableReport, Upkeep
+
+app = typer.Typer(add_completion=False)
+SOME_FAILED = 3
+Zorder = Annotated[str | None, typer.Option(metavar="A,B", help="Order the rows by these columns.")]
+
+
+@app.command()
+def optimize(
+    ctx: typer.Context,
+    select: Annotated[list[str] | None, typer.Option(metavar="TABLE", help="Only this table; may be repeated.")] = None,
+    zorder: Zorder = None,
+    statistics: Annotated[
+        bool, typer.Option("--statistics", help="Set the columns that new files keep statistics of.")
+    ] = False,
+    vacuum: Annotated[bool, typer.Option("--vacuum", help="Remove files that no reader needs any more.")] = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compact the tables; no row changes, and nothing that the slowest reader still needs is removed."""
+    from floodmark.medallion.upkeep import optimize as look_after
+
+    invocation: Invocation = ctx.obj
+    columns = tuple(name.strip() for name in zorder.split(",")) if zorder else ()
+    tables = [asked(each, columns, statistics=statistics, vacuum=vacuum) for each in chosen(invocation, select or ())]
+    reports = look_after(invocation.session()(), tables, invocation.store(), dry_run=dry_run)
+    scrubbed = [replace(each, error=each.error and invocation.scrub(each.error)) for each in reports]
+    if as_json:
+        print_json({"tables": [each.serialize() for each in scrubbed], "dry_run": dry_run})
+    else:
+        _print(scrubbed)
+    raise typer.Exit(_exit_code(scrubbed))
+
+
+def chosen(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
+    """The tables of the project, or those of these names."""
+    from floodmark.jobs.kinds import DeltaSink, Site
+
+    site = Site(invocation.document().folder)
+    sinks = [sink for job in invocation.loaded_project().jobs for sink in job.sinks if isinstance(sink, DeltaSink)]
+    known = {upkeep.name: upkeep for upkeep in (upkeep_of(sink, site) for sink in sinks)}
+    for name in select:
+        if name not in known:
+            raise ConfigError(f"no table '{name}'.", hint=f"one of: {', '.join(known) or '(no job fills one)'}")
+    return [upkeep for name, upkeep in known.items() if not select or name in select]
+
+
+def upkeep_of(sink: DeltaSink, site: Site) -> Upkeep:
+    """What the project file says of the table's upkeep; a table is known by its name or its folder's."""
+    from floodmark.medallion.upkeep import DEFAULT_FILE_SIZE, Upkeep
+    from floodmark.probes.durations import seconds_in
+
+    place = sink.place(site)
+    name = sink.table or (place or "").rstrip("/").rpartition("/")[2]
+    options = sink.optimize
+    vacuum = timedelta(seconds=seconds_in(options.vacuum, field="vacuum")) if options.vacuum else None
+    size = options.target_file_size or DEFAULT_FILE_SIZE
+    return Upkeep(name, place, sink.table, sink.zorder, sink.statistics, size, options.after_small_files, vacuum)
+
+
+def asked(upkeep: Upkeep, zorder: tuple[str, ...], *, statistics: bool, vacuum: bool) -> Upkeep:
+    """The table's own settings with those of the command line over them; statistics and vacuum only if asked for."""
+    from floodmark.medallion.upkeep import DEFAULT_VACUUM
+
+    return replace(
+        upkeep,
+        zorder=zorder or upkeep.zorder,
+        statistics=upkeep.statistics if statistics else (),
+        vacuum=(upkeep.vacuum or DEFAULT_VACUUM) if vacuum else None,
+    )
+
+
+def _print(reports: Sequence[TableReport]) -> None:
+    if not reports:
+        print_line("no job fills a Delta table")
+        return
+    rows = [
+        (
+            each.table,
+            f"{each.files_before} → {each.files_after}",
+            f"{each.bytes_before} → {each.bytes_after}",
+            f"{each.seconds:.1f}",
+            each.error or ", ".join(each.done) or "nothing to do",
+        )
+        for each in reports
+    ]
+    print_table(("table", "files", "bytes", "s", "done"), rows)
+
+
+def _exit_code(reports: Sequence[TableReport]) -> int:
+    failed = sum(each.error is not None for each in reports)
+    return 0 if not failed else 1 if failed == len(reports) else SOME_FAILED

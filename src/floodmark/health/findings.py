@@ -1,0 +1,69 @@
+"""What an examination found: one finding per check and subject, and the report they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from floodmark.hwm import Json
+
+Status = Literal["HEALTHY", "WARNING", "CRITICAL"]
+Check = Literal["data_freshness", "record_counts", "data_quality", "processing_offsets", "performance_metrics"]
+CHECKS: tuple[Check, ...] = (
+    "data_freshness", "record_counts", "data_quality", "processing_offsets", "performance_metrics",
+)  # fmt: skip
+SEVERITY: tuple[Status, ...] = ("HEALTHY", "WARNING", "CRITICAL")
+
+
+def worst(statuses: Sequence[Status]) -> Status:
+    """The worst of them; nothing at all is well."""
+    return max(statuses, key=SEVERITY.index, default="HEALTHY")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How one subject does in one check. `kind` is what an alert about it is called, `advice` what one may do."""
+
+    check: Check
+    subject: str
+    status: Status
+    message: str
+    facts: Mapping[str, Json] = field(default_factory=dict)
+    kind: str = ""
+    advice: str | None = None
+
+    def serialize(self) -> dict[str, Json]:
+        return {"status": self.status, "message": self.message, **self.facts}
+
+
+@dataclass(frozen=True)
+class Report:
+    """One examination."""
+
+    timestamp: datetime
+    findings: tuple[Finding, ...]
+
+    @property
+    def overall(self) -> Status:
+        return worst([finding.status for finding in self.findings])
+
+    def recommendations(self) -> list[str]:
+        """What may be done, the worst first, each once."""
+        ranked = sorted(self.findings, key=lambda finding: -SEVERITY.index(finding.status))
+        return list(dict.fromkeys(f.advice for f in ranked if f.advice and f.status != "HEALTHY"))
+
+    def serialize(self) -> dict[str, Json]:
+        """The document that `floodmark health --json` prints."""
+        return {
+            "timestamp": self.timestamp.isoformat(),
+            "overall_status": self.overall,
+            "checks": {check: self._check(check) for check in CHECKS},
+            "recommendations": list(self.recommendations()),
+        }
+
+    def _check(self, check: Check) -> dict[str, Json]:
+        of_it = [finding for finding in self.findings if finding.check == check]
+        subjects: dict[str, Json] = {finding.subject: finding.serialize() for finding in of_it}
+        return {"status": worst([finding.status for finding in of_it]), "subjects": subjects}

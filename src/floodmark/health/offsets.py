@@ -1,0 +1,74 @@
+"""Marks: how long ago each job last moved its mark or looked and found nothing, and whether its last run failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from floodmark.health.findings import Finding
+from floodmark.health.watch import HOUR, JobWatch
+from floodmark.hwm import Json
+from floodmark.stores.record import JobRecord, Receipt
+
+OPEN_TOO_LONG = timedelta(hours=1)
+ERROR_SHOWN = 300
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the store says of a job; `runs` are newest first."""
+
+    record: JobRecord | None = None
+    runs: tuple[Receipt, ...] = ()
+    looked: datetime | None = None
+
+    def last_of(self, status: str) -> Receipt | None:
+        return next((run for run in self.runs if run.status == status), None)
+
+    def last_sign(self) -> datetime | None:
+        """When the job last knew that it was up to date."""
+        moved = self.record.modified_time if self.record else None
+        return max((each for each in (moved, self.looked) if each is not None), default=None)
+
+
+def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
+    """A failed last run is worst; then a mark that does not move, an open batch, rows that are held back."""
+    told, sign = _told(facts, now), facts.last_sign()
+    last = facts.runs[0] if facts.runs else None
+    if last is not None and last.status == "failed" and (sign is None or last.started > sign):
+        message = f"its last run failed: {(last.error or '')[:ERROR_SHOWN]}"
+        advice = f"{job.name}: mend what its last run says, then `floodmark run --select {job.name}`"
+        return Finding("processing_offsets", job.name, "CRITICAL", message, told, "failed_run", advice)
+    if sign is None:
+        advice = f"{job.name}: `floodmark run --select {job.name}`"
+        return Finding("processing_offsets", job.name, "WARNING", "it has never run", told, "lag", advice)
+    age = (now - sign).total_seconds()
+    if age > job.limits.lag_seconds:
+        message = f"its mark has not been looked after for {age / HOUR:.1f} h"
+        advice = f"{job.name}: is its loop or schedule alive? `floodmark run --select {job.name}`"
+        return Finding("processing_offsets", job.name, "WARNING", message, told, "lag", advice)
+    return _open_or_held(job, facts, now, told)
+
+
+def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, told: dict[str, Json]) -> Finding:
+    intent = facts.record.intent if facts.record else None
+    if intent is not None and now - intent.batch_time > OPEN_TOO_LONG:
+        message = f"batch {intent.number} has been open since {intent.batch_time:%Y-%m-%d %H:%M} UTC"
+        advice = f"{job.name}: `floodmark run --select {job.name}` finishes the open batch"
+        return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
+    held = facts.runs[0].rows_held_back if facts.runs else 0
+    if held:
+        message = f"{held} rows are held back: {'; '.join(facts.runs[0].notes)}"
+        return Finding("processing_offsets", job.name, "HEALTHY", message, told, "stuck")
+    return Finding("processing_offsets", job.name, "HEALTHY", "its mark is looked after", told, "lag")
+
+
+def _told(facts: JobFacts, now: datetime) -> dict[str, Json]:
+    sign, record = facts.last_sign(), facts.record
+    marks: dict[str, Json] = {source: mark.show() for source, mark in record.marks.items()} if record else {}
+    return {
+        "marks": marks,
+        "number": record.number if record else 0,
+        "lag_hours": round((now - sign).total_seconds() / HOUR, 2) if sign else None,
+        "last_run": facts.runs[0].status if facts.runs else None,
+    }

@@ -1,0 +1,1 @@
+"""Bronze, silver, gold: history, dimensions, facts, and the upkeep of their tables."""

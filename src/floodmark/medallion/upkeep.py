@@ -1,0 +1,164 @@
+"""The upkeep of Delta tables: compaction, Z-order, statistics, vacuum. No row changes, no reader loses its place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from floodmark.medallion.readers import Retention, readers_of, safe_retention
+from floodmark.probes.delta import DeltaProbe
+from floodmark.probes.places import local_path
+from floodmark.sinks.delta_lock import table_lock
+from floodmark.spark.delta_tables import DeltaPlace, quoted
+from floodmark.spark.session import isolated, jvm_pid
+from floodmark.step.transform import first_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from floodmark.hwm import Json
+    from floodmark.stores.contract import MarkStore
+
+DEFAULT_VACUUM = timedelta(hours=168)
+DEFAULT_FILE_SIZE = 256 * 1024 * 1024
+LOCK_PATIENCE_SECONDS = 600.0
+FILE_SIZE_SETTINGS = ("spark.databricks.delta.optimize.maxFileSize", "spark.databricks.delta.optimize.minFileSize")
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What is done to one table. `zorder` rewrites it whole, so it is done only when rows came since the last time."""
+
+    name: str
+    path: str | None = None
+    table: str | None = None
+    zorder: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
+    target_file_bytes: int = DEFAULT_FILE_SIZE
+    after_small_files: int = 2
+    vacuum: timedelta | None = None
+
+    def place(self) -> DeltaPlace:
+        return DeltaPlace(self.path, self.table)
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What was done to a table, or why it could not be."""
+
+    table: str
+    done: tuple[str, ...] = ()
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+
+    def serialize(self) -> dict[str, Json]:
+        return {**asdict(self), "done": list(self.done)}
+
+
+def optimize(
+    spark: SparkSession, tables: Sequence[Upkeep], store: MarkStore, *, dry_run: bool = False
+) -> list[TableReport]:
+    """Look after each table in turn; one that cannot be does not stop the others."""
+    return [_reported(spark, each, store, dry_run=dry_run) for each in tables]
+
+
+def _reported(spark: SparkSession, upkeep: Upkeep, store: MarkStore, *, dry_run: bool) -> TableReport:
+    begun, report = time.monotonic(), TableReport(upkeep.name)
+    try:
+        work = Work.on(spark, upkeep, store)
+        report = replace(report, files_before=work.files, bytes_before=work.bytes)
+        done = work.planned() if dry_run else work.do()
+        files, size = work.probe.files_and_bytes()
+        report = replace(report, done=done, files_after=files, bytes_after=size)
+    except Exception as error:  # noqa: BLE001 - it is the report of this table, and the next one is tried
+        report = replace(report, error=first_lines(error))
+    return replace(report, seconds=round(time.monotonic() - begun, 3))
+
+
+@dataclass
+class Work:
+    """One table in our hands: what it looks like, and the statements that it needs."""
+
+    spark: SparkSession
+    upkeep: Upkeep
+    place: DeltaPlace
+    probe: DeltaProbe
+    retention: Retention
+    files: int = field(init=False)
+    bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.files, self.bytes = self.probe.files_and_bytes()
+
+    @classmethod
+    def on(cls, spark: SparkSession, upkeep: Upkeep, store: MarkStore) -> Work:
+        place = upkeep.place()
+        probe = DeltaProbe(place.location(lambda: spark) or str(place))
+        readers = readers_of(probe.table_id(), store)
+        now = datetime.now(timezone.utc)
+        return cls(spark, upkeep, place, probe, safe_retention(probe, readers, upkeep.vacuum or DEFAULT_VACUUM, now))
+
+    def statements(self) -> Iterator[tuple[str, str]]:
+        """(what it does, the statement), in order."""
+        if wanted := self._properties():
+            listed = ", ".join(f"'{name}' = '{value}'" for name, value in wanted.items())
+            yield "retention and statistics", f"ALTER TABLE {self.place.sql} SET TBLPROPERTIES ({listed})"
+        if self.upkeep.zorder and self._changed_since("zOrderBy"):
+            columns = ", ".join(map(quoted, self.upkeep.zorder))
+            yield "z-order", f"OPTIMIZE {self.place.sql} ZORDER BY ({columns})"
+        elif not self.upkeep.zorder and self._small_files() >= self.upkeep.after_small_files:
+            yield "compaction", f"OPTIMIZE {self.place.sql}"
+        if self.upkeep.vacuum is not None:
+            yield "vacuum", f"VACUUM {self.place.sql}"
+
+    def planned(self) -> tuple[str, ...]:
+        return tuple(what for what, _ in self.statements())
+
+    def do(self) -> tuple[str, ...]:
+        """Run them in a session of their own: the size of files is a setting of the session."""
+        session, done = isolated(self.spark), []
+        for name in FILE_SIZE_SETTINGS:
+            session.conf.set(name, str(self.upkeep.target_file_bytes))
+        with self._locked():
+            for what, statement in self.statements():
+                session.sql(statement).collect()
+                done.append(what)
+        self.probe.refresh()
+        return tuple(done)
+
+    def _properties(self) -> dict[str, str]:
+        """Those that are not as they should be: a needless commit is a needless version."""
+        wanted = self.retention.properties()
+        if self.upkeep.statistics:
+            wanted["delta.dataSkippingStatsColumns"] = ",".join(self.upkeep.statistics)
+        known = self.probe.properties()
+        return {name: value for name, value in wanted.items() if known.get(name) != value}
+
+    def _small_files(self) -> int:
+        return sum(size < self.upkeep.target_file_bytes // 2 for size in self.probe.file_sizes())
+
+    def _changed_since(self, parameter: str) -> bool:
+        """Whether rows came or went since the last commit that was made with this parameter."""
+        for commit in reversed(self.probe.commits(-1, self.probe.latest())):
+            if commit.operation == "OPTIMIZE" and commit.parameters.get(parameter, "[]") != "[]":
+                return False
+            if commit.changes_rows:
+                return True
+        return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        folder, pid = local_path(self.probe.where), jvm_pid(self.spark)
+        if folder is None or pid is None:
+            yield
+            return
+        with table_lock(folder, pid, patience_seconds=LOCK_PATIENCE_SECONDS):
+            yield

@@ -1,0 +1,101 @@
+"""`floodmark health` and `alerts`: the document, the exit code, alerts that are told once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from floodmark import stores
+from floodmark.hwm import ColumnIntHWM
+from floodmark.stores.lease import hold
+from floodmark.stores.record import JobRecord, Receipt
+from tests.cli.conftest import Said
+
+Floodmark = Callable[..., Said]
+PROJECT = """store: sqlite:///marks.db
+jobs:
+  - name: orders
+    source: {type: files, path: in}
+    sinks: [{type: delta, path: lake/orders}]
+health: {tables: {prices: {path: lake/prices, min_rows: 5}}}
+alerts: [{to: file, path: alerts.jsonl}]
+"""
+
+
+@pytest.fixture
+def project(folder: Path) -> Path:
+    """A job that ran once, and two tables."""
+    (folder / "floodmark.yaml").write_text(PROJECT)
+    write_deltalake(folder / "lake" / "orders", pa.table({"id": [1, 2, 3]}))
+    write_deltalake(folder / "lake" / "prices", pa.table({"sku": ["a"]}))
+    store, now = stores.open("sqlite:///marks.db", folder=folder), datetime.now(timezone.utc)
+    with hold(store, "orders") as held:
+        record = JobRecord("orders", 1, {"files": ColumnIntHWM(name="seq", value=3)}, modified_time=now)
+        receipt = Receipt("orders", "r", "done", now, 1.0, 1, 1, 3, {"delta": 3})
+        store.commit(record, expected=0, lease=held.lease, receipt=receipt)
+    store.close()
+    return folder
+
+
+def test_the_document_has_the_five_checks_and_the_worst_of_them(project: Path, floodmark: Floodmark) -> None:
+    """A warning does not fail the command."""
+    said = floodmark("health", "--json")
+    document = json.loads(said.out)
+    assert (said.code, document["overall_status"]) == (0, "WARNING")
+    assert {name: check["status"] for name, check in document["checks"].items()} == {
+        "data_freshness": "HEALTHY",
+        "record_counts": "WARNING",
+        "data_quality": "HEALTHY",
+        "processing_offsets": "HEALTHY",
+        "performance_metrics": "HEALTHY",
+    }
+    assert document["checks"]["record_counts"]["subjects"]["prices"]["message"] == "1 rows, at least 5 expected"
+    assert len(document["recommendations"]) == 1
+    assert project.exists()
+
+
+def test_a_critical_finding_is_exit_1(project: Path, floodmark: Floodmark) -> None:
+    """A table that is gone."""
+    (project / "lake" / "orders").rename(project / "lake" / "elsewhere")
+    said = floodmark("health")
+    assert (said.code, said.out.splitlines()[0]) == (1, "CRITICAL")
+
+
+def test_an_alert_is_told_once_and_again_when_it_ends(project: Path, floodmark: Floodmark) -> None:
+    """Four looks, two lines: the third one still finds the count changed by too much."""
+    floodmark("health")
+    floodmark("health")
+    assert floodmark("alerts", "list").out.splitlines()[1] == "warning   count:prices"
+    write_deltalake(project / "lake" / "prices", pa.table({"sku": list("abcdefgh")}), mode="append")
+    floodmark("health")
+    floodmark("health")
+    lines = [json.loads(line) for line in (project / "alerts.jsonl").read_text().splitlines()]
+    assert [(line["id"], line["status"]) for line in lines] == [("count:prices", "open"), ("count:prices", "resolved")]
+
+
+def test_quiet_sends_nothing_and_remembers_nothing(project: Path, floodmark: Floodmark) -> None:
+    """For whoever only wants to look."""
+    floodmark("health", "--quiet")
+    assert not (project / "alerts.jsonl").exists()
+    assert floodmark("alerts", "list").out == "no alert is open\n"
+
+
+def test_channels_can_be_tried(project: Path, floodmark: Floodmark) -> None:
+    """Before the night in which they are needed."""
+    said = floodmark("alerts", "test")
+    assert (said.code, said.out.endswith("alerts.jsonl: sent\n")) == (0, True)
+    assert json.loads((project / "alerts.jsonl").read_text())["id"] == "test:floodmark"
+
+
+@pytest.mark.usefixtures("project")
+def test_alerts_without_a_place_are_refused(folder: Path, floodmark: Floodmark) -> None:
+    """A webhook needs an address."""
+    (folder / "floodmark.yaml").write_text("alerts: [{to: webhook}]\n")
+    said = floodmark("health")
+    assert (said.code, "alerts to webhook need `url`" in said.err) == (2, True)

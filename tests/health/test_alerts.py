@@ -1,0 +1,131 @@
+"""Alerts: each told once, to those who want it, through channels that may fail."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from floodmark.health.alerts import Alert, Severity, Subscription, judged, send
+from floodmark.health.channels import AlertFile, Webhook
+from floodmark.health.findings import Finding, Report, Status
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
+OPEN = Alert("stale:orders", "stale", "orders", "warning", "open", "STALE", NOON)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A channel that keeps what it hears, or fails."""
+
+    alerts: list[Alert] = field(default_factory=list)
+    fails: bool = False
+
+    def describe(self) -> str:
+        return "pager"
+
+    def send(self, alert: Alert) -> None:
+        if self.fails:
+            raise ConnectionError("no answer")
+        self.alerts.append(alert)
+
+
+def report(status: Status) -> Report:
+    return Report(NOON, (Finding("data_freshness", "orders", status, "STALE", {}, "stale"),))
+
+
+@pytest.mark.parametrize(
+    ("known", "status", "told"),
+    [
+        ({}, "WARNING", [("warning", "open")]),
+        ({"stale:orders": "warning"}, "WARNING", []),
+        ({"stale:orders": "warning"}, "CRITICAL", [("critical", "open")]),
+        ({"stale:orders": "warning"}, "HEALTHY", [("warning", "resolved")]),
+        ({}, "HEALTHY", []),
+    ],
+)
+def test_an_alert_is_told_when_it_opens_worsens_or_ends(
+    known: dict[str, str], status: Status, told: list[tuple[str, str]]
+) -> None:
+    """And never twice."""
+    alerts, _ = judged(report(status), known)
+    assert [(alert.severity, alert.status) for alert in alerts] == told
+
+
+def test_what_was_told_is_known_the_next_time() -> None:
+    """By its id and severity."""
+    assert judged(report("WARNING"), {})[1] == {"stale:orders": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("on", "min_severity", "hears"),
+    [((), "warning", 1), (("stale",), "warning", 1), (("lag",), "warning", 0), ((), "critical", 0)],
+)
+def test_a_channel_hears_what_it_asked_for(on: tuple[str, ...], min_severity: Severity, hears: int) -> None:
+    """Kinds, from a severity on."""
+    pager = Heard()
+    send([OPEN], [Subscription(pager, on, min_severity)])
+    assert len(pager.alerts) == hears
+
+
+def test_a_channel_that_fails_does_not_keep_the_others_from_hearing() -> None:
+    """Nor does it raise."""
+    pager = Heard()
+    assert send([OPEN], [Subscription(Heard(fails=True)), Subscription(pager)]) == ["pager: no answer"]
+    assert pager.alerts == [OPEN]
+
+
+def test_a_file_gets_a_line_for_each_alert(tmp_path: Path) -> None:
+    """JSON, one object per line."""
+    channel = AlertFile(str(tmp_path / "logs" / "alerts.jsonl"))
+    channel.send(OPEN)
+    channel.send(OPEN)
+    lines = (tmp_path / "logs" / "alerts.jsonl").read_text().splitlines()
+    assert [json.loads(each)["id"] for each in lines] == ["stale:orders", "stale:orders"]
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Keeps the bodies it is sent; answers 500 to what it was told to refuse."""
+
+    bodies: list[dict[str, str]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.bodies.append(body)  # type: ignore[attr-defined]
+        self.send_response(500 if self.path == "/broken" else 200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
+        """Quiet."""
+
+
+@pytest.fixture
+def server() -> Iterator[HTTPServer]:
+    """A real web server on a free port."""
+    httpd = HTTPServer(("127.0.0.1", 0), Answering)
+    httpd.bodies = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    yield httpd
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+def test_a_webhook_is_posted_the_alert_as_json(server: HTTPServer) -> None:
+    """With a line of text for chat tools."""
+    Webhook(f"http://127.0.0.1:{server.server_port}/hook").send(OPEN)
+    (body,) = server.bodies  # type: ignore[attr-defined]
+    assert (body["id"], body["severity"], body["text"]) == ("stale:orders", "warning", "[warning] stale orders: STALE")
+
+
+def test_a_webhook_that_answers_with_an_error_has_failed(server: HTTPServer) -> None:
+    """Its address is a secret, so it is not in what is told."""
+    failures = send([OPEN], [Subscription(Webhook(f"http://127.0.0.1:{server.server_port}/broken"))])
+    assert failures == ["webhook: it answered 500"]

@@ -1,0 +1,97 @@
+"""The upkeep of tables: fewer files, the same rows, and nothing taken from a reader."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from floodmark.hwm import VersionHWM
+from floodmark.medallion.readers import Reader, readers_of, safe_retention
+from floodmark.medallion.upkeep import Upkeep, optimize
+from floodmark.probes.delta import DeltaProbe
+from floodmark.stores.lease import hold
+from floodmark.stores.memory import MemoryMarkStore
+from floodmark.stores.record import JobRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = datetime.now(timezone.utc)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Three versions, a file each."""
+    folder = tmp_path / "orders"
+    for first in (0, 10, 20):
+        rows = pa.table({"id": list(range(first, first + 10)), "k": [each % 3 for each in range(10)]})
+        write_deltalake(folder, rows, mode="append")
+    return folder
+
+
+def reading(table: Path, version: int) -> MemoryMarkStore:
+    """A store in which a job has read the table up to this version."""
+    store, probe = MemoryMarkStore(), DeltaProbe(str(table))
+    fingerprint = f"delta {table} (table id {probe.table_id()})"
+    mark = VersionHWM("bronze", version, entity=str(table))
+    with hold(store, "silver_orders") as held:
+        store.commit(
+            JobRecord("silver_orders", 1, {"bronze": mark}, {"bronze": fingerprint}), expected=0, lease=held.lease
+        )
+    return store
+
+
+def test_readers_are_found_by_the_id_of_the_table(table: Path) -> None:
+    """A table that was dropped and made anew has none."""
+    store = reading(table, 1)
+    assert readers_of(DeltaProbe(str(table)).table_id(), store) == [Reader("silver_orders", 1)]
+    assert readers_of("another", store) == []
+
+
+def test_nothing_is_kept_for_a_reader_that_has_read_everything(table: Path) -> None:
+    """What is asked for is enough."""
+    found = safe_retention(DeltaProbe(str(table)), [Reader("silver", 2)], timedelta(hours=1), NOW)
+    assert found.properties()["delta.deletedFileRetentionDuration"] == "interval 1 hours"
+
+
+def test_files_are_kept_as_long_as_the_slowest_reader_needs_them(table: Path) -> None:
+    """It has not read for ten days: eleven are kept, although one hour was asked for."""
+    later = datetime.now(timezone.utc) + timedelta(days=10)
+    found = safe_retention(DeltaProbe(str(table)), [Reader("silver", 0)], timedelta(hours=1), later)
+    assert found.files >= timedelta(days=10, hours=23)
+    assert found.log == timedelta(days=30)
+
+
+@pytest.mark.spark
+def test_compaction_leaves_the_rows_and_gives_a_reader_nothing_new(spark: SparkSession, table: Path) -> None:
+    """One file instead of three; a second time there is nothing to do; a bad table does not stop the others."""
+    store = reading(table, 2)
+    gone = Upkeep("gone", str(table.parent / "gone"))
+    report, bad = optimize(spark, [Upkeep("orders", str(table), vacuum=timedelta(hours=168)), gone], store)
+    assert (report.error, report.files_before, report.files_after) == (None, 3, 1)
+    assert report.done == ("retention and statistics", "compaction", "vacuum")
+    assert bad.error is not None
+    assert sorted(DeltaTable(table).to_pyarrow_table().column("id").to_pylist()) == list(range(30))
+    probe = DeltaProbe(str(table))
+    assert [commit.changes_rows for commit in probe.commits(2, probe.latest())].count(True) == 0
+    again = optimize(spark, [Upkeep("orders", str(table))], store)[0]
+    assert (again.done, again.files_after) == ((), 1)
+
+
+@pytest.mark.spark
+def test_rows_are_ordered_once_after_each_change(spark: SparkSession, table: Path) -> None:
+    """Z-order writes the whole table, so it is left out while nothing changed; a dry run writes nothing."""
+    wish = Upkeep("orders", str(table), zorder=("k",), statistics=("id", "k"))
+    store = MemoryMarkStore()
+    dry = optimize(spark, [wish], store, dry_run=True)[0]
+    assert (dry.done, DeltaTable(table).version()) == (("retention and statistics", "z-order"), 2)
+    assert optimize(spark, [wish], store)[0].done == ("retention and statistics", "z-order")
+    assert optimize(spark, [wish], store)[0].done == ()
+    write_deltalake(table, pa.table({"id": [99], "k": [0]}), mode="append")
+    assert optimize(spark, [wish], store)[0].done == ("z-order",)
+    assert DeltaTable(table).metadata().configuration["delta.dataSkippingStatsColumns"] == "id,k"
