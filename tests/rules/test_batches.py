@@ -11,7 +11,6 @@ import pytest
 from floodmark import rules
 from floodmark.errors import ConfigError
 from floodmark.rules import RuleSet
-from floodmark.rules.rule_set import BROKEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +25,8 @@ def orders(spark: SparkSession) -> DataFrame:
 
 
 def broken(given: RuleSet, rows: DataFrame) -> dict[int, list[str]]:
-    return {row["_fm_position"]: row[BROKEN] for row in given.mark(rows).collect()}
+    marked = given.mark(rows).select("_fm_position", given.legend().reasons().alias("broken"))
+    return {row["_fm_position"]: row.broken for row in marked.collect()}
 
 
 @pytest.fixture(scope="module")

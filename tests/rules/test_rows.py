@@ -11,7 +11,6 @@ import pytest
 from floodmark import rules
 from floodmark.errors import ConfigError, RuleInvalid, UnknownKind
 from floodmark.rules import RuleSet
-from floodmark.rules.rule_set import BROKEN, WAY, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +51,8 @@ def broken(spark: SparkSession) -> dict[int, list[str]]:
         "timestamp(begun) begun",
         "timestamp(ended) ended",
     )
-    return {row.id: row[BROKEN] for row in EVERY_KIND.mark(frame).collect()}
+    marked = EVERY_KIND.mark(frame).select("id", EVERY_KIND.legend().reasons().alias("broken"))
+    return {row.id: row.broken for row in marked.collect()}
 
 
 def test_a_row_that_keeps_every_rule_has_an_empty_list(broken: dict[int, list[str]]) -> None:
@@ -94,16 +94,20 @@ def test_the_strictest_broken_rule_decides_where_a_row_goes(spark: SparkSession)
         "select * from values (1,true,true,true),(2,false,true,true),(3,false,false,true),(4,true,true,"
         "false),(5,false,false,false) as t(id,a,b,c)"
     )
-    marked = given.mark(frame)
-    assert {row.id: row[WAY] for row in marked.collect()} == {
-        1: None,
-        2: None,
-        3: "drop",
-        4: "quarantine",
-        5: "quarantine",
-    }
-    assert sorted(row.asDict()["id"] for row in kept(marked).collect()) == [1, 2]
-    assert kept(marked).columns == ["id", "a", "b", "c"]
+    marked, legend = given.mark(frame), given.legend()
+    ways = {way: sorted(row.id for row in marked.where(legend.goes(way)).collect()) for way in ("quarantine", "drop")}
+    assert ways == {"quarantine": [4, 5], "drop": [3]}
+    assert sorted(row.id for row in legend.kept(marked).collect()) == [1, 2]
+    assert legend.kept(marked).columns == ["id", "a", "b", "c"]
+
+
+def test_a_job_may_have_more_rules_than_a_number_has_bits(spark: SparkSession) -> None:
+    """The sixty-fifth is judged like the first."""
+    many = RuleSet(tuple(rules.check(f"id <> {number}", action="drop", name=f"r{number}") for number in range(130)))
+    marked = many.mark(spark.range(128, 132))
+    judged = marked.select("id", many.legend().reasons().alias("broken")).collect()
+    assert {row.id: row.broken for row in judged} == {128: ["r128"], 129: ["r129"], 130: [], 131: []}
+    assert sorted(row.id for row in many.legend().kept(marked).collect()) == [130, 131]
 
 
 @pytest.mark.parametrize(

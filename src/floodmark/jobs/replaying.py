@@ -18,7 +18,7 @@ from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
 from floodmark.failpoints import reach
 from floodmark.jobs.quarantine import Quarantine, Selection, literal
 from floodmark.logs import get_logger
-from floodmark.rules.rule_set import BROKEN, JSON_OPTIONS, as_json
+from floodmark.rules.marks import JSON_OPTIONS, as_json
 from floodmark.sinks import Files
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.step import RunRequest
@@ -121,11 +121,10 @@ class Replay:
         """Freeze the good ones of these rows, repaired, in one commit; from here on they belong to this replay."""
         from pyspark.sql import functions as F
 
-        rules = self.step.work.rules
-        warning = [F.lit(rule.name) for rule in rules.rules if rule.action == "warn"]
-        marked = rules.mark(rows) if rules else rows.withColumn(BROKEN, F.array().cast("array<string>"))
-        is_good = F.size(F.array_except(BROKEN, F.array(*warning).cast("array<string>"))) == 0
-        good = marked.where(is_good).select(
+        rules, legend = self.step.work.rules, self.step.work.rules.legend()
+        strict = [place for place, (_, action) in enumerate(legend.rules) if action != "warn"]
+        marked = rules.mark(rows) if rules else rows
+        good = marked.where(f"not ({legend.breaks(strict)})").select(
             F.col(ROW_ID).alias("id"),
             as_json(marked).alias("repaired"),
             F.lit(replay_id).alias("replay"),

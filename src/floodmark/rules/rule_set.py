@@ -1,38 +1,23 @@
-"""All rules of a job, judged together: one array of broken rules per row, one set of sums per batch."""
+"""All rules of a job, judged together: one set of marks per row, one set of sums per batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import reduce
 from hashlib import sha256
-from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, RuleInvalid
 from floodmark.rules.contract import Comparing, RowRule, Rule, Summing
+from floodmark.rules.marks import SAMPLE, Legend
 from floodmark.rules.verdicts import Tally, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BROKEN = "_fm_broken"
-"""The names of the rules that a row broke; like every column that begins so, it never reaches a target."""
-WAY = "_fm_way"
-"""Where a row goes that is not kept; frozen together with the row, so that other rules cannot change it afterwards."""
-SAMPLE = "_fm_sample"
-"""A row that broke a rule, as text that is cut where it is long."""
 ANSWER = "_fm_rule_"
-OURS = "_fm_"
-LONGEST_SAMPLE = 500
-JSON_OPTIONS = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-"""Spark's own format of times stops at milliseconds."""
 EPOCH = datetime.fromtimestamp(0, timezone.utc)
-WAYS = {"quarantine": "quarantined", "drop": "dropped"}
 
 
 @dataclass(frozen=True)
@@ -68,8 +53,12 @@ class RuleSet:
     def quarantines(self) -> bool:
         return any(rule.action == "quarantine" for rule in self.rules)
 
+    def legend(self) -> Legend:
+        """How to read the marks that these rules leave on rows."""
+        return Legend(tuple((rule.name, rule.action) for rule in self.rules))
+
     def mark(self, rows: DataFrame) -> DataFrame:
-        """The rows, each with the names of the rules it broke. Raises RuleInvalid if Spark cannot read a rule."""
+        """The rows, each with marks for the rules it broke. Raises RuleInvalid if Spark cannot read a rule."""
         from pyspark.errors import AnalysisException, ParseException
 
         try:
@@ -84,48 +73,32 @@ class RuleSet:
             compared = rule.compared(compared, f"{ANSWER}{place}") if isinstance(rule, Comparing) else compared
             if isinstance(rule, Summing):
                 rows.agg(rule.sums(EPOCH))  # a column that is not there is told now, and not after the batch was frozen
-        marked = compared.withColumns(self._marks(rows))
+        marked = self.legend().mark(compared, self._answers())
         added = [name for name in marked.columns if name.startswith(ANSWER)]
         return marked.drop(*added) if added else marked
-
-    def _marks(self, rows: DataFrame) -> dict[str, Column]:
-        """What a row carries with it. Most rows are good: they pay for the conditions alone, and for nothing else."""
-        from pyspark.sql import functions as F
-
-        answers = self._answers()
-        is_good, no_text = reduce(and_, answers.values(), F.lit(True)), F.lit(None).cast("string")
-        names = F.array_compact(F.array(*(F.when(~good, F.lit(name)) for name, good in answers.items())))
-        way = F.when(is_good, no_text)
-        for action in WAYS:
-            such = [answers[rule.name] for rule in self.rules if rule.action == action]
-            way = way.when(~reduce(and_, such), F.lit(action)) if such else way
-        return {
-            BROKEN: F.when(is_good, F.array().cast("array<string>")).otherwise(names),
-            WAY: way.otherwise(no_text),
-            SAMPLE: F.when(is_good, no_text).otherwise(F.left(as_json(rows), F.lit(LONGEST_SAMPLE))),
-        }
 
     def measures(self, at: datetime) -> list[Column]:
         """The sums over marked rows that a tally is made of."""
         from pyspark.sql import functions as F
 
-        sums = [F.count(F.lit(1)).alias("judged")]
-        sums += [F.count_if(F.col(WAY) == way).alias(name) for way, name in WAYS.items()]
+        legend = self.legend()
+        sums = [F.expr("count(1) as judged")]
+        sums += [F.expr(f"count_if({legend.goes('quarantine')}) as quarantined")]
+        sums += [F.expr(f"count_if({legend.goes('drop')}) as dropped")]
         for place, rule in enumerate(self.rules):
             if isinstance(rule, Summing):
                 sums.append(F.coalesce(rule.sums(at), F.lit(False)).alias(f"holds_{place}"))
                 sums.append(rule.seen().alias(f"sample_{place}"))
             else:
-                is_broken = F.array_contains(BROKEN, rule.name)
-                sums.append(F.count_if(is_broken).alias(f"failed_{place}"))
-                sums.append(F.any_value(F.when(is_broken, F.col(SAMPLE)), F.lit(True)).alias(f"sample_{place}"))
+                breaks = legend.breaks([place])
+                sums.append(F.expr(f"count_if({breaks}) as failed_{place}"))
+                sums.append(F.expr(f"any_value(if({breaks}, {SAMPLE}, null), true) as sample_{place}"))
         return sums
 
     def tally(self, sums: Mapping[str, Any]) -> Tally:
         """The sums as values."""
-        judged = sums["judged"]
         verdicts = tuple(_verdict(rule, place, sums) for place, rule in enumerate(self.rules))
-        return Tally(judged, sums["quarantined"], sums["dropped"], verdicts)
+        return Tally(sums["judged"], sums["quarantined"], sums["dropped"], verdicts)
 
     def _answers(self) -> dict[str, Column]:
         """For each rule on rows: whether a row is good. NULL is no."""
@@ -138,24 +111,6 @@ class RuleSet:
             elif isinstance(rule, Comparing):
                 good[rule.name] = F.coalesce(F.col(f"{ANSWER}{place}"), F.lit(False))
         return good
-
-
-def as_json(rows: DataFrame) -> Column:
-    """A row as text, without the columns that are ours, and with every digit of its times."""
-    from pyspark.sql import functions as F
-
-    own = [name.replace("`", "``") for name in rows.columns if not name.startswith(OURS)]
-    return F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)), JSON_OPTIONS)
-
-
-def kept(marked: DataFrame) -> DataFrame:
-    """What goes to the sinks."""
-    return marked.where(f"{WAY} is null").drop(BROKEN, WAY, SAMPLE) if WAY in marked.columns else marked
-
-
-def quarantined(marked: DataFrame) -> DataFrame:
-    """What is put aside, still with the names of the broken rules."""
-    return marked.where(f"{WAY} = 'quarantine'")
 
 
 def require_readable(rules: Sequence[Rule], rows: DataFrame) -> None:

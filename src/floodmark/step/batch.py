@@ -48,7 +48,8 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     spooled = spool.counted() if spool else None
     readings = {s.name: s.read(spark, intent.spans[s.name]) for s in work.sources if s.name in intent.spans}
     if spool and spooled:
-        return Prepared(Judgement(work.rules, spool.read(spark), intent.batch_time), (), spooled, readings)
+        judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen=spooled.tally)
+        return Prepared(judgement, (), spooled, readings)
     counts = {name: count(reading, positioned(work, reading)) for name, reading in readings.items()}
     frames = {name: living(readings[name], each.rows) for name, each in counts.items()}
     rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)

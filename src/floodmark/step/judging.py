@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import RuleBroken
 from floodmark.logs import get_logger
 from floodmark.rules import RuleSet, Tally
-from floodmark.rules.rule_set import BROKEN, SAMPLE, kept, quarantined
+from floodmark.rules.marks import SAMPLE, Legend
 from floodmark.step.counting import observed
 
 if TYPE_CHECKING:
@@ -28,12 +28,20 @@ class Judgement:
     marked: DataFrame
     at: datetime
     observation: Observation | None = None
+    frozen: Tally | None = None
+    """What was found when the batch was frozen: its rows go where they went then, whatever the rules are now."""
+
+    @property
+    def legend(self) -> Legend:
+        if self.frozen is None:
+            return self.rules.legend()
+        return Legend(tuple((verdict.name, verdict.action) for verdict in self.frozen.verdicts))
 
     def kept(self) -> DataFrame:
-        return kept(self.marked)
+        return self.legend.kept(self.marked)
 
     def quarantined(self) -> DataFrame:
-        return quarantined(self.marked)
+        return self.legend.quarantined(self.marked)
 
     def tally(self, *, was_executed: bool) -> Tally:
         """What the write saw; where nothing was written, or nobody watched, the rows are judged on their own."""
@@ -59,10 +67,9 @@ class Judgement:
         return self.marked.agg(*self.rules.measures(self.at)).collect()[0].asDict()
 
     def _samples(self, rule: str) -> tuple[str, ...]:
-        from pyspark.sql import functions as F
-
-        such = self.marked.where(F.array_contains(BROKEN, rule))
-        return tuple(row[SAMPLE] for row in such.select(SAMPLE).limit(SAMPLES).collect())
+        place = [name for name, _ in self.legend.rules].index(rule)
+        such = self.marked.where(self.legend.breaks([place])).select(SAMPLE).limit(SAMPLES)
+        return tuple(row[SAMPLE] for row in such.collect())
 
 
 def watched(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from floodmark.rules import Tally
-from floodmark.rules.rule_set import BROKEN, as_json
+from floodmark.rules.marks import Legend, as_json
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.sinks.own_columns import without_own
 from floodmark.step.judging import Judgement
@@ -33,7 +33,7 @@ def put_aside(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> i
     if work.quarantine is None or not (tally.quarantined or empties(work.quarantine, judgement, batch)):
         return 0
     broken = judgement.quarantined() if tally.quarantined else judgement.quarantined().limit(0)
-    written = work.quarantine.write(quarantine_rows(broken, batch), batch)
+    written = work.quarantine.write(quarantine_rows(broken, judgement.legend, batch), batch)
     return tally.quarantined if written is None else written
 
 
@@ -43,7 +43,7 @@ def empties(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
     return is_refresh and quarantine.holds_rows(lambda: judgement.marked.sparkSession)
 
 
-def quarantine_rows(broken: DataFrame, batch: Batch) -> DataFrame:
+def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFrame:
     """The rows in the form of the quarantine: any row fits, whatever its columns are tomorrow."""
     from pyspark.sql import functions as F
 
@@ -53,7 +53,7 @@ def quarantine_rows(broken: DataFrame, batch: Batch) -> DataFrame:
         F.lit(batch.job).alias("job"),
         F.lit(batch.number).cast("long").alias("number"),
         F.lit(batch.batch_time).alias("batch_time"),
-        F.col(BROKEN).alias("reasons"),
+        legend.reasons().alias("reasons"),
         as_json(broken).alias("row"),
         F.lit(without_own(broken).schema.json()).alias("schema"),
         F.lit("open").alias("status"),
