@@ -2,9 +2,9 @@
 
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from floodmark.jobs.kinds import Columns, Duration, Model, Site, Text
 from floodmark.probes.durations import seconds_in
@@ -56,6 +56,14 @@ class Unique(Model):
     table: Text | None = None
 
 
+def _as_key(value: object) -> object:
+    """`unique: id` is `unique: {columns: [id]}`."""
+    return {"columns": value} if isinstance(value, str | list | tuple) else value
+
+
+Key = Annotated[Unique, BeforeValidator(_as_key, json_schema_input_type=Unique | Columns)]
+
+
 class References(Model):
     """A key of another Delta table."""
 
@@ -90,7 +98,7 @@ class RuleModel(Model):
     accepted: Accepted | None = None
     matches: Matches | None = None
     time_order: TimeOrder | None = None
-    unique: Columns | Unique | None = None
+    unique: Key | None = None
     references: References | None = None
     row_count: RowCount | None = None
     fresh: Fresh | None = None
