@@ -115,7 +115,7 @@ def test_every_way_to_import_is_seen(source: str, layers: list[str]) -> None:
 
 WITHOUT_PYSPARK = """
 import importlib, pkgutil, sys
-for layer in ("errors", "failpoints", "hwm", "stores", "probes", "spark.session", "sources", "sinks"):
+for layer in ("errors", "failpoints", "hwm", "stores", "probes", "spark.session", "sources", "sinks", "rules"):
     module = importlib.import_module(f"floodmark.{layer}")
     for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{module.__name__}."):
         importlib.import_module(found.name)

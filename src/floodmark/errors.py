@@ -7,6 +7,7 @@ FloodmarkError
 │   ├── VariableMissing         ${NAME} without a value
 │   ├── ColumnUnmapped          a column whose values Spark would change without a word
 │   ├── UnknownKind             a store, source, sink or mark type nobody registered
+│   ├── RuleInvalid             a quality rule that Spark cannot read
 │   └── JobNotFound             --select named no job
 ├── MarkError
 │   ├── MarkInvalid             a value this kind of mark refuses
@@ -36,6 +37,7 @@ FloodmarkError
 ├── SourceUnreadable            the source could not be looked at: never taken for "no rows"
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
 ├── TransformFailed             the user's SQL or function raised
+├── RuleBroken                  a rule with the action `fail` does not hold: nothing was written
 ├── TaskFailed                  the program of a workflow's task ended badly
 │   └── TaskTimedOut            it did not end within its time
 ├── SinkFailed                  a sink could not be written
@@ -47,7 +49,7 @@ FloodmarkError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class FloodmarkError(Exception):
@@ -115,6 +117,14 @@ class UnknownKind(ConfigError):
     def __init__(self, thing: str, kind: str, *, known: Sequence[str]) -> None:
         super().__init__(f"unknown {thing} '{kind}'.", hint=f"one of: {', '.join(sorted(known))}")
         self.thing, self.kind, self.known = thing, kind, tuple(known)
+
+
+class RuleInvalid(ConfigError):
+    """A quality rule that Spark cannot read: a column that is not there, or SQL that is none."""
+
+    def __init__(self, rule: str, *, reason: str) -> None:
+        super().__init__(f"rule '{rule}' cannot be judged: {reason}", hint="mend the rule; its SQL is Spark's dialect")
+        self.rule, self.reason = rule, reason
 
 
 class JobNotFound(ConfigError):
@@ -411,6 +421,30 @@ class TransformFailed(FloodmarkError):
             hint=f"mend it and run again; `floodmark plan --select {job}`",
         )
         self.job, self.reason = job, reason
+
+
+class RuleBroken(FloodmarkError):
+    """A rule with the action `fail` does not hold for a batch; nothing was written and the mark did not move."""
+
+    def __init__(
+        self,
+        job: str,
+        *,
+        rule: str,
+        failed: int,
+        checked: int,
+        samples: Sequence[str],
+        results: Sequence[Mapping[str, object]] = (),
+    ) -> None:
+        such = f", such as {'; '.join(samples)}" if samples else ""
+        count = f"{failed} of {checked} rows break it" if checked != 1 or failed != 1 else "it does not hold"
+        super().__init__(
+            f"rule '{rule}' of job '{job}' fails the batch: {count}{such}. Nothing was written.",
+            hint="mend the rows at their source, or the rule, and run again; `action: quarantine` puts such rows aside",
+        )
+        self.job, self.rule, self.failed, self.checked, self.samples = job, rule, failed, checked, tuple(samples)
+        self.results = tuple(results)
+        """What every rule of the job gave, as a receipt keeps it."""
 
 
 class TaskFailed(FloodmarkError):

@@ -65,12 +65,16 @@ def test_json_is_one_document_of_the_promised_shape(floodmark: Floodmark) -> Non
                 "rows_read": 2,
                 "rows_written": {"lake": 2},
                 "rows_refused": 0,
+                "rows_quarantined": 0,
+                "rows_dropped": 0,
                 "rows_dead": 0,
                 "rows_held_back": 0,
                 "mark_before": 3,
                 "mark_after": 5,
                 "seconds": 1.5,
                 "error": None,
+                "score": None,
+                "rules": [],
             }
         ]
     }

@@ -187,3 +187,55 @@ def test_every_rule_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
     lines = [f"| {rule} | {severity} |" for rule, (severity, _) in RULES.items()]
     assert [line for line in lines if line not in page] == []
+
+
+JUDGED = CLEAN.replace("path: in}", 'path: in, schema: "id long, at timestamp, tags map<string,string>"}')
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ("{check: 'id > 0', action: warn}", []),
+        ("{check: 'exists(map_keys(tags), t -> length(t) > 2)', action: warn}", []),
+        ("{check: 'timestampdiff(DAY, at, at) < 2', action: warn}", []),
+        ("{range: {column: ID, min: 1}, action: drop}", []),
+        ("{check: 'id >', action: warn}", ["FM121"]),
+        ("{check: 'at < now()', action: warn}", ["FM122"]),
+        ("{check: 'ident > 0', action: warn}", ["FM123"]),
+        ("{not_null: [id, nobody], action: warn}", ["FM123"]),
+        ("{time_order: {earlier: at, later: until}, action: warn}", ["FM123"]),
+        ("{range: {column: id}, action: warn}", ["FM206"]),
+        ("{row_count: {min: 1}, action: drop}", ["FM206", "FM301"]),
+        ("{not_null: id, action: fail}", ["FM301"]),
+        ("{unique: id, action: warn}", ["FM301"]),
+    ],
+)
+def test_a_rule_that_would_go_wrong_is_found(tmp_path: Path, rule: str, found: list[str]) -> None:
+    """Where the file tells the columns, a rule on another one is a mistake; a rule on the batch costs a spool."""
+    report = linted(tmp_path, f"{JUDGED}    rules:\n      - {rule}\n")
+    assert [finding.rule for finding in report.findings] == found
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("select id as nobody from source", []),
+        ("select *, 1 as nobody from source", []),
+        ("select * except (at) from source", []),
+        ("select s.* from source s", []),
+        ("select id from source", ["FM123"]),
+        ("select * from source", ["FM123"]),
+    ],
+)
+def test_the_columns_of_the_transform_count(tmp_path: Path, sql: str, found: list[str]) -> None:
+    """Rules judge what the transform gives; where only Spark could tell, lint says nothing."""
+    rule = "    rules:\n      - {not_null: nobody, action: warn}\n"
+    report = linted(tmp_path, JUDGED.replace("select * from source", sql) + rule)
+    assert [finding.rule for finding in report.findings] == found
+
+
+def test_two_rules_of_one_name_are_found(tmp_path: Path) -> None:
+    """Their results could not be told apart."""
+    twice = "      - {not_null: id, action: warn}\n      - {not_null: id, action: drop}\n"
+    report = linted(tmp_path, f"{JUDGED}    rules:\n{twice}")
+    assert [finding.message for finding in report.findings] == ["two rules are called 'not_null_id'"]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from floodmark import rules
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind, VariableMissing
+from floodmark.jobs.kinds import Site
 from floodmark.jobs.project import Project, examine, load
 from floodmark.jobs.project_file import Document, StoreSettings, find_project, read_document, store_settings
 from floodmark.jobs.variables import Variables
@@ -132,10 +136,45 @@ def test_a_job_without_sinks_is_refused(tmp_path: Path) -> None:
         project(tmp_path, "jobs:\n  - {name: a, source: {type: files, path: b}, sinks: []}\n")
 
 
-def test_rules_are_refused_until_they_can_be_judged(tmp_path: Path) -> None:
-    """A rule that is silently not judged is worse than none."""
-    with pytest.raises(FieldInvalid, match="cannot judge rules yet"):
-        project(tmp_path, JOB + "    rules:\n      - {name: a, check: 'x > 0', action: quarantine}\n")
+def test_the_rules_of_a_job_are_those_of_python(tmp_path: Path) -> None:
+    """The file and the API are two spellings of the same thing; a fraction is taken as it is written."""
+    spelled = """\
+    rules:
+      - {name: id_there, not_null: [id], action: fail}
+      - {check: "amount > 0", action: quarantine}
+      - {not_null: id}
+      - {range: {column: amount, min: 0.1}, action: drop}
+      - {accepted: {column: state, values: [new, 1]}, action: warn}
+      - {matches: {column: state, pattern: "^[a-z]+$"}}
+      - {time_order: {earlier: begun, later: ended}}
+      - {unique: id}
+      - {name: new, unique: {columns: [id], path: lake/orders}}
+      - {references: {columns: customer, key: name, table: main.customers}}
+      - {row_count: {min: 5}}
+      - {fresh: {column: at, within: 24h}, action: warn}
+"""
+    [job] = project(tmp_path, JOB + spelled).jobs
+    assert [rule.build(Site(tmp_path)) for rule in job.rules] == [
+        rules.not_null("id", name="id_there"),
+        rules.check("amount > 0", action="quarantine"),
+        rules.not_null("id"),
+        rules.range("amount", min=Decimal("0.1"), action="drop"),
+        rules.accepted("state", ["new", 1], action="warn"),
+        rules.matches("state", "^[a-z]+$"),
+        rules.time_order("begun", "ended"),
+        rules.unique("id"),
+        rules.unique("id", path=str(tmp_path / "lake/orders"), name="new"),
+        rules.references("customer", key="name", table="main.customers"),
+        rules.row_count(min=5),
+        rules.fresh("at", within=timedelta(hours=24), action="warn"),
+    ]
+
+
+@pytest.mark.parametrize("rule", ["{action: drop}", "{check: 'a > 0', not_null: a}"], ids=["none", "two"])
+def test_a_rule_is_one_condition(tmp_path: Path, rule: str) -> None:
+    """With two, nobody could say which one was broken."""
+    with pytest.raises(FieldInvalid, match="give one condition: check, not_null, range"):
+        project(tmp_path, f"{JOB}    rules:\n      - {rule}\n")
 
 
 def test_variables_are_filled_in_everywhere(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "lint": "Check the project offline and say what each pair of source and sink guarantees.",
     "plan": "Show what the next run would do; touches nothing.",
     "run": "Run the jobs: read above the mark, write every sink, raise the mark.",
+    "quarantine": "Show, replay and discard rows that broke a rule.",
     "marks": "Show, move, copy and clean the marks.",
     "runs": "Show what past runs did.",
     "optimize": "Compact, order and clean the Delta tables that jobs fill.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,12 +71,16 @@ def run_entry(receipt: Receipt) -> dict[str, object]:
         "rows_read": receipt.rows_read,
         "rows_written": dict(receipt.rows_written),
         "rows_refused": receipt.rows_refused,
+        "rows_quarantined": receipt.rows_quarantined,
+        "rows_dropped": receipt.rows_dropped,
         "rows_dead": receipt.rows_dead,
         "rows_held_back": receipt.rows_held_back,
         "mark_before": receipt.mark_before,
         "mark_after": receipt.mark_after,
         "seconds": round(receipt.seconds, 3),
         "error": receipt.error,
+        "score": receipt.score,
+        "rules": [{**asdict(rule), "score": rule.score} for rule in receipt.rules],
     }
 
 
@@ -97,9 +102,8 @@ def run_line(receipt: Receipt) -> str:
     if receipt.status == "nothing_new":
         return f"{receipt.job}: nothing new{held} ({receipt.seconds:.1f} s)"
     written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
-    put_aside = "".join(
-        f", {rows} {word}" for rows, word in ((receipt.rows_refused, "refused"), (receipt.rows_dead, "dead")) if rows
-    )
+    aside = {"quarantined": receipt.rows_quarantined, "dropped": receipt.rows_dropped, "dead": receipt.rows_dead}
+    put_aside = "".join(f", {rows} {word}" for word, rows in aside.items() if rows)
     moved = f"mark {in_short(receipt.mark_before)} → {in_short(receipt.mark_after)}"
     counts = f"{receipt.rows_read} rows read{put_aside}{held}, written: {written or 'none'}"
     return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"

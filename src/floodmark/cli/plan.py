@@ -63,5 +63,6 @@ def _lines(plan: Plan) -> list[str]:
         *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
         *([held] if plan.rows_held_back else []),
         *(f"  schema: {change}" for change in plan.schema_changes),
+        *(f"  rule {rule}" for rule in plan.rules),
         *(f"  {note}" for note in plan.notes),
     ]

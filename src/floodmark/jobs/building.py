@@ -41,6 +41,8 @@ def build_job(model: JobModel, site: Site) -> Job:
         source=model.source.build(site),
         sinks=[sink.build(site) for sink in model.sinks],
         transform=_transform(model, site),
+        rules=[rule.build(site) for rule in model.rules],
+        quarantine=site.path(model.quarantine.path if model.quarantine else f"state/quarantine/{model.name}"),
         dead_letters=site.path(model.dead_letters.path) if model.dead_letters else None,
         on_schema_change=model.on_schema_change,
         max_rows=model.source.read.max_rows,

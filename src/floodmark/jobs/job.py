@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld
+from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
 from floodmark.jobs.acts import reset_marks, set_mark
 from floodmark.jobs.planning import Plan, plan
-from floodmark.rules import RuleSet
+from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import Session, Sink
 from floodmark.sources.contract import Source
@@ -23,7 +23,7 @@ from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform,
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
 from floodmark.stores.contract import Housed, MarkStore
-from floodmark.stores.record import Receipt
+from floodmark.stores.record import Receipt, RuleOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,21 +53,21 @@ class Job:
     source: Source | Sequence[Source]
     sinks: Sequence[Sink]
     transform: str | Callable[..., DataFrame] | Transform | None = None
-    rules: Sequence[object] = ()
+    rules: Sequence[Rule] = ()
     dead_letters: str | None = None
     on_schema_change: OnSchemaChange = "fail"
     max_rows: int | None = None
     every: str | None = None
     retries: Retries = Retries()
     spool: str | None = None
+    quarantine: str | None = None
     last_seen: LastSeen = field(default_factory=LastSeen, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require_name("job", self.name)
         require_names(self.name, "sink", [sink.name for sink in self.sinks])
         require_names(self.name, "source", [source.name for source in self.sources])
-        if self.rules:
-            raise ConfigError(f"job '{self.name}' has rules, and none are known yet.", hint="leave `rules` out")
+        RuleSet(tuple(self.rules))
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -122,6 +122,13 @@ class Job:
         opened = store or stores.open(DEFAULT_STORE)
         return Step(self.work(opened), opened, session_of(spark), request, self.last_seen)
 
+    def quarantine_sink(self, store: MarkStore) -> Delta:
+        """The table of rows that broke a rule, by default beside the marks; it is made when a row has to go there.
+
+        A job whose rules were taken out has it too: a batch that was frozen with them may still be open.
+        """
+        return Delta(path=self.quarantine or f"{beside(store)}/quarantine/{self.name}", name="quarantine")
+
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
         malformed = "dead_letter" if self.dead_letters else "fail"
@@ -130,16 +137,22 @@ class Job:
             sources=tuple(having(source, malformed=malformed) for source in self.sources),
             sinks=tuple(having(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks),
             transform=as_transform(self.transform),
-            rules=RuleSet(),
+            rules=RuleSet(tuple(self.rules)),
             dead_letters=Delta(path=self.dead_letters, name="dead_letters") if self.dead_letters else None,
+            quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
             spool_folder=self.spool or spool_beside(store),
         )
 
 
 def spool_beside(store: MarkStore) -> str:
+    """Where a batch is frozen if nobody says otherwise."""
+    return f"{beside(store)}/spool"
+
+
+def beside(store: MarkStore) -> Path:
     """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    return str((store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute() / "spool")
+    return (store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute()
 
 
 def run_to_the_end(step: Step) -> Receipt:
@@ -155,7 +168,9 @@ def note_failure(step: Step, error: FloodmarkError) -> None:
     """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
     if isinstance(error, LeaseHeld):
         return
-    receipt = Receipt(step.work.name, "", "failed", started=datetime.now(timezone.utc), error=str(error))
+    results = error.results if isinstance(error, RuleBroken) else ()
+    rules = tuple(RuleOutcome.deserialize(result) for result in results)
+    receipt = Receipt(step.work.name, "", "failed", datetime.now(timezone.utc), error=str(error), rules=rules)
     try:
         step.store.add_run(receipt)
     except FloodmarkError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.jobs.findings import Finding, Guarantee
 from floodmark.jobs.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
+from floodmark.jobs.lint_rules import lint_rules
 from floodmark.jobs.lint_sql import lint_sql
 from floodmark.jobs.project import JobModel, examine
 from floodmark.jobs.python_names import missing_part
@@ -58,6 +59,7 @@ class JobLint:
         """Everything, in the order of the file."""
         yield from self._source()
         yield from self._transform()
+        yield from lint_rules(self.job, Site(self.document.folder), self._on_rule)
         for position, sink in enumerate(self.job.sinks):
             yield from self._sink(sink, ("sinks", position))
         yield from self._places()
@@ -70,6 +72,9 @@ class JobLint:
 
     def _found(self, place: Place, rule: str, message: str, hint: str) -> Finding:
         return Finding(rule, self.document.where((*self.place, *place)), self.job.name, message, hint)
+
+    def _on_rule(self, position: int, rule: str, message: str, hint: str) -> Finding:
+        return self._found(("rules", position), rule, message, hint)
 
     def _source(self) -> Iterator[Finding]:
         source = self.job.source
@@ -145,6 +150,9 @@ class JobLint:
         sinks, transform = self.job.sinks, self.job.transform
         if any(sink.type == "console" for sink in sinks):
             return "a console sink takes only some of the rows"
+        judging = self._why_judged_first()
+        if judging is not None:
+            return judging
         if len(sinks) == 1 and sinks[0].type != "kafka":
             return None  # all or nothing, so nobody compares two attempts
         if self.job.source.type not in IMMUTABLE:
@@ -154,6 +162,34 @@ class JobLint:
         if transform is not None and transform.sql is not None and not _is_deterministic(transform.sql):
             return "the SQL is not known to give the same rows again"
         return None
+
+    def _why_judged_first(self) -> str | None:
+        """As Work.judges_on_the_way decides, in words."""
+        rules, transform = self.job.rules, self.job.transform
+        whole = [rule for rule in rules if rule.action == "fail" or rule.given()[0] in WHOLE_BATCH]
+        if whole:
+            return "a rule has to see all rows before any is written"
+        if rules and any(sink.type == "kafka" for sink in self.job.sinks):
+            return "rows are judged before a sink that takes a batch piece by piece"
+        if rules and transform is not None and not (transform.sql is not None and _is_row_by_row(transform.sql)):
+            return "rows that a rule breaks are counted once they lie still, and the transform may shuffle them"
+        if any(rule.action == "quarantine" for rule in rules) and not self._is_repeatable():
+            return "rows for the quarantine are read a second time, and must be the same then"
+        return None
+
+    def _is_repeatable(self) -> bool:
+        transform = self.job.transform
+        known = transform is None or (transform.sql is not None and _is_deterministic(transform.sql))
+        return self.job.source.type in IMMUTABLE and known
+
+
+def _is_row_by_row(sql: str) -> bool:
+    from floodmark.step.transform import Sql
+
+    try:
+        return Sql(sql).is_row_by_row()
+    except ConfigError:
+        return True  # it cannot be parsed, and FM101 says so
 
 
 def _is_deterministic(sql: str) -> bool:
@@ -170,6 +206,7 @@ def _idle_options(sink: DeltaSink) -> list[str]:
     return [name for name in ("key", "by", "sequence", "delete_when") if getattr(sink, name) and name not in used]
 
 
+WHOLE_BATCH = ("unique", "references", "row_count", "fresh")
 IMMUTABLE = ("files", "delta", "kafka")
 PROMISES = {
     "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",

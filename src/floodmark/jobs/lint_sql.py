@@ -24,7 +24,7 @@ def lint_sql(sql: str, found: Found) -> Iterator[Finding]:
     try:
         statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
     except sqlglot.errors.SqlglotError as error:
-        yield found("FM101", _said(error), "mend the SQL; it is Spark's dialect")
+        yield found("FM101", parse_mistake(error), "mend the SQL; it is Spark's dialect")
         return
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         yield found("FM104", "the transform has to be one SELECT", "write one query over `source`")
@@ -33,7 +33,7 @@ def lint_sql(sql: str, found: Found) -> Iterator[Finding]:
     yield from _functions(statements[0], found)
 
 
-def _said(error: sqlglot.errors.SqlglotError) -> str:
+def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
     """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
     first = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
     if not first:
@@ -68,6 +68,13 @@ def _functions(query: exp.Query, found: Found) -> Iterator[Finding]:
         )
     for call in sorted(named & PLACES):
         yield found("FM103", f"{call} depends on how Spark splits the rows", "number rows by a column of theirs")
+
+
+def asked_again(condition: exp.Expr) -> list[str]:
+    """Calls in a condition that may answer otherwise the second time."""
+    clocks = {call.sql("spark").lower() for call in condition.find_all(*CLOCKS)}
+    named = {_name(call) for call in condition.find_all(exp.Func)}
+    return sorted(clocks | (named & (DICE | PLACES | NAMED_CLOCKS - {"current_timestamp"})))
 
 
 def _name(call: exp.Func) -> str:

@@ -29,6 +29,7 @@ class Plan:
     open_batch: int | None = None
     schema_changes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
     has_work: bool = False
 
 
@@ -74,6 +75,7 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
         held_reason=outlook.held_reason,
         schema_changes=schema_changes(step, intent),
         notes=("every target is rebuilt",) if intent.kind == "refresh" else (),
+        rules=tuple(f"{rule.name} ({rule.action}): {rule.describe()}" for rule in step.work.rules.rules),
         has_work=True,
     )
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidationError,
 from floodmark.errors import ConfigError
 from floodmark.jobs.kinds import Duration, Model, Name, PythonName, Text
 from floodmark.jobs.kinds_known import AnySink, AnySource
+from floodmark.jobs.kinds_rules import RuleModel
 from floodmark.jobs.mistakes import mistakes
 from floodmark.jobs.project_file import DEFAULT_STORE, Document, chosen_target
 
@@ -39,13 +40,10 @@ class Transform(Model):
         return self
 
 
-class Rule(Model):
-    """A quality rule: one condition, and what happens to rows that break it."""
+class Quarantine(Model):
+    """Where rows that broke a rule are put aside."""
 
-    name: Text | None = None
-    check: Text | None = None
-    not_null: tuple[Text, ...] | None = None
-    action: Literal["fail", "quarantine", "drop", "warn"] = "fail"
+    path: Text
 
 
 class DeadLetters(Model):
@@ -67,7 +65,8 @@ class JobModel(Model):
     name: Name
     source: AnySource
     transform: Transform | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RuleModel, ...] = ()
+    quarantine: Quarantine | None = None
     on_schema_change: Literal["fail", "evolve", "ignore"] = "fail"
     sinks: tuple[AnySink, ...] = Field(json_schema_extra={"minItems": 1})
     dead_letters: DeadLetters | None = None
@@ -82,12 +81,6 @@ class JobModel(Model):
         twice = [name for name, times in Counter(sink.ledger_name() for sink in self.sinks).items() if times > 1]
         if twice:
             raise ValueError(f"two sinks are called '{twice[0]}': give each a name of its own")
-        return self
-
-    @model_validator(mode="after")
-    def _rules_are_not_judged_yet(self) -> "JobModel":
-        if self.rules:
-            raise ValueError("this version cannot judge rules yet: take them out, or say the same in the transform")
         return self
 
 

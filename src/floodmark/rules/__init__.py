@@ -1,29 +1,48 @@
-"""Quality rules: what judges a batch between the transform and the sinks. The set is empty until rules are declared."""
+"""Quality rules: what judges a batch between the transform and the sinks. The rules are plain values, without Spark.
 
-from __future__ import annotations
+The small names are the words of the project file: `not_null("id")` is `not_null: [id]`.
+"""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from floodmark.rules.batches import Fresh, References, RowCount, Unique
+from floodmark.rules.contract import ACTIONS, Action, Comparing, RowRule, Rule, Summing
+from floodmark.rules.rows import Accepted, Matches, NotNull, Predicate, Range, TimeOrder
+from floodmark.rules.rule_set import RuleSet
+from floodmark.rules.validation import validate_data_quality
+from floodmark.rules.verdicts import Tally, Verdict
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+not_null, range, accepted, matches = NotNull, Range, Accepted, Matches  # noqa: A001
+time_order, check = TimeOrder, Predicate
+unique, references, row_count, fresh = Unique, References, RowCount, Fresh
 
-
-@dataclass(frozen=True)
-class Judged:
-    """A batch after the rules: `kept` goes to the sinks, `refused` rows do not."""
-
-    kept: DataFrame
-    refused: int = 0
-
-
-@dataclass(frozen=True)
-class RuleSet:
-    """All rules of a job, judged together."""
-
-    def judge(self, rows: DataFrame) -> Judged:
-        """Without rules every row is kept."""
-        return Judged(rows)
-
-    def fingerprint(self) -> str:
-        return "none"
+__all__ = [
+    "ACTIONS",
+    "Accepted",
+    "Action",
+    "Comparing",
+    "Fresh",
+    "Matches",
+    "NotNull",
+    "Predicate",
+    "Range",
+    "References",
+    "RowCount",
+    "RowRule",
+    "Rule",
+    "RuleSet",
+    "Summing",
+    "Tally",
+    "TimeOrder",
+    "Unique",
+    "Verdict",
+    "accepted",
+    "check",
+    "fresh",
+    "matches",
+    "not_null",
+    "range",
+    "references",
+    "row_count",
+    "time_order",
+    "unique",
+    "validate_data_quality",
+]

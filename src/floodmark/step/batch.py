@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from floodmark.errors import FloodmarkError
+from floodmark.errors import FloodmarkError, RuleBroken
 from floodmark.hwm import Json, Span, digest
 from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sources.contract import Explaining, Reading
 from floodmark.step.counting import Count, count
+from floodmark.step.judging import Judgement, watched
 from floodmark.step.looking import marks_after
 from floodmark.step.spool import Counted, Spool
 from floodmark.step.work import Work
@@ -24,17 +25,21 @@ if TYPE_CHECKING:
 class Prepared:
     """Rows ready for the sinks, and how they are counted."""
 
-    rows: DataFrame
+    judgement: Judgement
     counts: tuple[Count, ...]
     spooled: Counted | None
     readings: Mapping[str, Reading]
-    refused: int = 0
+
+    @property
+    def rows(self) -> DataFrame:
+        return self.judgement.kept()
 
     def counted(self, *, was_executed: bool) -> Counted:
         if self.spooled:
             return self.spooled
         results = [each.result(was_executed=was_executed) for each in self.counts]
-        return Counted(read=sum(r.read for r in results), dead=sum(r.dead for r in results))
+        tally = self.judgement.tally(was_executed=was_executed)
+        return Counted(sum(r.read for r in results), sum(r.dead for r in results), tally)
 
 
 def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
@@ -43,18 +48,28 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     spooled = spool.counted() if spool else None
     readings = {s.name: s.read(spark, intent.spans[s.name]) for s in work.sources if s.name in intent.spans}
     if spool and spooled:
-        return Prepared(spool.read(spark), (), spooled, readings)
+        judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen=spooled.tally)
+        return Prepared(judgement, (), spooled, readings)
     counts = {name: count(reading, positioned(work, reading)) for name, reading in readings.items()}
     frames = {name: living(readings[name], each.rows) for name, each in counts.items()}
     rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
-    judged = work.rules.judge(rows)
-    prepared = Prepared(judged.kept, tuple(counts.values()), None, readings, judged.refused)
     if spool is None:
-        return prepared
-    spool.write(prepared.rows)
-    counted = prepared.counted(was_executed=True)
+        return Prepared(watched(work.rules, rows, intent.batch_time), tuple(counts.values()), None, readings)
+    spool.write(work.rules.mark(rows) if work.rules else rows)
+    judgement = Judgement(work.rules, spool.read(spark), intent.batch_time)
+    return judge_frozen(work, spool, Prepared(judgement, tuple(counts.values()), None, readings))
+
+
+def judge_frozen(work: Work, spool: Spool, written: Prepared) -> Prepared:
+    """The frozen batch, once its rules were found to hold. Raises RuleBroken; then the spool is of no use any more."""
+    counted = written.counted(was_executed=True)
+    try:
+        written.judgement.require_no_failure(counted.tally, work.name)
+    except RuleBroken:
+        spool.remove()
+        raise
     spool.finish(counted)
-    return Prepared(spool.read(spark), (), counted, readings, judged.refused)
+    return replace(written, counts=(), spooled=counted)
 
 
 def positioned(work: Work, reading: Reading) -> DataFrame:

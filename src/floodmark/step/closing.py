@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.failpoints import reach
 from floodmark.step.batch import Prepared, bury_dead
+from floodmark.step.judging import tell_rules
+from floodmark.step.quarantine import put_aside
 from floodmark.step.summary import Begun, Clock, Outcome, receipt_of, record_after
 from floodmark.stores.contract import Joining, MarkStore
 
@@ -57,7 +59,9 @@ class Closing:
     def _close(self, commit: Commit) -> None:
         counted = self.prepared.counted(was_executed=len(self.begun.confirmed) < len(self.work.sinks))
         dead = bury_dead(self.work, self.prepared, counted, self.batch)
-        outcome = Outcome(self.written, counted.read, dead, self.prepared.refused)
+        tell_rules(counted.tally, self.work.name)
+        aside = put_aside(self.work, self.prepared.judgement, counted.tally, self.batch)
+        outcome = Outcome(self.written, counted.read, dead, aside, counted.tally)
         reach("before_commit")
         receipt = receipt_of(self.begun, outcome, self.clock)
         record, number = record_after(self.begun), self.begun.record.number

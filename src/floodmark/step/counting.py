@@ -25,20 +25,21 @@ class Count:
 
     def result(self, *, was_executed: bool) -> Counted:
         """What the write saw; where nothing was written (all sinks had it already), the span is counted on its own."""
-        observed = self._observed() if was_executed else None
-        return observed or self._counted_again()
-
-    def _observed(self) -> Counted | None:
-        """`Observation.get` waits for ever if the plan was skipped: a thread asks it that may be left behind."""
-        answers: list[dict[str, Any]] = []
-        asking = threading.Thread(target=lambda: answers.append(self.observation.get), daemon=True)
-        asking.start()
-        asking.join(PATIENCE_SECONDS)
-        return Counted(**answers[0]) if answers and answers[0] else None
+        seen = observed(self.observation) if was_executed else None
+        return Counted(**seen) if seen else self._counted_again()
 
     def _counted_again(self) -> Counted:
         row = self.reading.rows.agg(*measures(self.reading)).collect()[0]
         return Counted(**row.asDict())
+
+
+def observed(observation: Observation) -> dict[str, Any] | None:
+    """`Observation.get` waits for ever if the plan was skipped: a thread asks it that may be left behind."""
+    answers: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: answers.append(observation.get), daemon=True)
+    asking.start()
+    asking.join(PATIENCE_SECONDS)
+    return answers[0] if answers and answers[0] else None
 
 
 def count(reading: Reading, rows: DataFrame) -> Count:

@@ -96,18 +96,21 @@ class Ledgers:
     by_sink: Mapping[str, Recorded | None]
     begun: Mapping[str, int] = field(default_factory=dict)
     """Sinks that have part of a batch, and which."""
+    aside: int = 0
+    """The highest number that the quarantine has recorded: a lower one would be taken for a repeat there."""
 
     @property
     def highest(self) -> int:
-        return max((entry.number for entry in self.by_sink.values() if entry), default=0)
+        return max(self.aside, *(entry.number for entry in self.by_sink.values() if entry), 0)
 
     def confirmed(self, number: int) -> list[str]:
         return [sink for sink, entry in self.by_sink.items() if entry and entry.number >= number]
 
     def touched(self, number: int) -> list[str]:
-        """Sinks that have this batch, or part of it."""
+        """Sinks that have this batch, or part of it; the quarantine counts, for its rows would be put aside twice."""
         parts = [sink for sink, part in self.begun.items() if part == number]
-        return list(dict.fromkeys([*self.confirmed(number), *parts]))
+        aside = ["the quarantine"] if self.aside >= number else []
+        return list(dict.fromkeys([*self.confirmed(number), *parts, *aside]))
 
     def behind(self, number: int) -> list[str]:
         """Sinks that were written to, but have not recorded this number: a paused run could still write to them."""
@@ -120,7 +123,16 @@ def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     ledgers = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in work.sinks}
     recorded = {sink.name: sink.recorded(ledgers[sink.name], session) for sink in work.sinks}
     parts = {s.name: s.begun(ledgers[s.name], session) for s in work.sinks if isinstance(s, Piecemeal)}
-    return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None})
+    aside = quarantine_number(work, namespace, session)
+    return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None}, aside)
+
+
+def quarantine_number(work: Work, namespace: str, session: Session) -> int:
+    """The last batch that put rows aside."""
+    if work.quarantine is None or not work.rules.quarantines():
+        return 0
+    entry = work.quarantine.recorded(ledger_id(namespace, work.name, work.quarantine.name), session)
+    return entry.number if entry else 0
 
 
 def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:

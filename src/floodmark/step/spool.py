@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from floodmark.rules import Tally
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -19,6 +21,8 @@ class Counted:
 
     read: int
     dead: int = 0
+    tally: Tally = field(default_factory=Tally)
+    """What the rules said; nothing, where there are none."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,9 @@ class Spool:
         if system.get_file_info(f"{path}/{COUNTS}").type == FileType.NotFound:
             return None
         with system.open_input_stream(f"{path}/{COUNTS}") as stream:
-            return Counted(**json.loads(stream.read()))
+            stored = json.loads(stream.read())
+        tally = Tally.deserialize(stored["tally"]) if "tally" in stored else Tally()
+        return Counted(stored["read"], stored["dead"], tally)
 
     def write(self, rows: DataFrame) -> None:
         rows.write.mode("overwrite").parquet(self.folder)
@@ -43,7 +49,8 @@ class Spool:
     def finish(self, counted: Counted) -> None:
         system, path = self._place()
         with system.open_output_stream(f"{path}/{COUNTS}") as stream:
-            stream.write(json.dumps({"read": counted.read, "dead": counted.dead}).encode())
+            facts = {"read": counted.read, "dead": counted.dead, "tally": counted.tally.serialize()}
+            stream.write(json.dumps(facts).encode())
 
     def read(self, spark: SparkSession) -> DataFrame:
         return spark.read.parquet(self.folder)

@@ -6,13 +6,14 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 
 from floodmark.hwm import Json
+from floodmark.rules import Tally
 from floodmark.step.looking import Outlook, marks_after
 from floodmark.step.work import shown
-from floodmark.stores.record import Intent, JobRecord, Receipt
+from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Outcome:
     written: Mapping[str, int]
     read: int
     dead: int
-    refused: int
+    quarantined: int
+    tally: Tally
 
 
 def record_after(begun: Begun) -> JobRecord:
@@ -100,7 +102,10 @@ def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
         number=intent.number,
         rows_read=outcome.read,
         rows_written=dict(outcome.written),
-        rows_refused=outcome.refused,
+        rows_refused=outcome.quarantined + outcome.tally.dropped,
+        rows_quarantined=outcome.quarantined,
+        rows_dropped=outcome.tally.dropped,
+        rules=tuple(RuleOutcome(**asdict(verdict)) for verdict in outcome.tally.verdicts),
         rows_dead=outcome.dead,
         rows_held_back=outlook.held_back if outlook else 0,
         mark_before=shown(record.marks),

@@ -51,6 +51,14 @@ class Transform(Protocol):
         """Whether a second evaluation over the same rows is known to give the same rows."""
 
 
+@runtime_checkable
+class RowByRow(Protocol):
+    """A transform that can tell whether it looks at one row at a time."""
+
+    def is_row_by_row(self) -> bool:
+        """Whether it is known to need no other row: no join, no grouping, no order."""
+
+
 @dataclass(frozen=True)
 class Identity:
     """Rows go through as they are."""
@@ -62,6 +70,9 @@ class Identity:
         return "identity"
 
     def is_deterministic(self) -> bool:
+        return True
+
+    def is_row_by_row(self) -> bool:
         return True
 
 
@@ -121,6 +132,13 @@ class Sql:
         volatile = [node for node in self._tree.walk() if type(node).__name__ in VOLATILE or isinstance(node, shape)]
         return not foreign and not volatile
 
+    def is_row_by_row(self) -> bool:
+        from sqlglot import exp
+
+        ordering = ("order", "sort", "cluster", "distribute", "limit", "hint")
+        ordered = any(self._tree.args.get(part) for part in ordering)
+        return self._is_plain() and not ordered and not self._tree.find(exp.Window)
+
     def written_out(self, views: Mapping[str, str], batch_time: datetime, carried: Sequence[str] = ()) -> str:
         """The same text with tables and `:batch_time` replaced in place: all else is what the user wrote.
 
@@ -149,10 +167,15 @@ class Sql:
         """Where the list of a plain SELECT over the source ends; nowhere, if it joins, groups or takes all columns."""
         from sqlglot import exp
 
+        return [self._place_of_from()] if self._is_plain() and not self._tree.find(exp.Star) else []
+
+    def _is_plain(self) -> bool:
+        """A SELECT whose rows are rows of the one source."""
+        from sqlglot import exp
+
         tree = self._tree
         plain = isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in ("with_", *SHAPED))
-        one = len(list(tree.find_all(exp.Table))) == 1 and not list(tree.find_all(exp.Star, exp.AggFunc, exp.Subquery))
-        return [self._place_of_from()] if plain and one else []
+        return plain and len(list(tree.find_all(exp.Table))) == 1 and not tree.find(exp.AggFunc, exp.Subquery)
 
     def _place_of_from(self) -> int:
         import sqlglot

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Ordered, Piecemeal, Sink
 from floodmark.sources.contract import Immutable, Source
-from floodmark.step.transform import Identity, Transform, program_fingerprint
+from floodmark.step.transform import Identity, RowByRow, Transform, program_fingerprint
 
 OnSchemaChange = Literal["fail", "evolve", "ignore"]
 
@@ -25,15 +26,37 @@ class Work:
     transform: Transform = field(default_factory=Identity)
     rules: RuleSet = field(default_factory=RuleSet)
     dead_letters: Sink | None = None
+    quarantine: Sink | None = None
     on_schema_change: OnSchemaChange = "fail"
     spool_folder: str = ".floodmark/spool"
 
+    def __post_init__(self) -> None:
+        if self.rules.quarantines() and self.quarantine is None:
+            raise ConfigError(f"job '{self.name}' has no place for its quarantine.", hint="give it `quarantine`")
+
     def needs_spool(self) -> bool:
         """Whether rows must be frozen before they are written: they might not be the same when asked for again."""
-        repeatable = all(isinstance(source, Immutable) for source in self.sources) and self.transform.is_deterministic()
-        if repeatable:  # a sink that keeps no ledger takes only some of the rows, and would spoil the count
+        if self.rules and not self.judges_on_the_way():
+            return True
+        if self.is_repeatable():  # a sink that keeps no ledger takes only some of the rows, and would spoil the count
             return not all(isinstance(sink, (Atomic, Piecemeal)) for sink in self.sinks)
         return len(self.sinks) > 1 or not isinstance(self.sinks[0], Atomic)
+
+    def is_repeatable(self) -> bool:
+        """Whether the same span is known to give the same rows."""
+        return all(isinstance(source, Immutable) for source in self.sources) and self.transform.is_deterministic()
+
+    def judges_on_the_way(self) -> bool:
+        """Whether rules can be judged and counted in the pass that writes, and the quarantine be read again after it.
+
+        Above a shuffle a row may be counted twice, so only a transform that goes row by row allows it, and only sinks
+        that take the batch as one.
+        """
+        row_by_row = isinstance(self.transform, RowByRow) and self.transform.is_row_by_row()
+        as_one = all(isinstance(sink, Atomic) for sink in self.sinks)
+        if not row_by_row or not as_one or self.rules.needs_whole_batch():
+            return False
+        return self.is_repeatable() or not self.rules.quarantines()
 
     def needs_position(self) -> bool:
         return any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)

@@ -137,6 +137,31 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class RuleOutcome:
+    """How one quality rule did in a run: of `checked` rows (1, for a rule on the batch itself) `failed` broke it."""
+
+    name: str
+    action: str
+    failed: int
+    checked: int
+    samples: tuple[str, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """The share that held: 1.0 is perfect, and so is nothing to check."""
+        return 1.0 if not self.checked else 1 - self.failed / self.checked
+
+    def followed_by(self, later: RuleOutcome) -> RuleOutcome:
+        """Two batches of one run as one outcome."""
+        failed, checked = self.failed + later.failed, self.checked + later.checked
+        return replace(later, failed=failed, checked=checked, samples=later.samples or self.samples)
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> RuleOutcome:
+        return cls(**{**stored, "samples": tuple(stored["samples"])})
+
+
+@dataclass(frozen=True)
 class Receipt:
     """What one run did, in numbers that were counted and not believed. Marks are shown as their stored values."""
 
@@ -159,6 +184,15 @@ class Receipt:
     notes: tuple[str, ...] = ()
     error: str | None = None
     recovered: bool = False
+    rows_quarantined: int = 0
+    rows_dropped: int = 0
+    rules: tuple[RuleOutcome, ...] = ()
+    """Every rule of the job, also those that held. Receipts from before rules have none."""
+
+    @property
+    def score(self) -> float | None:
+        """How good the rows were: the mean of the rules' scores, or None if there was no rule."""
+        return sum(each.score for each in self.rules) / len(self.rules) if self.rules else None
 
     def followed_by(self, later: Receipt) -> Receipt:
         """Two batches of one run as one receipt."""
@@ -175,6 +209,9 @@ class Receipt:
             mark_before=self.mark_before,
             notes=self.notes + later.notes,
             recovered=self.recovered,
+            rows_quarantined=self.rows_quarantined + later.rows_quarantined,
+            rows_dropped=self.rows_dropped + later.rows_dropped,
+            rules=together(self.rules, later.rules),
         )
 
     def serialize(self) -> dict[str, Json]:
@@ -183,4 +220,12 @@ class Receipt:
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> Receipt:
         started = datetime.fromisoformat(stored["started"])
-        return cls(**{**stored, "started": started, "notes": tuple(stored["notes"])})
+        rules = tuple(RuleOutcome.deserialize(each) for each in stored.get("rules", ()))
+        return cls(**{**stored, "started": started, "notes": tuple(stored["notes"]), "rules": rules})
+
+
+def together(earlier: tuple[RuleOutcome, ...], later: tuple[RuleOutcome, ...]) -> tuple[RuleOutcome, ...]:
+    """The outcomes of two batches, rule by rule; a rule that only one of them knew stays as it is."""
+    before, after = ({each.name: each for each in outcomes} for outcomes in (earlier, later))
+    both = {name: before[name].followed_by(after[name]) for name in before if name in after}
+    return tuple({**before, **after, **both}.values())

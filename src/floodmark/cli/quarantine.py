@@ -1,0 +1,143 @@
+"""`floodmark quarantine`: rows that broke a rule: what they are, and how they get to the sinks after all."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from floodmark.cli.invocation import Invocation
+from floodmark.cli.output import AsJson, DryRun, Select, Yes, print_json, print_line, print_table
+from floodmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from floodmark.jobs.quarantine import Quarantine, Selection
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, replay and discard rows that broke a rule.")
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
+Rule = Annotated[str | None, typer.Option(help="Only rows that broke this rule.")]
+Number = Annotated[int | None, typer.Option("--batch", help="Only rows of this batch.")]
+Ids = Annotated[list[str] | None, typer.Option("--id", help="Only this row; its first letters do; may be repeated.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="COLUMN=SQL", help="Set a column to an expression first; may be repeated."),
+]
+
+
+@app.command("list")
+def list_(ctx: typer.Context, select: Select = None, as_json: AsJson = False) -> None:
+    """Show how many rows were put aside, by batch, broken rules and status."""
+    invocation: Invocation = ctx.obj
+    heaps = [heap for job in invocation.jobs(select or ()) for heap in _quarantine(invocation, job.name).heaps()]
+    if as_json:
+        print_json({"quarantine": [asdict(heap) for heap in heaps]})
+    elif not heaps:
+        print_line("no row was ever put aside")
+    else:
+        cells = [(h.job, str(h.number), ", ".join(h.reasons), h.status, str(h.rows)) for h in heaps]
+        print_table(("job", "batch", "broken rules", "status", "rows"), cells)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    job: JobArgument,
+    rule: Rule = None,
+    number: Number = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show rows that wait in the quarantine."""
+    rows = _quarantine(ctx.obj, job).rows(_selection((), rule, number), limit=limit)
+    if as_json:
+        print_json({"rows": [asdict(row) for row in rows]})
+    elif not rows:
+        print_line(f"{job}: no open row")
+    else:
+        print_table(
+            ("id", "batch", "broken rules", "row"),
+            [(row.id[:8], str(row.number), ", ".join(row.reasons), row.row) for row in rows],
+        )
+
+
+@app.command()
+def replay(
+    ctx: typer.Context,
+    job: JobArgument,
+    rule: Rule = None,
+    number: Number = None,
+    ids: Ids = None,
+    changes: Set = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge open rows again and write the good ones to the job's sinks, each once."""
+    from floodmark.jobs.replaying import replay as replay_rows
+
+    invocation: Invocation = ctx.obj
+    selection, set_to = _selection(ids or (), rule, number), dict(map(_change, changes or ()))
+    if not _agreed(invocation, job, selection, "replay", yes=yes, dry_run=dry_run, quiet=as_json):
+        return
+    [selected] = invocation.jobs([job], console="stderr" if as_json else "stdout")
+    done = replay_rows(selected, selection, set_to, invocation.session(), invocation.store())
+    if as_json:
+        print_json({"replay": asdict(done)})
+        return
+    written = ", ".join(f"{sink} {rows}" for sink, rows in done.rows_written.items()) or "none"
+    finished = f"; finished the earlier replays {', '.join(done.finished)}" if done.finished else ""
+    counts = f"{done.rows_selected} rows, written: {written}, {done.rows_still_broken} still break a rule"
+    print_line(f"{job}: replay {done.replay}: {counts}{finished}")
+
+
+@app.command()
+def discard(
+    ctx: typer.Context,
+    job: JobArgument,
+    rule: Rule = None,
+    number: Number = None,
+    ids: Ids = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Give open rows up; they stay in the table as discarded."""
+    invocation: Invocation = ctx.obj
+    selection = _selection(ids or (), rule, number)
+    if _agreed(invocation, job, selection, "discard", yes=yes, dry_run=dry_run, quiet=False):
+        rows = _quarantine(invocation, job).discard(selection, invocation.store())
+        print_line(f"{job}: {rows} rows discarded")
+
+
+def _quarantine(invocation: Invocation, job: str) -> Quarantine:
+    from floodmark.jobs.quarantine import Quarantine
+
+    [selected] = invocation.jobs([job])
+    return Quarantine.of(selected, invocation.session(), invocation.store())
+
+
+def _selection(ids: list[str] | tuple[()], rule: str | None, number: int | None) -> Selection:
+    from floodmark.jobs.quarantine import Selection
+
+    return Selection(tuple(ids), rule, number)
+
+
+def _change(text: str) -> tuple[str, str]:
+    """`amount=abs(amount)` in two."""
+    column, sign, expression = text.partition("=")
+    if not sign or not column.strip() or not expression.strip():
+        raise ConfigError(f"--set {text} sets nothing.", hint='write it as --set "amount=abs(amount)"')
+    return column.strip(), expression.strip()
+
+
+def _agreed(
+    invocation: Invocation, job: str, selection: Selection, act: str, *, yes: bool, dry_run: bool, quiet: bool
+) -> bool:
+    """Whether to go on, once it was said how many rows are meant."""
+    if yes and not dry_run:
+        return True
+    rows = _quarantine(invocation, job).count(selection)
+    if dry_run:
+        print_json({"would": act, "rows": rows}) if quiet else print_line(f"{job}: would {act} {rows} rows")
+        return False
+    return typer.confirm(f"{act} {rows} rows of '{job}'?", abort=True)

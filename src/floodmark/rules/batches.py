@@ -1,0 +1,152 @@
+"""Rules that need the batch as a whole, or another table: the batch is frozen and judged before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConfigError
+from floodmark.rules.contract import FOR_WHOLE_BATCHES, Action, as_columns, check_action
+from floodmark.rules.tables import KnownKeys
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+POSITION = "_fm_position"
+"""Where the step puts a row's place in its source; the name is fixed by the contract of the sinks."""
+FOUND, PLACE = "_fm_found", "_fm_place"
+
+
+@dataclass(frozen=True)
+class Unique:
+    """No two rows of the batch have the same values here; with `path` or `table`, nor has a row of that Delta table.
+
+    Of several rows with one key the first in the source's order is good. A key with a NULL in it is not.
+    """
+
+    columns: str | Sequence[str]
+    path: str | None = None
+    table: str | None = None
+    action: Action = "fail"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", as_columns(self.columns, rule="unique"))
+        object.__setattr__(self, "name", self.name or f"unique_{'_'.join(self.columns)}")
+        check_action(self.name, self.action)
+        if self.path is not None and self.table is not None:
+            raise ConfigError(f"rule '{self.name}' has a path and a table.", hint="give one of the two, or none")
+
+    def describe(self) -> str:
+        against = self.path or self.table
+        return f"{', '.join(self.columns)} unique{f', also against {against}' if against else ''}"
+
+    def compared(self, rows: DataFrame, column: str) -> DataFrame:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        order = F.col(POSITION) if POSITION in rows.columns else F.monotonically_increasing_id()
+        placed = rows.withColumn(PLACE, order)
+        window = Window.partitionBy(*map(F.col, self.columns)).orderBy(PLACE)
+        whole = reduce(and_, (F.col(name).isNotNull() for name in self.columns))
+        first = placed.withColumn(column, whole & (F.row_number().over(window) == 1)).drop(PLACE)
+        known = self._known()
+        if known is None:
+            return first
+        found = known.look_up(first, FOUND)
+        return found.withColumn(column, F.col(column) & F.col(FOUND).isNull()).drop(FOUND)
+
+    def _known(self) -> KnownKeys | None:
+        if self.path is None and self.table is None:
+            return None
+        return KnownKeys(self.name, tuple(self.columns), tuple(self.columns), self.path, self.table, must_exist=False)
+
+
+@dataclass(frozen=True)
+class References:
+    """The values of `columns` are a `key` of the Delta table at `path`, or called `table`."""
+
+    columns: str | Sequence[str]
+    key: str | Sequence[str]
+    path: str | None = None
+    table: str | None = None
+    action: Action = "fail"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", as_columns(self.columns, rule="references"))
+        object.__setattr__(self, "key", as_columns(self.key, rule="references"))
+        object.__setattr__(self, "name", self.name or f"references_{'_'.join(self.columns)}")
+        check_action(self.name, self.action)
+        if (self.path is None) == (self.table is None):
+            raise ConfigError(f"rule '{self.name}' needs a table to look into.", hint="give either path or table")
+        if len(self.columns) != len(self.key):
+            raise ConfigError(f"rule '{self.name}' compares {len(self.columns)} columns with {len(self.key)}.", hint="")
+
+    def describe(self) -> str:
+        return f"{', '.join(self.columns)} in {self.path or self.table} ({', '.join(self.key)})"
+
+    def compared(self, rows: DataFrame, column: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        known = KnownKeys(self.name, tuple(self.columns), tuple(self.key), self.path, self.table, must_exist=True)
+        return known.look_up(rows, FOUND).withColumn(column, F.col(FOUND)).drop(FOUND)
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """The batch has at least `min` and at most `max` rows, before any is dropped or quarantined."""
+
+    min: int = 1
+    max: int | None = None
+    action: Action = "fail"
+    name: str = "row_count"
+
+    def __post_init__(self) -> None:
+        check_action(self.name, self.action, FOR_WHOLE_BATCHES)
+
+    def describe(self) -> str:
+        return f"{self.min} <= rows{f' <= {self.max}' if self.max is not None else ''}"
+
+    def sums(self, at: datetime) -> Column:
+        from pyspark.sql import functions as F
+
+        rows = F.count(F.lit(1))
+        return rows >= self.min if self.max is None else (rows >= self.min) & (rows <= self.max)
+
+    def seen(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.concat(F.count(F.lit(1)).cast("string"), F.lit(" rows"))
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """The newest value of the column is at most `within` older than the batch."""
+
+    column: str
+    within: timedelta
+    action: Action = "fail"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or f"fresh_{self.column}")
+        check_action(self.name, self.action, FOR_WHOLE_BATCHES)
+
+    def describe(self) -> str:
+        return f"newest {self.column} within {self.within}"
+
+    def sums(self, at: datetime) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.max(F.col(self.column).cast("timestamp")) >= F.lit(at - self.within)
+
+    def seen(self) -> Column:
+        from pyspark.sql import functions as F
+
+        newest = F.max(F.col(self.column).cast("timestamp")).cast("string")
+        return F.concat(F.lit("newest "), F.coalesce(newest, F.lit("none")))

@@ -1,0 +1,79 @@
+"""The contract of a quality rule: what each kind is asked, and when; the kinds themselves live beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, get_args, runtime_checkable
+
+from floodmark.errors import ConfigError, UnknownKind
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame
+
+Action = Literal["fail", "quarantine", "drop", "warn"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+"""What becomes of a row that breaks a rule; of several broken rules, the one that comes first here decides."""
+FOR_WHOLE_BATCHES: tuple[Action, ...] = ("fail", "warn")
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """What every rule tells about itself."""
+
+    @property
+    def name(self) -> str:
+        """What its results are known by; unique within a job."""
+
+    @property
+    def action(self) -> Action:
+        """What happens to what breaks it."""
+
+    def describe(self) -> str:
+        """The rule in words; other words for every other rule, since a batch that was begun knows its rules by them."""
+
+
+@runtime_checkable
+class RowRule(Rule, Protocol):
+    """A rule that one row alone can answer: it is judged in the pass that writes the rows."""
+
+    def holds(self) -> Column:
+        """True for a good row; false and NULL are both failures. Called once per attempt, lazily."""
+
+
+@runtime_checkable
+class Comparing(Rule, Protocol):
+    """A rule on a row that other rows have to answer: the batch is frozen, and judged once, before it is written."""
+
+    def compared(self, rows: DataFrame, column: str) -> DataFrame:
+        """The same rows with one more boolean column, true for a good row; false and NULL are both failures."""
+
+
+@runtime_checkable
+class Summing(Rule, Protocol):
+    """A rule on the batch as a whole: warn or fail are all it can do."""
+
+    def sums(self, at: datetime) -> Column:
+        """An aggregate that is true for a good batch; `at` is the batch's time, the same when it is repeated."""
+
+    def seen(self) -> Column:
+        """An aggregate, as text, that tells what was found."""
+
+
+def check_action(name: str, action: str, known: Sequence[Action] = ACTIONS) -> None:
+    """Refuse an action that nobody knows, or that this rule cannot take."""
+    if action not in ACTIONS:
+        raise UnknownKind(f"action of rule '{name}':", action, known=ACTIONS)
+    if action not in known:
+        raise ConfigError(
+            f"rule '{name}' judges a batch as a whole and cannot {action} rows.", hint=f"one of: {', '.join(known)}"
+        )
+
+
+def as_columns(given: str | Sequence[str], *, rule: str) -> tuple[str, ...]:
+    """One name or several; none is a mistake."""
+    columns = (given,) if isinstance(given, str) else tuple(given)
+    if not columns or not all(columns):
+        raise ConfigError(f"a {rule} rule needs at least one column.", hint=f"as in {rule}: [id]")
+    return columns

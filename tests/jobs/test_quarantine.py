@@ -1,0 +1,114 @@
+"""Quarantined rows: shown, discarded, and replayed to every sink exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import floodmark as fm
+from floodmark.errors import ConfigError, SinkFailed
+from floodmark.jobs.quarantine import Heap, Quarantine, Selection
+from floodmark.jobs.replaying import Replayed, replay
+from floodmark.testing import ListSink, RowsSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from floodmark.stores.contract import MarkStore
+
+SCHEMA = "id long, amount decimal(38,18), at timestamp, tags map<string,array<int>>, raw binary, ratio double"
+MOMENT = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=timezone.utc)
+RULES = (
+    fm.rules.check("amount > 0", action="quarantine", name="positive"),
+    fm.rules.range("id", max=2, action="drop", name="small id"),
+    fm.rules.not_null("at", action="warn"),
+)
+
+
+def row(number: int, amount: str) -> dict[str, object]:
+    exact = {"amount": Decimal(amount), "at": MOMENT, "tags": {"a'b": [1, 2]}, "raw": bytearray(b"\x00\xff")}
+    return {"id": number, **exact, "ratio": 0.1 + 0.2}
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A job that has put three of its four rows aside."""
+
+    job: fm.Job
+    spark: SparkSession
+    store: MarkStore
+    sinks: tuple[ListSink, ...]
+
+    def replay(self, selection: Selection, **changes: str) -> Replayed:
+        return replay(self.job, selection, changes, lambda: self.spark, self.store)
+
+    def statuses(self) -> list[tuple[str, int]]:
+        heaps = Quarantine.of(self.job, lambda: self.spark, self.store).heaps()
+        return sorted((heap.status, heap.rows) for heap in heaps)
+
+    def ids(self) -> list[list[int]]:
+        return [sorted(each["id"] for each in sink.rows) for sink in self.sinks]
+
+
+@pytest.fixture
+def shop(spark: SparkSession, tmp_path: Path) -> Shop:
+    rows = [row(1, "5"), row(2, "-0.000000000000000001"), row(2, "-0.000000000000000001"), row(9, "-7")]
+    sinks = (ListSink("first"), ListSink("second"))
+    store = fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+    job = fm.Job("shop", RowsSource(rows, SCHEMA), sinks, rules=RULES)
+    job.run(spark, store)
+    return Shop(job, spark, store, sinks)
+
+
+def test_repaired_rows_reach_every_sink_once_and_the_rest_stays(shop: Shop) -> None:
+    """Every digit survives; a row that breaks a rule even so, be it one that drops, waits. The mark does not move."""
+    done = shop.replay(Selection(rule="positive"), amount="-amount")
+    again = shop.replay(Selection(rule="positive"), amount="-amount")
+    assert (done.rows_selected, done.rows_written, done.rows_still_broken) == (3, {"first": 2, "second": 2}, 1)
+    assert (again.rows_selected, again.rows_written, again.rows_still_broken) == (1, {}, 1)
+    repaired = {**row(2, "0.000000000000000001"), "at": MOMENT.astimezone().replace(tzinfo=None)}
+    assert shop.sinks[0].rows[1:] == [repaired, repaired]
+    assert (shop.sinks[0].rows, shop.statuses()) == (shop.sinks[1].rows, [("open", 1), ("replayed", 2)])
+    assert (shop.store.read("shop").number, shop.job.run(shop.spark, shop.store).status) == (1, "nothing_new")
+
+
+def test_a_replay_that_failed_between_two_sinks_is_finished_by_the_next_one(shop: Shop) -> None:
+    """The rows were claimed and frozen: the sink that has them gets none, the other gets the same."""
+    shop.sinks[1].fail_times = 1
+    with pytest.raises(SinkFailed):
+        shop.replay(Selection(), amount="1")
+    assert (shop.ids(), shop.statuses()) == ([[1, 2, 2], [1]], [("open", 1), ("replaying", 2)])
+    done = shop.replay(Selection(), amount="2")
+    assert (shop.ids(), len(done.finished), done.rows_selected) == ([[1, 2, 2], [1, 2, 2]], 1, 1)
+    assert {each["amount"] for each in shop.sinks[1].rows} == {5, 1}
+
+
+def test_discarded_rows_are_not_replayed(shop: Shop) -> None:
+    """They stay in the table, and say so."""
+    quarantine = Quarantine.of(shop.job, lambda: shop.spark, shop.store)
+    [third] = [each for each in quarantine.rows(Selection(), limit=10) if '"id":9' in each.row]
+    assert quarantine.discard(Selection(ids=[third.id[:8]]), shop.store) == 1
+    assert quarantine.heaps() == [
+        Heap("shop", 1, ("positive",), "open", 2),
+        Heap("shop", 1, ("positive", "small id"), "discarded", 1),
+    ]
+    assert shop.replay(Selection(rule="small id")).rows_selected == 0
+
+
+def test_what_cannot_be_replayed_says_why(shop: Shop, tmp_path: Path) -> None:
+    """Nothing is claimed."""
+    with pytest.raises(ConfigError, match="no column 'amuont'"):
+        shop.replay(Selection(), amuont="1")
+    with pytest.raises(ConfigError, match="cannot be set so"):
+        shop.replay(Selection(), amount="nonsense(")
+    with pytest.raises(ConfigError, match="no id of a row"):
+        Selection(ids=["' or true"])
+    folder = fm.Job("shop", shop.job.source, [fm.sinks.Files(str(tmp_path / "out"))], rules=RULES)
+    with pytest.raises(ConfigError, match="takes no replay"):
+        replay(folder, Selection(), {}, lambda: shop.spark, shop.store)
+    assert shop.statuses() == [("open", 1), ("open", 2)]
