@@ -1,0 +1,1 @@
+"""Streams whose mark follows what really succeeded: sources, steps and healing."""
