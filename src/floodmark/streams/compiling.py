@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from floodmark.errors import ConfigError
+from floodmark.step.transform import code_texts, short_hash
 from floodmark.streams import nodes
 from floodmark.streams.elements import Arrival, Element, RecordId
 from floodmark.streams.mending import record_of_row
@@ -30,7 +31,21 @@ class Program:
     @property
     def heals(self) -> bool:
         """Whether any record can become done: without a healing step the mark never moves."""
-        return any(isinstance(step.operator, nodes.Heal) for step in self.tasks.steps)
+        return bool(self.driver.healers)
+
+    @property
+    def ignores(self) -> bool:
+        """Whether every healing step lets a failed publication of the group's offsets pass."""
+        return all(healer.ignore for healer in self.driver.healers.values())
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether every healing step lets the group's offsets be published in the background."""
+        return all(healer.asynchronous for healer in self.driver.healers.values())
+
+    def fingerprint(self) -> str:
+        """Changes when a step or a function before healing does."""
+        return short_hash(*(text for step in self.tasks.steps for text in _texts(step)))
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,14 @@ class DriverRun:
     def take_errors(self) -> list[BaseException]:
         """What user code raised since the last call."""
         return self._running.take_errors()
+
+
+def _texts(step: Step) -> Iterator[str]:
+    yield f"{step.name} -> {step.after}"
+    call = getattr(step.operator, "call", None)
+    code = getattr(getattr(call, "func", None), "__code__", None)
+    if code is not None:
+        yield from code_texts(code)
 
 
 def results_of(healer: nodes.Heal, value: object, verdict: Callable[[RecordId], Verdict]) -> object:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Literal, NamedTuple
+
+_HERE = str(Path(__file__).parent)
 
 SettledKind = Literal["done", "failed", "dropped"]
 
@@ -45,11 +49,18 @@ class Failure:
     @classmethod
     def of(cls, step: str, error: BaseException) -> Failure:
         """What is worth remembering of an exception: it may not be possible to pickle the exception itself."""
-        line = "".join(traceback.format_exception_only(error)).strip()
-        return cls(step, line, "".join(traceback.format_exception(error)))
+        line = f"{type(error).__name__}: {error}".strip(": ")
+        return cls(step, line, "".join(traceback.format_tb(_below_our_own(error.__traceback__))))
 
     def __str__(self) -> str:
         return f"{self.step}: {self.error}"
+
+
+def _below_our_own(raised: TracebackType | None) -> TracebackType | None:
+    """The traceback from the user's function down: how it was called is of no use to its author."""
+    while raised is not None and raised.tb_frame.f_code.co_filename.startswith(_HERE):
+        raised = raised.tb_next
+    return raised
 
 
 class Settled(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 Function = Callable[..., object]
 
@@ -176,6 +176,10 @@ class Heal:
         return "healing" if self.takes == "row" else "healing_batch"
 
 
+class AtWork(Protocol):
+    """A step with what it holds; `workers` knows more of it."""
+
+
 Operator = (
     Entry | Pass | Map | Starmap | Pluck | Filter | Sink | Flatten | Partition | PartitionTime | SlidingWindow
     | ForeachMap | ForeachAsync | ToKafka | Heal
@@ -189,6 +193,7 @@ class Node:
     operator: Operator
     upstreams: tuple[Node, ...] = ()
     downstreams: list[Node] = field(default_factory=list)
+    at_work: AtWork | None = None  # of a stream that is pushed; a compiled plan has its own
 
     def then(self, operator: Operator, *others: Node) -> Node:
         """A new step after this one (and after the others, for a union)."""

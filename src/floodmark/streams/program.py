@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from floodmark.streams import nodes
 from floodmark.streams.elements import Arrival, Element, RecordId, Settled
 from floodmark.streams.mending import Healing
+from floodmark.streams.steps import worker_of
 from floodmark.streams.straight import Straight, straight_of
 from floodmark.streams.tally import Tally
 from floodmark.streams.together import CAUGHT
-from floodmark.streams.workers import Clock, Worker, worker_of
+from floodmark.streams.workers import Clock, PartitioningTime, Worker
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Plan:
     def start(self, clock: Clock = time.time) -> Running:
         """A fresh run, with nothing held."""
         return Running(self, clock)
+
+    @property
+    def wants_arrivals(self) -> bool:
+        """Whether anything follows a healing step: else no healed row has to come back to the driver."""
+        return any(isinstance(step.operator, nodes.Heal) and step.followed for step in self.steps)
 
     def straight(self) -> Straight | None:
         """One function for the whole plan, when it is a line of plain steps that ends in `healing`; else None."""
@@ -82,6 +88,19 @@ class Running:
     def pending(self) -> tuple[RecordId, ...]:
         """The records of which something is held."""
         return tuple(self._tally.held)
+
+    def due_in_seconds(self) -> float | None:
+        """How long until `tick` lets something go; None when it is not the clock that it waits for."""
+        waits = [wait for worker in self._timed() if (wait := worker.due_in_seconds()) is not None]
+        return min(waits, default=None)
+
+    def use_clock(self, clock: Clock) -> None:
+        """Go by another clock: a run that was carried over is on another machine now."""
+        for worker in self._timed():
+            worker.clock = clock
+
+    def _timed(self) -> list[PartitioningTime]:
+        return [worker for worker in self._workers if isinstance(worker, PartitioningTime)]
 
     def _deliver(self, index: int, element: Element) -> None:
         try:

@@ -6,12 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from floodmark.errors import ConfigError
-from floodmark.streams import nodes
 from floodmark.streams.elements import Element, joined_lineage, lineage_within
-from floodmark.streams.plain import GONE, PlainFunction, plain_function
+from floodmark.streams.plain import GONE, PlainFunction
 from floodmark.streams.tally import Tally
-from floodmark.streams.together import Raised, call_one, call_together
+from floodmark.streams.together import Raised
 
 Clock = Callable[[], float]
 
@@ -140,6 +138,10 @@ class PartitioningTime(Holding):
     def due(self, tally: Tally) -> Iterable[Element]:
         return self._closed(self.clock(), tally)
 
+    def due_in_seconds(self) -> float | None:
+        """How long until `due` gives something; None when nothing is held."""
+        return max(0.0, self.began_at + self.seconds - self.clock()) if self.kept else None
+
     def _closed(self, now: float, tally: Tally) -> Iterable[Element]:
         return self.flush(tally) if self.kept and now - self.began_at >= self.seconds else ()
 
@@ -163,24 +165,3 @@ class Sliding(Holding):
         tally.let_go(self.kept)
         self.kept.clear()
         return ()
-
-
-def worker_of(operator: nodes.Operator, step: str, clock: Clock) -> Worker:
-    """The step at work; healing and Kafka have modules of their own."""
-    plain = plain_function(operator)
-    if plain is not None:
-        return Plain(step, plain)
-    match operator:
-        case nodes.Flatten():
-            return Flattening(step)
-        case nodes.ForeachMap(call):
-            return Foreach(step, lambda items: [call_one(call, item) for item in items])
-        case nodes.ForeachAsync(call, at_once):
-            return Foreach(step, lambda items: call_together(call, items, at_once=at_once))
-        case nodes.Partition(size):
-            return Partitioning(step, size)
-        case nodes.PartitionTime(seconds):
-            return PartitioningTime(step, seconds, clock)
-        case nodes.SlidingWindow(size, return_partial):
-            return Sliding(step, size, return_partial=return_partial)
-    raise ConfigError(f"no step '{operator}' in a stream.", hint="use the steps that Stream offers")
