@@ -1,0 +1,58 @@
+"""Healed rows that something follows in the driver: kept by the tasks, and given to it after the commit."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from floodmark.streams import nodes
+from floodmark.streams.elements import Arrival
+from floodmark.streams.program import Plan
+
+
+def wants_arrivals(plan: Plan) -> bool:
+    """Whether anything follows a healing step, so that the healed rows have to be kept."""
+    return any(isinstance(step.operator, nodes.Heal) and step.followed for step in plan.steps)
+
+
+class ArrivalFile:
+    """The rows that one partition healed in a turn, in their order; the file is made when the first one comes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def add(self, arrivals: Sequence[Arrival]) -> None:
+        """Keep them: they outlive this process on return."""
+        from pyspark import cloudpickle
+
+        if not arrivals:
+            return
+        if self._file is None:
+            self._file = self._path.open("ab", buffering=0)
+        self._file.write(b"".join(map(cloudpickle.dumps, arrivals)))
+
+    def sync(self) -> None:
+        """Make them outlive the machine."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def read_arrivals(path: Path) -> Iterator[Arrival]:
+    """The healed rows of a file; one that a crash cut off was not healed."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        while True:
+            try:
+                yield pickle.load(file)  # noqa: S301 (our own file, beside the marks)
+            except (EOFError, pickle.UnpicklingError):
+                return
