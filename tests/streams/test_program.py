@@ -229,7 +229,7 @@ def test_a_row_with_the_uuid_of_another_record_fails() -> None:
     source = Stream()
     source.map(lambda row: ({**row[0], "offset": 99}, row[1])).sink(healing, stream=source)
     (settled,) = program(source).tasks.start().push(record(1))
-    assert "the row names t[0]@99" in why(settled).error
+    assert "the row names t/0/99" in why(settled).error
 
 
 def test_held_elements_survive_pickling_and_go_by_the_clock_of_their_new_home() -> None:

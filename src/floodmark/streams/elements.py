@@ -22,7 +22,7 @@ class RecordId(NamedTuple):
     offset: int
 
     def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]@{self.offset}"
+        return f"{self.topic}/{self.partition}/{self.offset}"
 
 
 class Element(NamedTuple):
