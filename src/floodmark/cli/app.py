@@ -24,6 +24,7 @@ COMMANDS = {
     "run": "Run the jobs: read above the mark, write every sink, raise the mark.",
     "marks": "Show, move, copy and clean the marks.",
     "runs": "Show what past runs did.",
+    "deadletters": "List, show, replay and discard the records that were given up.",
 }
 GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "
