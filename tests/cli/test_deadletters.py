@@ -33,11 +33,10 @@ LETTER = DeadLetter(
 )
 TOMBSTONE = replace(LETTER, record=RecordId("orders", 1, 4), key=None, value=None, headers=None)
 PROJECT = """
-name: shop
-store: file:state/marks
+store: sqlite:///state/marks.db
 jobs:
   - name: ids
-    source: {type: files, path: landing, format: json}
+    source: {type: files, path: landing, format: jsonl, schema: "id long"}
     sinks: [{type: delta, path: lake/ids}]
     dead_letters: {path: lake/dead}
 """

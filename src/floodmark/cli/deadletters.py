@@ -125,7 +125,7 @@ def _replayed(holder: StreamLetters, letters: list[DeadLetter], origin: str) -> 
             hint="name the stream that gave them up",
         )
     with holder.letters.replayed_by_one():
-        return run_again(holder.letters, letters, stream.program(), as_list=stream.gives_lists)
+        return run_again(holder.letters, letters, stream.program(), as_list=stream.settings.rows_at_once is not None)
 
 
 def _tell(told: Replayed, invocation: Invocation, name: str, *, as_json: bool) -> None:

@@ -96,20 +96,21 @@ def found_one(invocation: Invocation, state: Path | None, name: str) -> StreamLe
 
 
 def _streams(invocation: Invocation, state: Path | None) -> list[StreamLetters]:
-    folder = state or _beside_the_marks(invocation) / "streams"
     if state is not None and not state.is_dir():
         raise ConfigError(
             f"there is no folder {state}.", hint="give the `state` folder of the stream, or that above it"
         )
-    roots = [folder, *sorted(folder.iterdir())] if folder.is_dir() else []
+    above = [state] if state else [folder / "streams" for folder in _beside_the_marks(invocation)]
+    roots = [root for each in above if each.is_dir() for root in (each, *sorted(each.iterdir()))]
     return [StreamLetters(unquote(root.name), DeadLetters(root / "dead")) for root in roots if (root / "dead").is_dir()]
 
 
-def _beside_the_marks(invocation: Invocation) -> Path:
+def _beside_the_marks(invocation: Invocation) -> list[Path]:
+    """Where streams keep their state when nobody says another place."""
     if not _has_project(invocation):
-        return HIDDEN
+        return [Path(), HIDDEN]
     store = invocation.store()
-    return store.folder if isinstance(store, Housed) else HIDDEN
+    return [store.folder if isinstance(store, Housed) else HIDDEN]
 
 
 def _jobs(invocation: Invocation) -> list[JobLetters]:
