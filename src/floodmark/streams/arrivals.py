@@ -8,14 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from floodmark.streams import nodes
 from floodmark.streams.elements import Arrival
-from floodmark.streams.program import Plan
-
-
-def wants_arrivals(plan: Plan) -> bool:
-    """Whether anything follows a healing step, so that the healed rows have to be kept."""
-    return any(isinstance(step.operator, nodes.Heal) and step.followed for step in plan.steps)
 
 
 class ArrivalFile:

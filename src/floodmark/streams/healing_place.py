@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from floodmark.probes.kafka import Place
-from floodmark.streams.arrivals import ArrivalFile, wants_arrivals
+from floodmark.streams.arrivals import ArrivalFile
 from floodmark.streams.carried import Carried, load, still_held
 from floodmark.streams.elements import Element, Failure, RecordId, Settled, StepFailed
 from floodmark.streams.failures import FailureLog, Raw
@@ -47,15 +47,16 @@ class PlaceHealing:
         self._order, self._journal, self._log, self._clock = order, journal, log, clock
         self._states, self._low = journal.states, journal.low
         self._room = order.room[place]
-        self._straight = None if wants_arrivals(order.plan) or order.rows_at_once else order.plan.straight()
+        self._straight = None if order.plan.wants_arrivals or order.rows_at_once else order.plan.straight()
         self._arrivals = ArrivalFile(order.state.arrivals(order.number, place))
         self._synced = time.monotonic()
         carried = self._carried()
         journal.blame()
         journal.let_go(carried.records if carried else ())
-        self._running = carried.running if carried else order.plan.start()
+        self._running = carried.running if carried else order.plan.start(clock)
         self._waiting: dict[int, Raw] = dict(carried.records) if carried else {}
         if carried:
+            self._running.use_clock(clock)
             self._settle(self._running.tick())
 
     def take(self, records: Records) -> None:
@@ -73,8 +74,8 @@ class PlaceHealing:
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self._sync()
 
-    def finish(self) -> int:
-        """Let go, or carry over, what the steps still hold; returns how many records that are."""
+    def finish(self) -> float | None:
+        """Let go, or carry over, what the steps still hold; returns when the clock lets it go, if it does."""
         self._settle(self._running.await_io())
         if self._order.flushes:
             self._settle(self._running.flush())
@@ -83,7 +84,8 @@ class PlaceHealing:
             carried = Carried(self._order.run, self._running, held)
             carried.save(self._order.state.carried(self._order.number, self.place))
         self._sync()
-        return len(held)
+        due_in = self._running.due_in_seconds()
+        return None if due_in is None else self._clock() + due_in
 
     def close(self) -> None:
         """Let go of the file of arrivals."""
@@ -157,7 +159,7 @@ class PlaceHealing:
             return
         # Only who ran alone, and not beside others that may have been the cause, can be convicted.
         self._states[offset - self._low] = ALONE if self._states[offset - self._low] == SUSPECT else RUNNING
-        running = self._order.plan.start()
+        running = self._order.plan.start(self._clock)
         self._waiting[offset] = records.raw(at)
         element = self._element(records, [at], self._log.attempts(offset) + 1)
         settled = [*running.push(element), *running.await_io(), *running.flush()]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodmark.probes.kafka import Place
+from floodmark.stores.contract import Housed, MarkStore
 from floodmark.stores.durable import ensure_folder, locked, sync_folder
 from floodmark.stores.names import file_name
 
@@ -28,6 +29,12 @@ _UNSETTLED = re.compile(b"[^%s]" % re.escape(bytes((UNTOUCHED, DONE, DROPPED, EA
 _TO_READ = re.compile(b"[%s]" % re.escape(bytes((UNTOUCHED, RUNNING, SUSPECT, ALONE, KILLED))))
 LOCK_PATIENCE_SECONDS = 60.0
 """A worker whose task was cancelled lives for a few seconds more, and holds its lock until then."""
+
+
+def state_folder(store: MarkStore, stream: str) -> Path:
+    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
+    beside = store.folder if isinstance(store, Housed) else Path(".floodmark")
+    return beside.absolute() / "streams" / file_name(stream)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,10 @@ class StateFolder:
 
     def carried(self, number: int, place: Place) -> Path:
         return self.root / "carried" / f"{_named(place)}.{number}"
+
+    @property
+    def dead(self) -> Path:
+        return self.root / "dead"
 
     def failures(self, place: Place) -> Path:
         return self.root / "failures" / f"{_named(place)}.jsonl"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,7 @@ from floodmark.streams.failures import Headers, Raw
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
-
-SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp bigint, "
-    "headers array<struct<key: string, value: binary>>"
-)
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -90,3 +85,44 @@ def _all(column: Any) -> list[Any]:  # noqa: ANN401 (pyarrow's own)
 
 def _headers(found: Sequence[Mapping[str, Any]] | None) -> Headers | None:
     return None if found is None else tuple((header["key"], header["value"]) for header in found)
+
+
+def saved_rows(spark: SparkSession, records: Mapping[Place, Mapping[int, Raw]]) -> DataFrame:
+    """Records that were kept, as Kafka would give them: a partition in one task, in its order."""
+    rows = [
+        {"topic": topic, "partition": partition, "offset": offset, **raw._asdict()}
+        for (topic, partition), own in records.items()
+        for offset, raw in own.items()
+    ]
+    return _by_place(spark, rows, len(records))
+
+
+def visiting_rows(spark: SparkSession, places: Iterable[Place]) -> DataFrame:
+    """A row without a record for each partition, so that a task goes there."""
+    rows = [{"topic": topic, "partition": partition} for topic, partition in places]
+    return _by_place(spark, rows, len(rows))
+
+
+def _by_place(spark: SparkSession, rows: Sequence[Mapping[str, object]], tasks: int) -> DataFrame:
+    import pyarrow as pa
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    schema = pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.int64()),
+            ("headers", pa.list_(header)),
+        ]
+    )
+    frame = spark.createDataFrame(pa.Table.from_pylist([_named_headers(row) for row in rows], schema))
+    return frame.repartition(tasks, "topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+
+
+def _named_headers(row: Mapping[str, Any]) -> dict[str, Any]:
+    headers = row.get("headers")
+    named = None if headers is None else [{"key": key, "value": value} for key, value in headers]
+    return {**row, "headers": named}

@@ -19,7 +19,7 @@ from floodmark.streams.records import Records, records_in_batch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SUMMARY = "topic string, partition int, stopped_at bigint, held bigint"
+SUMMARY = "topic string, partition int, stopped_at bigint, due_at double"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Task:
         self._order = order
         self._stack = ExitStack()
         self._healing: PlaceHealing | None = None
-        self._left: list[tuple[str, int, int | None, int]] = []
+        self._left: list[tuple[str, int, int | None, float | None]] = []
 
     def take(self, records: Records) -> None:
         """Run these records; the partition before them, if it was another, is finished first."""
@@ -82,19 +82,19 @@ class Task:
         """Finish the partition that was worked on, and unlock it."""
         if self._healing is None:
             return
-        held = self._healing.finish()
-        self._left.append((*self._healing.place, self._healing.stopped_at, held))
+        due_at = self._healing.finish()
+        self._left.append((*self._healing.place, self._healing.stopped_at, due_at))
         self._healing = None
         self._stack.close()
 
     def summary(self) -> pa.RecordBatch:
-        """Which partitions were worked on, where each stopped early, and how many records it holds."""
+        """Which partitions were worked on, where each stopped early, and when the clock lets go what it holds."""
         import pyarrow as pa
 
         columns: Iterable[tuple[object, ...]] = zip(*self._left, strict=True) if self._left else ((), (), (), ())
-        types = (pa.string(), pa.int32(), pa.int64(), pa.int64())
+        types = (pa.string(), pa.int32(), pa.int64(), pa.float64())
         arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, names=["topic", "partition", "stopped_at", "held"])
+        return pa.RecordBatch.from_arrays(arrays, names=["topic", "partition", "stopped_at", "due_at"])
 
     def _enter(self, place: Place) -> PlaceHealing:
         state, order = self._order.state, self._order
