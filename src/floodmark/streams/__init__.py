@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from floodmark.streams.healing_call import healing, healing_batch
     from floodmark.streams.kafka_stream import from_kafka, from_kafka_batched
+    from floodmark.streams.policy import OnError, retry
     from floodmark.streams.stream import Stream
 
-__all__ = ["Stream", "from_kafka", "from_kafka_batched", "healing", "healing_batch"]
+__all__ = ["OnError", "Stream", "from_kafka", "from_kafka_batched", "healing", "healing_batch", "retry"]
 
 _HOMES = {
     "Stream": "floodmark.streams.stream",
+    "OnError": "floodmark.streams.policy",
+    "retry": "floodmark.streams.policy",
     "healing": "floodmark.streams.healing_call",
     "healing_batch": "floodmark.streams.healing_call",
     "from_kafka": "floodmark.streams.kafka_stream",
