@@ -7,7 +7,7 @@ from typing import cast
 
 from floodmark.streams import nodes
 from floodmark.streams.compiling import Verdict, in_flow_order, results_of
-from floodmark.streams.elements import Element, records_in
+from floodmark.streams.elements import Element
 from floodmark.streams.mending import UuidLost, lost_text, named_records
 from floodmark.streams.steps import worker_of
 from floodmark.streams.tally import Tally
@@ -18,7 +18,7 @@ NO_MARK = Verdict(success=False, reason="pushed by emit: there is no mark to mov
 
 def push(node: nodes.Node, value: object, clock: Clock) -> None:
     """Send a value to everything that follows the node; what user code raises is raised here, as it is."""
-    _hand_on(node, (Element(value, tuple(records_in(value))),), Tally(), clock)
+    _hand_on(node, (Element(value),), Tally(), clock)
 
 
 def sweep(node: nodes.Node, released: Callable[[Worker, Tally], Iterable[Element]], clock: Clock) -> None:
