@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 REFERENCE = ROOT / "docs" / "reference.md"
 OPTION = re.compile(r"--[a-z][a-z-]*")
+GROUPS = ("marks", "deadletters")
 ADDED_BY_TYPER = {"--help", "--install-completion", "--show-completion"}
 
 
@@ -70,7 +71,7 @@ def test_commands_that_pages_name_exist() -> None:
     """`floodmark marks show …` in a block is a command, whatever page it stands on."""
     shown = "\n".join(block.text for block in [*all_blocks("sh"), *all_blocks("text")])
     lines = re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*floodmark ([a-z]+)(?: ([a-z]+))?", shown, re.MULTILINE)
-    named = {f"{first} {second}" if first == "marks" else first for first, second in lines}
+    named = {f"{first} {second}" if first in GROUPS else first for first, second in lines}
     assert named - set(commands()) == set()
 
 

@@ -254,6 +254,15 @@ def test_healing_called_as_a_function_says_that_it_is_a_step() -> None:
         healing_batch(((UUID, 1),), stream=Stream())
 
 
+def test_the_sources_can_be_called_on_the_class_as_in_the_seed() -> None:
+    """Nothing is asked of the broker before the stream runs."""
+    params = {"bootstrap.servers": "localhost:1", "group.id": "billing"}
+    plain = Stream.from_kafka(["orders"], params, debug=True)
+    batched = Stream.from_kafka_batched(["orders"], params, dask=True, maxlen=50)
+    assert (plain.group, plain.settings.rows_at_once) == ("billing", None)
+    assert (batched.group, batched.settings.rows_at_once) == ("billing", 50)
+
+
 @pytest.mark.parametrize(
     ("add", "message"),
     [
