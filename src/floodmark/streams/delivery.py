@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,7 @@ class Delivering:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_producer": None}
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         message, sent = message_of(element.value), Sent(element)
         self._send(message, sent)
         tally.hold(element)
@@ -55,15 +54,15 @@ class Delivering:
         self.producer.poll(0)
         return self._confirmed(tally)
 
-    def due(self, tally: Tally) -> Iterable[Element]:
+    def due(self, tally: Tally) -> Sequence[Element]:
         return self.await_io(tally)
 
-    def await_io(self, tally: Tally) -> Iterable[Element]:
+    def await_io(self, tally: Tally) -> Sequence[Element]:
         if self.under_way:
             self.producer.flush()  # ends: the client gives a message up after delivery.timeout.ms
         return self._confirmed(tally)
 
-    def flush(self, tally: Tally) -> Iterable[Element]:
+    def flush(self, tally: Tally) -> Sequence[Element]:
         return self.await_io(tally)
 
     @property
@@ -79,7 +78,7 @@ class Delivering:
             except BufferError:  # its queue is full: let the broker catch up
                 self.producer.poll(FULL_SECONDS)
 
-    def _confirmed(self, tally: Tally) -> Iterable[Element]:
+    def _confirmed(self, tally: Tally) -> Sequence[Element]:
         confirmed = []
         while self.under_way and self.under_way[0].answered:
             sent = self.under_way.popleft()

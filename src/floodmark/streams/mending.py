@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from floodmark.streams import nodes
 from floodmark.streams.elements import Arrival, Element, RecordId, record_of, records_in
@@ -20,15 +20,14 @@ class Healing(Prompt):
     def __init__(self, operator: nodes.Heal, step: str, index: int, *, followed: bool) -> None:
         self.operator, self.step, self.index, self.followed = operator, step, index, followed
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         try:
             records = named_records(self.operator, element.value)
         except UuidLost:
             raise UuidLost(lost_text(element)) from None
-        known = set(element.lineage)
-        strange = next((record for record in records if record not in known), None)
-        if strange is not None:
-            raise UuidLost(f"the row names {strange}, which is not a record that this element was made of")
+        strange = set(records).difference(element.lineage)
+        if strange:
+            raise UuidLost(f"the row names {min(strange)}, which is not a record that this element was made of")
         tally.heal(records)
         if self.followed:
             tally.arrivals.append(Arrival(self.index, element.value, tuple(records)))

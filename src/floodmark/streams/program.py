@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from floodmark.streams import nodes
@@ -60,7 +60,7 @@ class Running:
     def push(self, element: Element, entry: int = 0) -> list[Settled]:
         """Send an element through; the records that are settled by it, in order. User code never raises out of here."""
         self._tally.touch(element.lineage)
-        self._deliver(entry, element)
+        self._hand_on(entry, (element,))  # where elements enter, nothing is done to them
         return self._tally.settle()
 
     def tick(self) -> list[Settled]:
@@ -104,21 +104,22 @@ class Running:
 
     def _deliver(self, index: int, element: Element) -> None:
         try:
-            made = list(self._workers[index].take(element, self._tally))
+            made = self._workers[index].take(element, self._tally)
         except CAUGHT as error:
             self._tally.fail(element.lineage, self._steps[index].name, error)
             return
-        self._hand_on(index, made)
+        if made:
+            self._hand_on(index, made)
 
-    def _hand_on(self, index: int, made: Iterable[Element]) -> None:
+    def _hand_on(self, index: int, made: Sequence[Element]) -> None:
         for element in made:
             for after in self._steps[index].after:
                 self._deliver(after, element)
 
-    def _sweep(self, released: Callable[[Worker], Iterable[Element]]) -> list[Settled]:
+    def _sweep(self, released: Callable[[Worker], Sequence[Element]]) -> list[Settled]:
         # Steps stand in the order of the flow: what an earlier one lets go reaches a later one before its turn.
         for index, worker in enumerate(self._workers):
-            self._hand_on(index, list(released(worker)))
+            self._hand_on(index, released(worker))
         return self._tally.settle()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from floodmark.streams import nodes
@@ -34,7 +34,7 @@ def _hand_on(node: nodes.Node, made: Iterable[Element], tally: Tally, clock: Clo
             _hand_on(down, _raised(_worker(down, clock).take(element, tally), tally), tally, clock)
 
 
-def _raised(made: Iterable[Element], tally: Tally) -> Iterable[Element]:
+def _raised(made: Iterable[Element], tally: Tally) -> Sequence[Element]:
     """What a step made, once it is known that nothing in it failed."""
     elements = tuple(made)
     if tally.errors:
@@ -58,7 +58,7 @@ class Unmarked(Prompt):
     def __init__(self, operator: nodes.Heal) -> None:
         self.operator = operator
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         try:
             named_records(self.operator, element.value)
         except UuidLost:

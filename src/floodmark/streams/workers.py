@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from floodmark.streams.elements import Element, joined_lineage, lineage_within
@@ -17,29 +17,29 @@ Clock = Callable[[], float]
 class Worker(Protocol):
     """One step at work; what it raises fails the records of the element that it was given."""
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         """What the element becomes; what is kept for later is told to the tally."""
 
-    def due(self, tally: Tally) -> Iterable[Element]:
+    def due(self, tally: Tally) -> Sequence[Element]:
         """What has to go on by now though no element came; called at every poll."""
 
-    def await_io(self, tally: Tally) -> Iterable[Element]:
+    def await_io(self, tally: Tally) -> Sequence[Element]:
         """What can go on once what is under way outside has been confirmed; called at the end of a batch."""
 
-    def flush(self, tally: Tally) -> Iterable[Element]:
+    def flush(self, tally: Tally) -> Sequence[Element]:
         """Everything that is held, complete or not; called when the stream stops."""
 
 
 class Prompt:
     """A step that holds nothing back."""
 
-    def due(self, tally: Tally) -> Iterable[Element]:
+    def due(self, tally: Tally) -> Sequence[Element]:
         return ()
 
-    def await_io(self, tally: Tally) -> Iterable[Element]:
+    def await_io(self, tally: Tally) -> Sequence[Element]:
         return ()
 
-    def flush(self, tally: Tally) -> Iterable[Element]:
+    def flush(self, tally: Tally) -> Sequence[Element]:
         return ()
 
 
@@ -49,7 +49,7 @@ class Plain(Prompt):
     def __init__(self, step: str, function: PlainFunction) -> None:
         self.step, self.function = step, function
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         value = self.function(element.value)
         return () if value is GONE else (element.child(value, self.step),)
 
@@ -60,7 +60,7 @@ class Flattening(Prompt):
     def __init__(self, step: str) -> None:
         self.step = step
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         items = list(element.value)  # type: ignore[call-overload]  # what is no iterable fails its records
         return [Element(item, lineage_within(item, element.lineage), self.step, (element,)) for item in items]
 
@@ -71,7 +71,7 @@ class Foreach(Prompt):
     def __init__(self, step: str, results: Callable[[Sequence[object]], list[object]]) -> None:
         self.step, self.results = step, results
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         items = list(element.value)  # type: ignore[call-overload]  # what is no iterable fails its records
         results = self.results(items)
         for item, result in zip(items, results, strict=True):
@@ -98,7 +98,7 @@ class Holding(Prompt):
         parts = tuple(self.kept)
         return Element(tuple(part.value for part in parts), joined_lineage(parts), self.step, parts)
 
-    def flush(self, tally: Tally) -> Iterable[Element]:
+    def flush(self, tally: Tally) -> Sequence[Element]:
         if not self.kept:
             return ()
         together = self.tuple_of_kept()
@@ -114,7 +114,7 @@ class Partitioning(Holding):
         super().__init__(step)
         self.size = size
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         self.keep(element, tally)
         return self.flush(tally) if len(self.kept) == self.size else ()
 
@@ -127,7 +127,7 @@ class PartitioningTime(Holding):
         self.seconds, self.clock = seconds, clock
         self.began_at = 0.0
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         now = self.clock()
         closed = self._closed(now, tally)
         if not self.kept:
@@ -135,14 +135,14 @@ class PartitioningTime(Holding):
         self.keep(element, tally)
         return closed
 
-    def due(self, tally: Tally) -> Iterable[Element]:
+    def due(self, tally: Tally) -> Sequence[Element]:
         return self._closed(self.clock(), tally)
 
     def due_in_seconds(self) -> float | None:
         """How long until `due` gives something; None when nothing is held."""
         return max(0.0, self.began_at + self.seconds - self.clock()) if self.kept else None
 
-    def _closed(self, now: float, tally: Tally) -> Iterable[Element]:
+    def _closed(self, now: float, tally: Tally) -> Sequence[Element]:
         return self.flush(tally) if self.kept and now - self.began_at >= self.seconds else ()
 
 
@@ -153,7 +153,7 @@ class Sliding(Holding):
         super().__init__(step)
         self.size, self.return_partial = size, return_partial
 
-    def take(self, element: Element, tally: Tally) -> Iterable[Element]:
+    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
         self.keep(element, tally)
         full = len(self.kept) == self.size
         window = (self.tuple_of_kept(),) if full or self.return_partial else ()
@@ -161,7 +161,7 @@ class Sliding(Holding):
             tally.let_go((self.kept.popleft(),))
         return window
 
-    def flush(self, tally: Tally) -> Iterable[Element]:
+    def flush(self, tally: Tally) -> Sequence[Element]:
         tally.let_go(self.kept)
         self.kept.clear()
         return ()
