@@ -12,6 +12,7 @@ from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sources.contract import Explaining, Reading
 from floodmark.step.counting import Count, count
 from floodmark.step.looking import marks_after
+from floodmark.step.settling import Outcomes
 from floodmark.step.spool import Counted, Spool
 from floodmark.step.work import Work
 from floodmark.stores.record import Intent, JobRecord
@@ -29,6 +30,8 @@ class Prepared:
     spooled: Counted | None
     readings: Mapping[str, Reading]
     refused: int = 0
+    failed: DataFrame | None = None
+    """Records that the transform failed on and that are put aside, as dead letters."""
 
     def counted(self, *, was_executed: bool) -> Counted:
         if self.spooled:
@@ -39,14 +42,16 @@ class Prepared:
 
 def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     """The rows of the intent's spans, after transform and rules; from the spool if an earlier attempt finished it."""
+    outcomes = Outcomes.of(work, intent)
     spool = Spool(intent.spool) if intent.spool else None
     spooled = spool.counted() if spool else None
     readings = {s.name: s.read(spark, intent.spans[s.name]) for s in work.sources if s.name in intent.spans}
     if spool and spooled:
-        return Prepared(spool.read(spark), (), spooled, readings)
+        return Prepared(spool.read(spark), (), spooled, readings, failed=outcomes.dead(spark) if outcomes else None)
     counts = {name: count(reading, positioned(work, reading)) for name, reading in readings.items()}
     frames = {name: living(readings[name], each.rows) for name, each in counts.items()}
     rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
+    rows = outcomes.freeze(rows, work.name) if outcomes else rows
     judged = work.rules.judge(rows)
     prepared = Prepared(judged.kept, tuple(counts.values()), None, readings, judged.refused)
     if spool is None:
@@ -54,7 +59,8 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     spool.write(prepared.rows)
     counted = prepared.counted(was_executed=True)
     spool.finish(counted)
-    return Prepared(spool.read(spark), (), counted, readings, judged.refused)
+    failed = outcomes.dead(spark) if outcomes else None
+    return Prepared(spool.read(spark), (), counted, readings, judged.refused, failed)
 
 
 def positioned(work: Work, reading: Reading) -> DataFrame:
@@ -93,8 +99,9 @@ def frozen_in(intent: Intent) -> dict[str, dict[str, Json]]:
 
 
 def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> int:
-    """Write what could not be parsed to the dead letters; a second look at the source only if there is any."""
+    """Write what could not be parsed, or failed, to the dead letters; a second look at the source only if needed."""
     frames = [(name, reading.dead()) for name, reading in prepared.readings.items() if reading.dead and counted.dead]
+    frames += [(work.sources[0].name, prepared.failed)] if prepared.failed is not None else []
     if not frames or work.dead_letters is None:
         return 0
     letters = [letter(frame, name, batch) for name, frame in frames]

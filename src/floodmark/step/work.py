@@ -10,6 +10,7 @@ from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Ordered, Sink
 from floodmark.sources.contract import Immutable, Source
+from floodmark.step.settling import Settling
 from floodmark.step.transform import Identity, Transform, program_fingerprint
 
 OnSchemaChange = Literal["fail", "evolve", "ignore"]
@@ -30,13 +31,16 @@ class Work:
 
     def needs_spool(self) -> bool:
         """Whether rows must be frozen before they are written: they might not be the same when asked for again."""
+        if isinstance(self.transform, Settling):
+            return True  # its outcomes are frozen too: the user's code may do more than return rows
         if not all(isinstance(sink, Atomic) for sink in self.sinks):
             return True  # a sink that takes only some of the rows would also spoil the count
         repeatable = all(isinstance(source, Immutable) for source in self.sources) and self.transform.is_deterministic()
         return len(self.sinks) > 1 and not repeatable
 
     def needs_position(self) -> bool:
-        return any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)
+        wanted = any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)
+        return wanted or isinstance(self.transform, Settling)  # a failed record is named by its place
 
     def fingerprints(self) -> dict[str, str]:
         """What must not change between a crash and its rerun."""
