@@ -205,8 +205,8 @@ def test_a_mistake_is_told_in_two_lines(
 def test_the_letters_of_a_job_cannot_be_replayed_and_the_error_says_what_can_be_done(
     floodmark: Callable[..., Said], project: Path
 ) -> None:
-    """No step has ever seen them."""
+    """A job has no steps for one record, and its table is the user's."""
     said = floodmark("deadletters", "replay", "ids", "--yes")
     assert said.code == 2
-    assert "lines that its source could not parse; they cannot be replayed" in said.err
-    assert "Try: mend the lines at the source" in said.err
+    assert "rows of a table of its own; they cannot be replayed" in said.err
+    assert "Try: mend the records at the source" in said.err

@@ -143,8 +143,8 @@ def _of_a_stream(holder: StreamLetters | JobLetters, done: str) -> StreamLetters
     if isinstance(holder, StreamLetters):
         return holder
     raise ConfigError(
-        f"the dead letters of job '{holder.name}' are lines that its source could not parse; they cannot be {done}.",
-        hint=f"mend the lines at the source and read them again; their table is {holder.path}",
+        f"the dead letters of job '{holder.name}' are rows of a table of its own; they cannot be {done}.",
+        hint=f"mend the records at the source and read them again; the table is {holder.path}",
     )
 
 
