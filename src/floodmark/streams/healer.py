@@ -65,7 +65,8 @@ class Healer:
 
     def begin(self) -> None:
         """A run begins: records that failed in earlier ones are tried again."""
-        self.ward.begin(self.standing())
+        record = self.read()
+        self.ward.begin({*self.standing(), *standing_in(planned(record), self.lookout.topics)})
 
     def turn(self, limit: Reach) -> Receipt:
         """Do what there is to do now; `nothing_new` if that is nothing, and then no lease is taken."""
@@ -128,8 +129,7 @@ class Healer:
         again = replace(intent, attempt=uuid.uuid4().hex[:12])
         log.info("finishing an open batch", stream=self.group, number=intent.number)
         self.store.intend(replace(record, intent=again), expected=record.number, lease=lease.lease)
-        planned = replace(record, extras={**record.extras, EXTRAS: intent.extras[EXTRAS]})
-        standing = standing_in(planned, self.lookout.topics)
+        standing = standing_in(planned(record), self.lookout.topics)
         agenda = Agenda(
             number=intent.number,
             standing=standing,
@@ -184,7 +184,13 @@ class Healer:
 
     def heal(self, agenda: Agenda, session: Session) -> Turn:
         """Run the agenda on Spark."""
-        order = Order(
+        turn = Turn(self.group, agenda, self.order(agenda), self.lookout.options, session(), self.side_by_side)
+        turn.run()
+        return turn
+
+    def order(self, agenda: Agenda) -> Order:
+        """The agenda in the words of the tasks."""
+        return Order(
             folder=self.state.root,
             number=agenda.number,
             run=self.run,
@@ -195,6 +201,10 @@ class Healer:
             rows_at_once=self.rows_at_once,
             flushes=agenda.flushes,
         )
-        turn = Turn(self.group, agenda, order, self.lookout.options, session(), self.side_by_side)
-        turn.run()
-        return turn
+
+
+def planned(record: JobRecord) -> JobRecord:
+    """The record as its open batch saw it: a first batch has chosen where partitions begin."""
+    if record.intent is None:
+        return record
+    return replace(record, extras={**record.extras, EXTRAS: record.intent.extras[EXTRAS]})

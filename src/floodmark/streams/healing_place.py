@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from floodmark.probes.kafka import Place
 from floodmark.streams.arrivals import ArrivalFile
 from floodmark.streams.carried import Carried, load, still_held
-from floodmark.streams.elements import Element, Failure, RecordId, Settled, StepFailed
+from floodmark.streams.elements import Arrival, Element, Failure, RecordId, Settled, StepFailed
 from floodmark.streams.failures import FailureLog, Raw
 from floodmark.streams.journal import (
     ALONE,
@@ -47,7 +47,7 @@ class PlaceHealing:
         self._order, self._journal, self._log, self._clock = order, journal, log, clock
         self._states, self._low = journal.states, journal.low
         self._room = order.room[place]
-        self._straight = None if order.plan.wants_arrivals or order.rows_at_once else order.plan.straight()
+        self._straight = None if order.rows_at_once else order.plan.straight()
         self._arrivals = ArrivalFile(order.state.arrivals(order.number, place))
         self._synced = time.monotonic()
         carried = self._carried()
@@ -101,6 +101,7 @@ class PlaceHealing:
 
     def _take_straight(self, records: Records, straight: Callable[..., object]) -> None:
         states, low, row = self._states, self._low, records.row
+        wants_arrivals, last = self._order.plan.wants_arrivals, len(self._order.plan.steps) - 1
         for at, offset in enumerate(records.offsets):
             spot = offset - low
             if states[spot] != UNTOUCHED or self._room <= 0:
@@ -112,6 +113,8 @@ class PlaceHealing:
             except StepFailed as failed:
                 self._fail(offset, failed.failure, records.raw(at))
             else:
+                if wants_arrivals and healed is not None:
+                    self._arrivals.add([Arrival(last, healed, (RecordId(*self.place, offset),))])
                 states[spot] = DROPPED if healed is None else DONE
 
     def _take_each(self, records: Records) -> None:
@@ -135,7 +138,8 @@ class PlaceHealing:
         """Failed records, each by itself; one that had this attempt already is left alone."""
         attempts = (self._order.again or {}).get(self.place, {})
         for at, offset in enumerate(records.offsets):
-            if self._log.attempts(offset) < attempts.get(offset, 0):
+            waits = self._states[offset - self._low] in (FAILED, SUSPECT, KILLED)
+            if waits and self._log.attempts(offset) < attempts.get(offset, 0):
                 self._run_alone(records, at)
 
     def _take_suspects(self, records: Records) -> None:

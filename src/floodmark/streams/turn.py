@@ -101,7 +101,7 @@ class Turn:
         if agenda.reads:
             self.heal(lambda: self.read(agenda.reads), self.order, agenda.reads)
         if agenda.visits:
-            self.heal(lambda: visiting_rows(self.spark, agenda.visits), self.order, agenda.visits)
+            self.heal(lambda: self.visiting(agenda.visits), self.order, agenda.visits)
 
     def require_no_speculation(self) -> None:
         if (self.spark.conf.get("spark.speculation", "false") or "").lower() == "true":
@@ -199,6 +199,10 @@ class Turn:
     def saved(self, records: FailedRecords) -> DataFrame:
         """Failed records, from the copies that were made when they first failed."""
         return saved_rows(self.spark, {p: {o: each.raw for o, each in own.items()} for p, own in records.items()})
+
+    def visiting(self, places: Iterable[Place]) -> DataFrame:
+        """No record, but a task that goes to each of these partitions."""
+        return visiting_rows(self.spark, places)
 
     def tally(self, place: Place) -> Tallied:
         """Where the partition stands once every job of the turn has ended."""

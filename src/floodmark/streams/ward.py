@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from floodmark.probes.kafka import Place
@@ -30,10 +30,10 @@ class Ward:
     tries: Tries
     held: dict[Place, Held] = field(default_factory=dict)
 
-    def begin(self, standing: Mapping[Place, Progress]) -> None:
-        """A run begins: it may try everything again, and nothing is held."""
+    def begin(self, places: Iterable[Place]) -> None:
+        """A run begins: it may try everything again, also what failed in a batch that is open; and nothing is held."""
         self.held = {}
-        self.tries.begin(self.failed(standing))
+        self.tries.begin({place: failures.read(self.state.failures(place)) for place in places})
 
     def failed(self, standing: Mapping[Place, Progress]) -> dict[Place, dict[int, Failed]]:
         """The failed records of every partition that is stuck."""
