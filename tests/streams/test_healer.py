@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from floodmark.errors import HealingFailed, RecordsFailed
+from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.dead_letters import DeadLetters
 from floodmark.streams.healer import Reach
@@ -266,3 +268,64 @@ def assert_the_rule(hospital: Hospital, every: set[tuple[int, int]], finished: s
         if record is not None and record.intent is None:
             first = min([o for o in waiting[part] if o < hospital.log.ends[part]], default=hospital.log.ends[part])
             assert marks.get(part, 0) == first
+
+
+@pytest.mark.parametrize("point", ["after_intent", "after_read", "before_commit", "after_commit"])
+def test_a_driver_that_dies_between_two_acts_costs_no_record_a_second_run(
+    hospital: Hospital, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """The journal is written before anything is computed from it, and the commit is one act."""
+
+    def die(reached: str) -> None:
+        if reached == point:
+            raise DriverDied
+
+    with monkeypatch.context() as patched:
+        patched.setattr("floodmark.streams.healer.reach", die)
+        patched.setattr("floodmark.streams.closing.reach", die)
+        before = Patient(raising={3})
+        with pytest.raises(DriverDied):
+            run_once(hospital.healer(healed_by(before)))
+    after = Patient()
+    run_once(hospital.healer(healed_by(after)))
+    calls = [*before.calls, *after.calls]
+    assert len(calls) == len(set(calls))
+    assert ({offset for offset, _ in calls}, hospital.marks()) == (set(range(8)), {0: 8})
+
+
+def test_a_stream_without_healing_never_moves_its_mark(hospital: Hospital) -> None:
+    """Its records run once in this process, and again in the next: nobody said that they are done."""
+
+    def build(source: Stream) -> None:
+        source.map(patient).sink(print)
+
+    patient = Patient(raising={2})
+    healer = hospital.healer(build)
+    run_once(healer)
+    assert (sorted(patient.calls), hospital.marks()) == ([(offset, 1) for offset in range(8)], {})
+    assert healer.turn(Reach()).status == "nothing_new"
+    run_once(hospital.healer(build))
+    assert len(patient.calls) == 16
+
+
+def test_a_mark_that_a_person_moved_is_where_the_stream_goes_on(hospital: Hospital) -> None:
+    """What was settled above the old mark is forgotten: whoever moves a mark back wants to see the records again."""
+    with pytest.raises(RecordsFailed):
+        run_once(hospital.healer(healed_by(Patient(raising={3}))))
+    record = hospital.store.read("g")
+    assert record is not None
+    with hold(hospital.store, "g") as lease:
+        moved = replace(record, number=9, marks={"t": record.marks["t"].set_value({0: 6})}, origin="set")
+        hospital.store.commit(moved, expected=record.number, lease=lease.lease)
+    again = Patient()
+    run_once(hospital.healer(healed_by(again)))
+    assert (again.calls, hospital.marks()) == ([(6, 1), (7, 1)], {0: 8})
+
+
+def test_a_partition_that_is_added_later_is_read_from_its_beginning(hospital: Hospital) -> None:
+    """Also where the stream itself began at the end of its topic."""
+    run_once(hospital.healer(healed_by(Patient())))
+    hospital.log.records[1], hospital.log.ends[1] = {0: b"new"}, 1
+    patient = Patient()
+    run_once(hospital.healer(healed_by(patient)))
+    assert (patient.calls, hospital.marks()) == ([(0, 1)], {0: 8, 1: 1})

@@ -72,6 +72,16 @@ class Closing:
             raise refused
         return receipt
 
+    def close_unhealed(self, record: JobRecord, agenda: Agenda, turn: Turn, ward: Ward, clock: Clock) -> Receipt:
+        """The end of a turn that moves no mark: failures are told, and nothing is remembered."""
+        tallied = {place: turn.tally(place) for place in agenda.places}
+        failed = {place: turn.failing(place) for place in agenda.places}
+        notes = stuck_lines(failed, self.now())[:MOST_NOTES]
+        for note in notes:
+            log.warning("a record failed", stream=self.group.group, record=note)
+        self.tidy(agenda, turn, ward, {p: replace(each, progress=Progress(0, 0)) for p, each in tallied.items()})
+        return receipt_of(record, record.marks, agenda.reads, tallied.values(), clock, dead=0, notes=notes)
+
     def bury(self, turn: Turn, ward: Ward) -> int:
         """Put aside what is given up, if that is the policy; durable before the mark passes it."""
         if ward.tries.policy.then != "dead_letter":

@@ -58,6 +58,7 @@ class Healer:
     side_by_side: int | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     known: JobRecord | None = None
+    passed: dict[Place, Progress] = field(default_factory=dict)
     now: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -71,6 +72,8 @@ class Healer:
     def turn(self, limit: Reach) -> Receipt:
         """Do what there is to do now; `nothing_new` if that is nothing, and then no lease is taken."""
         clock, record = Clock(), self.read()
+        if not self.program.heals:
+            return self.turn_unhealed(record, limit, clock)
         outlook = None if record.intent else self.look(record, limit)
         if outlook and self.agenda(record, outlook, limit).is_empty and not outlook.is_beginning:
             return nothing_new(record, outlook, clock)
@@ -91,6 +94,20 @@ class Healer:
         turn = None if agenda.is_empty else self.heal(agenda, noted_in(lease, self.session))
         reach("after_read")
         return self.closing.close(begun, agenda, turn, self.ward, lease, clock)
+
+    def turn_unhealed(self, record: JobRecord, limit: Reach, clock: Clock) -> Receipt:
+        """A turn of a stream without healing: nothing is ever done, so this process alone knows how far it has read."""
+        seen = replace(record, marks={}, intent=None, extras=extras_with(record, self.passed))
+        outlook = self.look(seen, limit)
+        agenda = self.agenda(record, outlook, limit)
+        if agenda.is_empty:
+            self.passed = dict(outlook.standing)
+            return nothing_new(record, outlook, clock)
+        with hold(self.store, self.group) as lease:
+            turn = self.heal(replace(agenda, again={}), noted_in(lease, self.session))
+            ends = {place: upto for place, (_, upto) in agenda.reads.items()}
+            self.passed = {p: Progress.beginning(ends.get(p, each.reached)) for p, each in agenda.standing.items()}
+            return self.closing.close_unhealed(record, agenda, turn, self.ward, clock)
 
     def read(self) -> JobRecord:
         """The record as it is now: the very object seen last, if nobody changed it; a blank one if there is none."""
