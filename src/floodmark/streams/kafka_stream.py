@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from floodmark.spark.session import spark_session
 from floodmark.step.stopping import Stopping, stopping_on
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.record import Receipt
+from floodmark.streams.background import Background
 from floodmark.streams.closing import Closing
 from floodmark.streams.compiling import Program, compile_program
 from floodmark.streams.healer import Healer
@@ -30,8 +31,6 @@ from floodmark.streams.running import run_for_ever, run_once
 from floodmark.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from pyspark.sql import SparkSession
 
 log = get_logger(__name__)
@@ -102,7 +101,7 @@ class KafkaStream(Stream):
         self._spark, self._given_state = spark, state
         self._opened: MarkStore | None = None
         self._stopping: Stopping | None = None
-        self._thread: threading.Thread | None = None
+        self._background = Background(settings.group, self._ready)
 
     @property
     def group(self) -> str:
@@ -137,27 +136,23 @@ class KafkaStream(Stream):
             run_for_ever(self.healer(), stopping, self.settings.poll_seconds)
 
     def start(self) -> None:
-        """Run in the background; the program stays alive until the stream is stopped."""
-        if self._thread is not None and self._thread.is_alive():
-            return
-        healer, self._stopping = self.healer(), Stopping()
-        arguments = (healer, self._stopping, self.settings.poll_seconds)
-        self._thread = threading.Thread(target=run_for_ever, args=arguments, name=f"stream {self.group}")
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._interrupted)
-        self._thread.start()
+        """Run in the background; the program stays alive until Ctrl-C, `stop`, or a failure, which is its exit code."""
+        self._background.start()
 
     def stop(self) -> None:
         """Let the current turn end, and what steps still hold go; returns when all is done."""
         if self._stopping is not None and not self._stopping.requested:
             self._stopping.request()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        self._background.stop()
 
     def attached(self) -> None:
-        """A sink was added: with start=True this is when polling begins."""
+        """A sink was added: with start=True this is when polling begins, or begins anew with the new steps."""
         if self._starts:
-            self.start()
+            self._background.start_soon()
+
+    def _ready(self) -> Callable[[Stopping], None]:
+        healer = self.healer()
+        return lambda stopping: run_for_ever(healer, stopping, self.settings.poll_seconds)
 
     def healer(self) -> Healer:
         """All that a turn needs, from the steps as they are now."""
@@ -184,12 +179,6 @@ class KafkaStream(Stream):
         if threading.current_thread() is threading.main_thread():
             return stopping_on(signal.SIGINT, signal.SIGTERM)
         return nullcontext(Stopping())
-
-    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
-        running = self._thread is not None and self._thread.is_alive()
-        if not running or self._stopping is None or self._stopping.requested:
-            raise KeyboardInterrupt
-        self._stopping.request()
 
 
 def from_kafka(
