@@ -78,6 +78,16 @@ def test_who_ran_when_a_worker_died_is_a_suspect_and_who_ran_alone_is_convicted(
         assert not journal.blame()
 
 
+def test_who_was_held_beside_it_is_a_suspect_too(path: Path) -> None:
+    """The record that ran last may only have filled the batch that killed."""
+    with Journal.opened(path, 100) as journal:
+        journal.put([105], HELD)
+        assert not journal.blame()
+        journal.put([106], RUNNING)
+        assert journal.blame()
+        assert journal.offsets(SUSPECT) == [105, 106]
+
+
 def test_what_was_held_and_is_not_carried_comes_again(path: Path) -> None:
     """The batch that a step was gathering died with its worker."""
     with Journal.opened(path, 100) as journal:

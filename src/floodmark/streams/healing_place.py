@@ -50,14 +50,14 @@ class PlaceHealing:
         self._straight = None if order.rows_at_once else order.plan.straight()
         self._arrivals = ArrivalFile(order.state.arrivals(order.number, place))
         self._synced = time.monotonic()
-        carried = self._carried()
         journal.blame()
+        carried = self._carried()
         journal.let_go(carried.records if carried else ())
         self._running = carried.running if carried else order.plan.start(clock)
         self._waiting: dict[int, Raw] = dict(carried.records) if carried else {}
         if carried:
             self._running.use_clock(clock)
-            self._settle(self._running.tick())
+            self._let_go(self._running.tick)
 
     def take(self, records: Records) -> None:
         """Run those of the records that nobody has run yet; stop where too many are left behind."""
@@ -76,9 +76,9 @@ class PlaceHealing:
 
     def finish(self) -> float | None:
         """Let go, or carry over, what the steps still hold; returns when the clock lets it go, if it does."""
-        self._settle(self._running.await_io())
+        self._let_go(self._running.await_io)
         if self._order.flushes:
-            self._settle(self._running.flush())
+            self._let_go(self._running.flush)
         held = {record.offset: self._waiting[record.offset] for record in self._running.pending()}
         if held:
             carried = Carried(self._order.run, self._running, held)
@@ -178,6 +178,13 @@ class PlaceHealing:
         for at in ats:
             if self._states[records.offsets[at] - self._low] == RUNNING:
                 self._states[records.offsets[at] - self._low] = HELD
+
+    def _let_go(self, release: Callable[[], list[Settled]]) -> None:
+        """Steps hand on what they hold: until that is over, each of these records may be the one that kills."""
+        held = [record.offset for record in self._running.pending()]
+        self._journal.put(held, RUNNING)
+        self._settle(release())
+        self._journal.put([record.offset for record in self._running.pending()], HELD)
 
     def _element(self, records: Records, ats: list[int], attempt: int = 1) -> Element:
         topic, partition = self.place

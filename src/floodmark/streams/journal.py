@@ -105,7 +105,7 @@ class Journal:
         `alone` is SUSPECT where the driver may have died as well.
         """
         running, by_itself = self.offsets(RUNNING), self.offsets(ALONE)
-        self.put(running, SUSPECT)
+        self.put([*running, *(self.offsets(HELD) if running else ())], SUSPECT)  # they may have been in one batch
         self.put(by_itself, alone)
         return bool(running or by_itself)
 
