@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-002 test check crash bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 test check crash bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: setup ## run the demo: a pipeline, a crash, and not a row lost or doubled
 
 example-000: setup ## seed 000: the offsets of a Kafka topic as a mark, on a real broker
 	@$(BIN)/python examples/seed_000/run.py
+
+example-001: setup ## seed 001: healing, the mark follows what really succeeded, on a real broker
+	@$(BIN)/python examples/seed_001/run.py
 
 example-002: setup ## seed 002: a table polled for ever into Kafka, on real servers
 	@$(BIN)/python examples/seed_002/run.py

@@ -9,21 +9,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from floodmark import hwm, rules, sinks, sources, stores
+    from floodmark import hwm, rules, sinks, sources, stores, streams
     from floodmark.jobs.job import Job
     from floodmark.spark.session import spark_session
     from floodmark.stores.record import Receipt
+    from floodmark.streams.record_healing import heal
 
 __version__ = "0.1.0"
 
-__all__ = ["Job", "Receipt", "__version__", "hwm", "rules", "sinks", "sources", "spark_session", "stores"]
+__all__ = [
+    "Job",
+    "Receipt",
+    "__version__",
+    "heal",
+    "hwm",
+    "rules",
+    "sinks",
+    "sources",
+    "spark_session",
+    "stores",
+    "streams",
+]
 
 _HOMES = {
     "Job": "floodmark.jobs.job",
     "Receipt": "floodmark.stores.record",
+    "heal": "floodmark.streams.record_healing",
     "spark_session": "floodmark.spark.session",
 }
-_FOLDERS = frozenset({"hwm", "rules", "sinks", "sources", "stores"})
+_FOLDERS = frozenset({"hwm", "rules", "sinks", "sources", "stores", "streams"})
 
 
 def __getattr__(name: str) -> object:

@@ -42,6 +42,9 @@ FloodmarkError
 │   └── TaskTimedOut            it did not end within its time
 ├── SinkFailed                  a sink could not be written
 ├── SinkUnreachable             a sink's server could not be reached: never taken for "nothing recorded"
+├── RecordsFailed               records of a stream failed: its mark stops at the first of them
+├── HealingFailed               the steps of a stream could not be run on Spark at all
+├── PublicationFailed           the group's offsets could not be published to Kafka; our own mark has moved
 └── SparkUnavailable            no session could be started
     ├── JavaMissing             no Java 17 or 21
     └── ConnectorsMissing       the JVM connectors could not be resolved
@@ -486,6 +489,40 @@ class SinkUnreachable(FloodmarkError):
             hint="check that the server runs and lets this role in; then run again: nothing is written twice",
         )
         self.target, self.reason = target, reason
+
+
+class RecordsFailed(FloodmarkError):
+    """Records of a stream failed and were not given up: the mark stops at the first of them, the others went on."""
+
+    def __init__(self, stream: str, *, records: Sequence[str]) -> None:
+        others = f" and {len(records) - 1} more" if len(records) > 1 else ""
+        super().__init__(
+            f"stream '{stream}' is stuck at {records[0]}{others}.",
+            hint="mend the cause and run again: only the failed records run; or choose on_error='dead_letter'",
+        )
+        self.stream, self.records = stream, tuple(records)
+
+
+class HealingFailed(FloodmarkError):
+    """A turn of a stream could not be run to its end; what was settled until then stays settled."""
+
+    def __init__(self, stream: str, *, reason: str) -> None:
+        super().__init__(
+            f"the steps of stream '{stream}' could not be run on Spark: {reason}",
+            hint="mend the cause and run again: what is settled does not run again",
+        )
+        self.stream, self.reason = stream, reason
+
+
+class PublicationFailed(FloodmarkError):
+    """A consumer group's offsets could not be published: lag tools see old ones, and no record is lost or repeated."""
+
+    def __init__(self, group: str, *, reason: str) -> None:
+        super().__init__(
+            f"the offsets of group '{group}' could not be published: {reason.rstrip('.')}. The mark has moved.",
+            hint="let no other consumer be a member of this group, or heal with ignore=True",
+        )
+        self.group, self.reason = group, reason
 
 
 class SparkUnavailable(FloodmarkError):

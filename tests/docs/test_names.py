@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 REFERENCE = ROOT / "docs" / "reference.md"
 OPTION = re.compile(r"--[a-z][a-z-]*")
+GROUPS = ("marks", "deadletters")
 ADDED_BY_TYPER = {"--help", "--install-completion", "--show-completion"}
 
 

@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError, LeaseHeld, SinkFailed, SourceRewritten
 from floodmark.jobs.job import Retries
 from floodmark.jobs.loop import Loop
 from floodmark.jobs.running import Outcome, Runner
-from floodmark.jobs.stopping import Stopping, stopping_on
+from floodmark.step.stopping import Stopping, stopping_on
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import ScriptedJob, done, nothing_new

@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from floodmark.jobs.session import LazySession
-from floodmark.jobs.stopping import stopping_on
+from floodmark.step.stopping import stopping_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -58,13 +58,13 @@ def fill(broker: Broker, topic: str, counts: Mapping[int, int]) -> None:
 
 
 @contextmanager
-def open_transaction(broker: Broker, topic: str, *values: str) -> Iterator[Producer]:
+def open_transaction(broker: Broker, topic: str, *values: str, partition: int = 0) -> Iterator[Producer]:
     """Messages that are written and not committed; the block commits or aborts."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": uuid.uuid4().hex, "log_level": 0})
     producer.init_transactions(30)
     producer.begin_transaction()
     for value in values:
-        producer.produce(topic, value, partition=0)
+        producer.produce(topic, value, partition=partition)
     producer.flush(10)
     yield producer
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "health": "Judge freshness, counts, quality, marks and pace; no JVM.",
     "alerts": "List the open alerts, or try the channels.",
     "workflow": "Run or check a workflow: the tasks of a Databricks-Jobs file.",
+    "deadletters": "List, show, replay and discard the records that were given up.",
 }
 GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "

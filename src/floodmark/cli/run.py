@@ -91,7 +91,7 @@ class RunCommand:
     def once(self, jobs: Sequence[Runnable]) -> int:
         """Each job once; SIGTERM lets the current one finish and skips the rest."""
         from floodmark.jobs.running import exit_code, run_each
-        from floodmark.jobs.stopping import stopping_on
+        from floodmark.step.stopping import stopping_on
 
         outcomes: list[Outcome] = []
         with stopping_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
@@ -104,7 +104,7 @@ class RunCommand:
     def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
         """All jobs at their own beat until a signal comes; the current batch is finished first."""
         from floodmark.jobs.loop import Loop
-        from floodmark.jobs.stopping import stopping_on
+        from floodmark.step.stopping import stopping_on
 
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         self.invocation.start_logging("info")

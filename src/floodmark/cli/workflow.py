@@ -91,7 +91,7 @@ class WorkflowCommand:
 
     def once(self, chosen: frozenset[str] | None) -> int:
         """One run; SIGTERM lets the tasks under way finish and skips the rest."""
-        from floodmark.jobs.stopping import stopping_on
+        from floodmark.step.stopping import stopping_on
 
         with stopping_on(signal.SIGTERM) as stopping:
             finished = self.prepared(stopping.wait).go(chosen)
@@ -100,8 +100,8 @@ class WorkflowCommand:
 
     def loop(self) -> int:
         """A run at every tick, until a signal comes."""
-        from floodmark.jobs.stopping import stopping_on
         from floodmark.jobs.workflow.schedule import keep_schedule
+        from floodmark.step.stopping import stopping_on
 
         self.invocation.start_logging("info")
         with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping:

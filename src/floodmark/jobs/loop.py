@@ -15,7 +15,7 @@ from floodmark.probes.durations import seconds_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from floodmark.jobs.stopping import Stopping
+    from floodmark.step.stopping import Stopping
 
 log = get_logger(__name__)
 DEFAULT_EVERY = "5s"

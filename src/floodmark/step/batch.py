@@ -13,6 +13,7 @@ from floodmark.sources.contract import Explaining, Reading
 from floodmark.step.counting import Count, count
 from floodmark.step.judging import Judgement, watched
 from floodmark.step.looking import marks_after
+from floodmark.step.settling import Outcomes
 from floodmark.step.spool import Counted, Spool
 from floodmark.step.work import Work
 from floodmark.stores.record import Intent, JobRecord
@@ -29,6 +30,8 @@ class Prepared:
     counts: tuple[Count, ...]
     spooled: Counted | None
     readings: Mapping[str, Reading]
+    failed: DataFrame | None = None
+    """Records that the transform failed on and that are put aside, as dead letters."""
 
     @property
     def rows(self) -> DataFrame:
@@ -44,20 +47,23 @@ class Prepared:
 
 def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     """The rows of the intent's spans, after transform and rules; from the spool if an earlier attempt finished it."""
+    outcomes = Outcomes.of(work, intent)
     spool = Spool(intent.spool) if intent.spool else None
     spooled = spool.counted() if spool else None
     readings = {s.name: s.read(spark, intent.spans[s.name]) for s in work.sources if s.name in intent.spans}
     if spool and spooled:
         judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen=spooled.tally)
-        return Prepared(judgement, (), spooled, readings)
+        return Prepared(judgement, (), spooled, readings, outcomes.dead(spark) if outcomes else None)
     counts = {name: count(reading, positioned(work, reading)) for name, reading in readings.items()}
     frames = {name: living(readings[name], each.rows) for name, each in counts.items()}
     rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
+    rows = outcomes.freeze(rows, work.name) if outcomes else rows
     if spool is None:
         return Prepared(watched(work.rules, rows, intent.batch_time), tuple(counts.values()), None, readings)
     spool.write(work.rules.mark(rows) if work.rules else rows)
     judgement = Judgement(work.rules, spool.read(spark), intent.batch_time)
-    return judge_frozen(work, spool, Prepared(judgement, tuple(counts.values()), None, readings))
+    failed = outcomes.dead(spark) if outcomes else None
+    return judge_frozen(work, spool, Prepared(judgement, tuple(counts.values()), None, readings, failed))
 
 
 def judge_frozen(work: Work, spool: Spool, written: Prepared) -> Prepared:
@@ -108,8 +114,9 @@ def frozen_in(intent: Intent) -> dict[str, dict[str, Json]]:
 
 
 def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> int:
-    """Write what could not be parsed to the dead letters; a second look at the source only if there is any."""
+    """Write what could not be parsed, or failed, to the dead letters; a second look at the source only if needed."""
     frames = [(name, reading.dead()) for name, reading in prepared.readings.items() if reading.dead and counted.dead]
+    frames += [(work.sources[0].name, prepared.failed)] if prepared.failed is not None else []
     if not frames or work.dead_letters is None:
         return 0
     letters = [letter(frame, name, batch) for name, frame in frames]

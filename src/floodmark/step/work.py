@@ -11,6 +11,7 @@ from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Ordered, Piecemeal, Sink
 from floodmark.sources.contract import Immutable, Source
+from floodmark.step.settling import Settling
 from floodmark.step.transform import Identity, RowByRow, Transform, program_fingerprint
 
 OnSchemaChange = Literal["fail", "evolve", "ignore"]
@@ -36,6 +37,8 @@ class Work:
 
     def needs_spool(self) -> bool:
         """Whether rows must be frozen before they are written: they might not be the same when asked for again."""
+        if isinstance(self.transform, Settling):
+            return True  # its outcomes are frozen too: the user's code may do more than return rows
         if self.rules and not self.judges_on_the_way():
             return True
         if self.is_repeatable():  # a sink that keeps no ledger takes only some of the rows, and would spoil the count
@@ -59,7 +62,8 @@ class Work:
         return self.is_repeatable() or not self.rules.quarantines()
 
     def needs_position(self) -> bool:
-        return any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)
+        wanted = any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)
+        return wanted or isinstance(self.transform, Settling)  # a failed record is named by its place
 
     def fingerprints(self) -> dict[str, str]:
         """What must not change between a crash and its rerun."""

@@ -1,0 +1,38 @@
+"""Seed 001, simple-plus-batch: the same in batches of five, which are healed together.
+
+`python simple_plus_batch.py BROKERS` runs until Ctrl-C; then the last, shorter batch is healed too.
+"""
+
+import json
+import sys
+
+import floodmark.streams as wh
+
+source = wh.from_kafka(
+    ["testing"],
+    {
+        "bootstrap.servers": sys.argv[1] if len(sys.argv) > 1 else "localhost:9092",
+        "group.id": "simple-plus-batch",
+        "auto.offset.reset": "earliest",
+    },
+    debug=True,
+)
+
+
+def json_loads(row):
+    return (row[0], json.loads(row[1]))
+
+
+def plus(row):
+    no = row[1]["no"]
+    if no > 50:
+        raise Exception("row is bigger than 50")
+    return (row[0], no + 1)
+
+
+outputs = []
+results = source.map(json_loads).map(plus).partition(5).map(wh.healing_batch, stream=source).flatten()
+results.sink(outputs.append)
+results.sink(print)
+
+source.start()

@@ -1,0 +1,103 @@
+"""A per-record function as the transform of a job: each record is done, dropped or failed on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConfigError, FloodmarkError, TransformFailed
+from floodmark.sinks.contract import POSITION
+from floodmark.step.transform import Function, first_lines, only
+from floodmark.streams.policy import OnError, on_error_of
+from floodmark.streams.record_outcomes import FAILURE, RecordFunction, healing_task
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+FAILURE_TYPE = "struct<text string, reason string>"
+
+
+def heal(function: RecordFunction, *, schema: str, on_error: str | OnError = "stop") -> HealedRecords:
+    """A transform that calls a Python function for every record, on the executors.
+
+    The function gets a dict and returns a dict, several in a list, or None to drop the record. `schema` is what it
+    returns, as in `"id long, total decimal(10,2)"`. `on_error`: "stop" fails the run and writes nothing, and names
+    the record; "dead_letter" puts the record into the job's dead letters; `retry(n, backoff)` tries it again first.
+    """
+    if not callable(function):
+        raise ConfigError(
+            f"heal needs a function, not {type(function).__name__}.", hint="fm.heal(work, schema='id long')"
+        )
+    return HealedRecords(function, schema, on_error_of(on_error))
+
+
+@dataclass(frozen=True)
+class HealedRecords:
+    """The function at work; its outcomes are frozen before anything else looks at them, so that it runs once."""
+
+    function: RecordFunction
+    schema: str
+    policy: OnError
+
+    @property
+    def puts_aside(self) -> bool:
+        """Whether failed records become dead letters; else they fail the run."""
+        return self.policy.then == "dead_letter"
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        rows = only(frames, job)
+        try:
+            returned = _parsed(self.schema)
+            task = healing_task(self.function, self.policy, to_arrow_schema(returned, timezone="UTC"))
+            return rows.mapInArrow(task, _with_own_columns(returned, rows))
+        except FloodmarkError:
+            raise
+        except Exception as error:
+            raise TransformFailed(job, reason=first_lines(error)) from error
+
+    def healed(self, outcomes: DataFrame) -> DataFrame:
+        """The rows that the function returned."""
+        from pyspark.sql import functions as F
+
+        return outcomes.where(F.col(FAILURE).isNull()).drop(FAILURE)
+
+    def failed(self, outcomes: DataFrame) -> DataFrame:
+        """The records that it failed on, as dead letters: where they stood, what they were, and why."""
+        from pyspark.sql import functions as F
+
+        place = F.to_json(F.col(POSITION)) if POSITION in outcomes.columns else F.lit(None)
+        return outcomes.where(F.col(FAILURE).isNotNull()).select(
+            place.cast("string").alias("file"),
+            F.lit(None).cast("long").alias("line"),
+            F.col(FAILURE)["text"].alias("text"),
+            F.col(FAILURE)["reason"].alias("reason"),
+        )
+
+    def fingerprint(self) -> str:
+        return f"{Function(self.function).fingerprint()} {self.schema}"  # type: ignore[arg-type]  # any code will do
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+def _parsed(schema: str) -> StructType:
+    from pyspark.sql.types import DataType, StructType
+
+    parsed = DataType.fromDDL(schema)
+    if not isinstance(parsed, StructType):
+        raise ConfigError(f"heal's schema '{schema}' names no columns.", hint="as in schema='id long, total double'")
+    return parsed
+
+
+def _with_own_columns(returned: StructType, rows: DataFrame) -> StructType:
+    """What the tasks give: the function's columns, the record's place in the source, and why it failed."""
+    from pyspark.sql.types import DataType, StructField, StructType
+
+    position = [rows.schema[POSITION]] if POSITION in rows.columns else []
+    return StructType([*returned.fields, *position, StructField(FAILURE, DataType.fromDDL(FAILURE_TYPE))])

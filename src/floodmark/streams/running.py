@@ -1,0 +1,110 @@
+"""Running a stream: once over what is there, or for ever until somebody asks it to stop."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+from floodmark.errors import FloodmarkError, HealingFailed, LeaseHeld, RecordsFailed, SourceUnreadable, StoreError
+from floodmark.logs import get_logger
+from floodmark.step.stopping import Stopping
+from floodmark.stores.record import Receipt
+from floodmark.streams.healer import Healer, Reach
+
+log = get_logger(__name__)
+PASSING = (SourceUnreadable, StoreError, HealingFailed)
+"""Troubles that may be over at the next poll."""
+MOST_JOB_FAILURES = 5
+LONGEST_PAUSE_SECONDS = 30.0
+
+
+def run_once(healer: Healer) -> Receipt:
+    """Heal what is there now, try again what fails as often as the policy says, and let go what steps hold."""
+    try:
+        receipt = _heal_all(healer)
+        healer.closing.end()
+        require_not_stuck(healer)
+    except FloodmarkError as error:
+        _note(healer, error)
+        raise
+    return receipt
+
+
+def run_for_ever(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
+    """Heal what comes until asked to stop; then let go what steps hold. Raises RecordsFailed where it is stuck."""
+    failures = 0
+    try:
+        healer.begin()
+        while not stopping.requested:
+            try:
+                _poll(healer, stopping, poll_seconds)
+                failures = 0
+            except PASSING as error:
+                failures += 1
+                if isinstance(error, HealingFailed) and failures >= MOST_JOB_FAILURES:
+                    raise
+                _wait_out(error, failures, stopping)
+        _stop(healer)
+    except FloodmarkError as error:
+        _note(healer, error)
+        raise
+
+
+def require_not_stuck(healer: Healer) -> None:
+    """Raise RecordsFailed if records failed for good and were not put aside."""
+    stuck = healer.given_up()
+    if stuck:
+        raise RecordsFailed(healer.group, records=stuck)
+
+
+def _heal_all(healer: Healer) -> Receipt:
+    healer.begin()
+    limit = Reach(healer.ends(), flushes=True)
+    receipt = healer.turn(limit)
+    while True:
+        wait = healer.seconds_until_due()
+        time.sleep(wait or 0.0)
+        later = healer.turn(limit)
+        if later.status == "nothing_new":
+            return receipt
+        receipt = receipt.followed_by(later) if receipt.status == "done" else later
+
+
+def _poll(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
+    """One turn, and the pause after one that found nothing."""
+    try:
+        receipt = healer.turn(Reach())
+    except LeaseHeld as held:
+        log.debug("another process of this group is at work", stream=healer.group, holder=held.holder)
+        stopping.wait(poll_seconds)
+        return
+    require_not_stuck(healer)
+    if receipt.status == "nothing_new":
+        healer.store.looked(healer.group, datetime.now(timezone.utc))
+        wait = healer.seconds_until_due()
+        stopping.wait(poll_seconds if wait is None else min(poll_seconds, wait))
+
+
+def _wait_out(error: FloodmarkError, failures: int, stopping: Stopping) -> None:
+    pause = min(2.0**failures, LONGEST_PAUSE_SECONDS)
+    log.warning("the stream fails, trying again", failures=failures, seconds=pause, error=str(error))
+    stopping.wait(pause)
+
+
+def _stop(healer: Healer) -> None:
+    """Nothing new is taken; what steps hold goes on, shorter than it might have been."""
+    if healer.ward.held:
+        reached = {place: progress.reached for place, progress in healer.standing().items()}
+        healer.turn(Reach(reached, flushes=True))
+    healer.closing.end()
+
+
+def _note(healer: Healer, error: FloodmarkError) -> None:
+    """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
+    if isinstance(error, LeaseHeld):
+        return
+    receipt = Receipt(healer.group, "", "failed", started=datetime.now(timezone.utc), error=str(error))
+    try:
+        healer.store.add_run(receipt)
+    except StoreError:
+        return

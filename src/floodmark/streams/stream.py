@@ -1,0 +1,258 @@
+"""The stream that users build: step after step; its elements are pushed by `emit` or come from Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError
+from floodmark.probes.durations import seconds_in
+from floodmark.streams import nodes, pushing
+from floodmark.streams.given import plain_call, size
+from floodmark.streams.healing_call import as_healing
+
+if TYPE_CHECKING:
+    from floodmark.streams.kafka_stream import KafkaStream
+
+AT_ONCE = 32
+
+
+class Stream:
+    """A source of elements, or a step behind one.
+
+    >>> source = Stream()
+    >>> source.map(lambda x: x + 1).sink(print)
+    >>> source.emit(1)
+    2
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.node = nodes.Node(nodes.Entry())
+        self.source: Stream = self
+        self.clock = clock
+
+    def __repr__(self) -> str:
+        return f"<{self.node.operator}>"
+
+    def emit(self, x: object) -> None:
+        """Send an element through what follows, at once and in this thread; what a step raises is raised here."""
+        pushing.push(self.node, x, self.source.clock)
+
+    def flush(self) -> None:
+        """Emit what `partition` and `partition_time` still hold, and wait for what `to_kafka` has under way.
+
+        >>> source = Stream()
+        >>> source.partition(2).sink(print)
+        >>> source.emit(1)
+        >>> source.flush()
+        (1,)
+        """
+        pushing.sweep(self.node, lambda worker, tally: worker.flush(tally), self.source.clock)
+
+    def map(self, func: nodes.Function, *args: object, **kwargs: object) -> Stream:
+        """Apply a function to every element.
+
+        >>> source = Stream()
+        >>> source.map(lambda x, by: x * by, by=2).sink(print)
+        >>> source.emit(21)
+        42
+        """
+        call = nodes.Call(func, args, kwargs)
+        return self._then(as_healing(call, self.source) or nodes.Map(plain_call(call, "map")))
+
+    def starmap(self, func: nodes.Function, *args: object, **kwargs: object) -> Stream:
+        """Apply a function to every element, with the element's items as its first arguments.
+
+        >>> source = Stream()
+        >>> source.starmap(lambda a, b: a + b).sink(print)
+        >>> source.emit((1, 2))
+        3
+        """
+        return self._then(nodes.Starmap(self._no_healing(nodes.Call(func, args, kwargs), "starmap")))
+
+    def filter(self, predicate: nodes.Function | None, *args: object, **kwargs: object) -> Stream:
+        """Hand on the elements for which the predicate is true; with None, those that are true themselves.
+
+        >>> source = Stream()
+        >>> source.filter(lambda x: x % 2 == 0).sink(print)
+        >>> for i in range(4):
+        ...     source.emit(i)
+        0
+        2
+        """
+        call = None if predicate is None else self._no_healing(nodes.Call(predicate, args, kwargs), "filter")
+        return self._then(nodes.Filter(call))
+
+    def pluck(self, pick: object) -> Stream:
+        """Hand on one item of every element; with a list, a tuple of several.
+
+        >>> source = Stream()
+        >>> source.pluck([0, 3]).sink(print)
+        >>> source.emit([1, 2, 3, 4])
+        (1, 4)
+        """
+        return self._then(nodes.Pluck(pick))
+
+    def flatten(self) -> Stream:
+        """Hand on every item of an element on its own.
+
+        >>> source = Stream()
+        >>> source.flatten().sink(print)
+        >>> for x in [[1, 2], [3]]:
+        ...     source.emit(x)
+        1
+        2
+        3
+        """
+        return self._then(nodes.Flatten())
+
+    def partition(self, n: int) -> Stream:
+        """Gather tuples of n elements; `flush`, or the end of the stream, emits a shorter one.
+
+        >>> source = Stream()
+        >>> source.partition(3).sink(print)
+        >>> for i in range(10):
+        ...     source.emit(i)
+        (0, 1, 2)
+        (3, 4, 5)
+        (6, 7, 8)
+        """
+        return self._then(nodes.Partition(size("partition", n)))
+
+    def partition_time(self, seconds: float | str) -> Stream:
+        """Gather tuples by time: one is emitted when an element, or a poll, comes that long after its first element.
+
+        An element that comes once a second:
+
+        >>> source = Stream()
+        >>> source.partition_time(3).sink(print)
+        >>> for i in range(10):
+        ...     source.emit(i)
+        (0, 1, 2)
+        (3, 4, 5)
+        (6, 7, 8)
+        """
+        return self._then(nodes.PartitionTime(seconds_in(seconds, field="partition_time")))
+
+    def sliding_window(self, n: int, return_partial: bool = True) -> Stream:
+        """Emit the last n elements as a tuple for every element; shorter ones at the start, unless told not to.
+
+        >>> source = Stream()
+        >>> source.sliding_window(3, return_partial=False).sink(print)
+        >>> for i in range(5):
+        ...     source.emit(i)
+        (0, 1, 2)
+        (1, 2, 3)
+        (2, 3, 4)
+        """
+        return self._then(nodes.SlidingWindow(size("sliding_window", n), return_partial))
+
+    def foreach_map(self, func: nodes.Function, *args: object, **kwargs: object) -> Stream:
+        """Apply a function to every item of an element, one after the other; gives a tuple.
+
+        >>> source = Stream()
+        >>> source.foreach_map(lambda x: 2*x).sink(print)
+        >>> for i in range(3):
+        ...     source.emit((i, i))
+        (0, 0)
+        (2, 2)
+        (4, 4)
+        """
+        call = nodes.Call(func, args, kwargs)
+        return self._then(as_healing(call, self.source, each=True) or nodes.ForeachMap(plain_call(call, "foreach_map")))
+
+    def foreach_async(self, func: nodes.Function, *args: object, at_once: int = AT_ONCE, **kwargs: object) -> Stream:
+        """Apply a function or coroutine to the items of an element at the same time; gives a tuple, in their order.
+
+        At most `at_once` calls are under way, so that a large batch does not overrun what they talk to.
+
+        >>> source = Stream()
+        >>> source.foreach_async(lambda x: 2*x).sink(print)
+        >>> for i in range(3):
+        ...     source.emit((i, i))
+        (0, 0)
+        (2, 2)
+        (4, 4)
+        """
+        call = nodes.Call(func, args, kwargs)
+        healer = as_healing(call, self.source, each=True)
+        return self._then(healer or nodes.ForeachAsync(call, size("foreach_async's at_once", at_once)))
+
+    def union(self, *others: Stream) -> Stream:
+        """Join streams: every element of any of them is handed on as it comes.
+
+        >>> left, right = Stream(), Stream()
+        >>> left.union(right).sink(print)
+        >>> left.emit(1)
+        1
+        >>> right.emit(2)
+        2
+        """
+        return self._then(nodes.Pass("union"), *(other.node for other in others))
+
+    def buffer(self, n: int = 1) -> Stream:
+        """Hand elements on: Spark decides how many are under way."""
+        return self._then(nodes.Pass("buffer"))
+
+    def scatter(self) -> Stream:
+        """Hand elements on: they are on the executors already."""
+        return self._then(nodes.Pass("scatter"))
+
+    def gather(self) -> Stream:
+        """Hand elements on: what follows healing is in the driver."""
+        return self._then(nodes.Pass("gather"))
+
+    def sink(self, func: nodes.Function, *args: object, **kwargs: object) -> None:
+        """Call a function with every element, for what it does."""
+        call = nodes.Call(func, args, kwargs)
+        self._then(as_healing(call, self.source) or nodes.Sink(plain_call(call, "sink")))
+        self.source.attached()
+
+    def sink_to_list(self) -> list[object]:
+        """A list that every element is appended to.
+
+        >>> source = Stream()
+        >>> seen = source.map(lambda x: 10 * x).sink_to_list()
+        >>> source.emit(1)
+        >>> seen
+        [10]
+        """
+        seen: list[object] = []
+        self.sink(seen.append)
+        return seen
+
+    def to_kafka(self, topic: str, producer_params: Mapping[str, object]) -> Stream:
+        """Write each element (bytes or text; of a row, its value) to a topic; it goes on when the broker has it."""
+        written = self._then(nodes.ToKafka(topic, dict(producer_params)))
+        self.source.attached()
+        return written
+
+    def attached(self) -> None:
+        """Called on the source whenever a sink was added behind it; a stream that polls may begin."""
+
+    @staticmethod
+    def from_kafka(*args: Any, **kwargs: Any) -> KafkaStream:  # noqa: ANN401 (handed on as they are)
+        """The same as `floodmark.streams.from_kafka`."""
+        from floodmark.streams.kafka_stream import from_kafka
+
+        return from_kafka(*args, **kwargs)
+
+    @staticmethod
+    def from_kafka_batched(*args: Any, **kwargs: Any) -> KafkaStream:  # noqa: ANN401 (handed on as they are)
+        """The same as `floodmark.streams.from_kafka_batched`."""
+        from floodmark.streams.kafka_stream import from_kafka_batched
+
+        return from_kafka_batched(*args, **kwargs)
+
+    def _then(self, operator: nodes.Operator, *others: nodes.Node) -> Stream:
+        step = Stream.__new__(Stream)
+        step.node, step.source, step.clock = self.node.then(operator, *others), self.source, self.source.clock
+        return step
+
+    def _no_healing(self, call: nodes.Call, step: str) -> nodes.Call:
+        if as_healing(call, self.source) is None:
+            return plain_call(call, step)
+        raise ConfigError(
+            f"{call} cannot be given to {step}.", hint="give it to map, sink, foreach_map or foreach_async"
+        )

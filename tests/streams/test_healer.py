@@ -1,0 +1,383 @@
+"""A healer over several turns, runs and deaths, with the double of Kafka and Spark."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floodmark.errors import HealingFailed, RecordsFailed
+from floodmark.stores.lease import hold
+from floodmark.streams import healing, healing_batch, retry
+from floodmark.streams.dead_letters import DeadLetters
+from floodmark.streams.healer import Reach
+from floodmark.streams.running import run_once
+from tests.streams.hospital import DriverDied, Hospital, Log, WorkerDied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from floodmark.streams.stream import Stream
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Hospital:
+    """One partition with eight records."""
+    return Hospital(tmp_path, Log({0: {offset: b"%d" % offset for offset in range(8)}}, {0: 8}))
+
+
+def healed_by(step: Callable[[Any], object]) -> Callable[[Stream], None]:
+    """One function, then healing."""
+
+    def build(source: Stream) -> None:
+        source.map(step).sink(healing, stream=source)
+
+    return build
+
+
+def noted(path: Path, what: object, value: object) -> object:
+    """The value; what happened is written down, since a carried step is a copy of itself."""
+    with path.open("a") as file:
+        file.write(f"{what} ")
+    return value
+
+
+class Patient:
+    """A step that raises, kills its worker or works, by offset; it notes its calls as (offset, attempt)."""
+
+    def __init__(self, raising: set[int] = frozenset(), killing: set[int] = frozenset()) -> None:  # type: ignore[assignment]
+        self.raising, self.killing = set(raising), set(killing)
+        self.calls: list[tuple[int, int]] = []
+
+    def __call__(self, row: Any) -> object:  # noqa: ANN401 (a row)
+        offset = row[0]["offset"]
+        self.calls.append((offset, row[0]["attempt"]))
+        if offset in self.killing:
+            raise WorkerDied
+        if offset in self.raising:
+            raise ValueError(f"offset {offset} is bad")
+        return row
+
+
+def test_only_the_failed_record_runs_again(hospital: Hospital) -> None:
+    """The others were settled above the mark, and that is remembered."""
+    first = Patient(raising={3})
+    with pytest.raises(RecordsFailed, match="t/0, offset 3, since 0 s, 1 attempt: map"):
+        run_once(hospital.healer(healed_by(first)))
+    assert hospital.marks() == {0: 3}
+    mended = Patient()
+    run_once(hospital.healer(healed_by(mended)))
+    assert (mended.calls, hospital.marks()) == ([(3, 2)], {0: 8})
+
+
+def test_a_record_that_kills_its_worker_costs_that_record_alone(hospital: Hospital) -> None:
+    """It is run once more by itself, convicted, and named; everything else is done once."""
+    patient = Patient(killing={2, 5})
+    with pytest.raises(RecordsFailed, match="killed its worker"):
+        run_once(hospital.healer(healed_by(patient)))
+    assert sorted(patient.calls) == [(0, 1), (1, 1), (2, 1), (2, 1), (3, 1), (4, 1), (5, 1), (5, 1), (6, 1), (7, 1)]
+    assert hospital.marks() == {0: 2}
+
+
+def test_a_killer_among_retries_is_named_and_the_rest_go_on(hospital: Hospital) -> None:
+    """A retry is as deadly as a first attempt."""
+    with pytest.raises(RecordsFailed):
+        run_once(hospital.healer(healed_by(Patient(raising={1, 4}))))
+    patient = Patient(killing={1})
+    with pytest.raises(RecordsFailed, match=r"offset 1.*killed its worker"):
+        run_once(hospital.healer(healed_by(patient)))
+    assert (sorted(patient.calls), hospital.marks()) == ([(1, 2), (1, 2), (4, 2)], {0: 1})
+
+
+def test_retries_are_made_after_their_pauses_and_then_the_record_is_put_aside(hospital: Hospital) -> None:
+    """The mark passes a dead letter, and the letter has all that is needed to try it by hand."""
+    patient = Patient(raising={3})
+    healer = hospital.healer(healed_by(patient), retry(2, 0, then="dead_letter"))
+    receipt = run_once(healer)
+    assert [call for call in patient.calls if call[0] == 3] == [(3, 1), (3, 2), (3, 3)]
+    assert (hospital.marks(), receipt.rows_dead) == ({0: 8}, 1)
+    (letter,) = DeadLetters(hospital.folder / "dead").all()
+    assert (letter.record.offset, letter.value, letter.attempts) == (3, b"3", 3)
+    assert "offset 3 is bad" in letter.error
+
+
+def test_a_failed_record_outlives_kafkas_retention(hospital: Hospital) -> None:
+    """Its bytes were saved when it failed."""
+    with pytest.raises(RecordsFailed):
+        run_once(hospital.healer(healed_by(Patient(raising={0}))))
+    hospital.log.records[0].clear()
+    mended = Patient()
+    run_once(hospital.healer(healed_by(mended)))
+    assert (mended.calls, hospital.marks()) == ([(0, 2)], {0: 8})
+
+
+def test_a_job_that_fails_without_a_record_to_blame_is_an_error(hospital: Hospital) -> None:
+    """A broken connection is not the fault of a record; nothing is counted against any."""
+
+    def build(source: Stream) -> None:
+        source.map(lambda row: row).sink(healing, stream=source)
+
+    healer = hospital.healer(build)
+    hospital.log.records[0][3] = 3  # type: ignore[assignment]
+    with pytest.raises(HealingFailed):
+        run_once(healer)
+    hospital.log.records[0][3] = b"3"
+    run_once(hospital.healer(build))
+    assert hospital.marks() == {0: 8}
+
+
+def test_lists_that_kill_their_worker_are_taken_apart(hospital: Hospital) -> None:
+    """Which record of a list it was shows when each runs by itself."""
+    sizes: list[int] = []
+
+    def sums(rows: Any) -> object:  # noqa: ANN401 (rows)
+        sizes.append(len(rows))
+        if any(row[0]["offset"] == 4 for row in rows):
+            raise WorkerDied
+        return rows
+
+    def build(source: Stream) -> None:
+        source.map(sums).sink(healing_batch, stream=source)
+
+    with pytest.raises(RecordsFailed, match=r"offset 4.*killed"):
+        run_once(hospital.healer(build, rows_at_once=2))
+    assert hospital.marks() == {0: 4}
+    assert 1 in sizes
+
+
+def test_what_partition_holds_is_carried_from_turn_to_turn(hospital: Hospital) -> None:
+    """Full tuples only while the stream runs; the rest is let go when it stops, and no step runs twice."""
+    calls, sizes = hospital.folder / "calls", hospital.folder / "sizes"
+
+    def build(source: Stream) -> None:
+        called = source.map(lambda row: noted(calls, row[0]["offset"], row))
+        called.partition(3).map(lambda rows: noted(sizes, len(rows), rows)).sink(healing_batch, stream=source)
+
+    healer = hospital.healer(build)
+    healer.begin()
+    hospital.log.ends[0] = 4
+    healer.turn(Reach())
+    assert (sizes.read_text(), hospital.marks()) == ("3 ", {0: 3})
+    hospital.log.ends[0] = 8
+    healer.turn(Reach())
+    assert hospital.marks() == {0: 6}
+    healer.turn(Reach({("t", 0): 8}, flushes=True))
+    assert hospital.marks() == {0: 8}
+    assert (calls.read_text(), sizes.read_text()) == ("0 1 2 3 4 5 6 7 ", "3 3 2 ")
+
+
+def test_partition_time_lets_go_at_the_next_poll_though_nothing_comes(hospital: Hospital) -> None:
+    """The tail does not wait for a record that may never come."""
+
+    def build(source: Stream) -> None:
+        source.partition_time("500ms").sink(healing_batch, stream=source)
+
+    healer = hospital.healer(build)
+    healer.begin()
+    healer.turn(Reach())
+    assert (hospital.marks(), healer.turn(Reach()).status) == ({}, "nothing_new")
+    time.sleep(healer.seconds_until_due() or 0)
+    assert (healer.turn(Reach()).status, hospital.marks()) == ("done", {0: 8})
+
+
+def test_a_partition_with_too_many_failures_takes_no_more(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is settled above the mark has a bound; beyond it the stream waits and says so."""
+    monkeypatch.setattr("floodmark.streams.outcomes.MOST_RANGES", 2)
+    patient = Patient(raising={0, 2, 4, 6})
+    with pytest.raises(RecordsFailed):
+        run_once(hospital.healer(healed_by(patient)))
+    assert sorted(patient.calls) == [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]
+    run_once(hospital.healer(healed_by(mended := Patient())))
+    assert (sorted(mended.calls), hospital.marks()) == (
+        [(0, 2), (2, 2), (4, 2), (5, 1), (6, 1), (7, 1)],
+        {0: 8},
+    )
+
+
+class Fate:
+    """A step whose behaviour is drawn beforehand; it notes which records it has finished."""
+
+    def __init__(self, raising: set[tuple[int, int]], killing: set[tuple[int, int]], dies_at: int | None) -> None:
+        self.raising, self.killing, self.dies_at = raising, killing, dies_at
+        self.finished: list[tuple[int, int]] = []
+
+    def __call__(self, row: Any) -> object:  # noqa: ANN401 (a row)
+        place = (row[0]["partition"], row[0]["offset"])
+        self._die_in_time()
+        if place in self.killing:
+            raise WorkerDied
+        if place in self.raising:
+            raise ValueError(place)
+        self.finished.append(place)
+        return row
+
+    def _die_in_time(self) -> None:
+        if self.dies_at is None:
+            return
+        self.dies_at -= 1
+        if self.dies_at < 0:
+            self.dies_at = None
+            raise DriverDied
+
+
+LENGTH = 12
+PLACES = st.tuples(st.integers(0, 1), st.integers(0, LENGTH - 1))
+FATES = st.builds(Fate, st.sets(PLACES, max_size=4), st.sets(PLACES, max_size=2), st.none() | st.integers(0, 15))
+RUNS = st.lists(st.tuples(FATES, st.integers(0, LENGTH), st.integers(0, LENGTH)), min_size=1, max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs=RUNS, holes=st.sets(PLACES, max_size=6))
+def test_whatever_fails_or_dies_every_record_is_done_once_and_the_mark_is_the_rules(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[Fate, int, int]], holes: set[tuple[int, int]]
+) -> None:
+    """Random outcomes, kills of workers and of the driver, restarts, records that come in between."""
+    every = {(part, offset) for part in (0, 1) for offset in range(LENGTH)} - holes
+    log = Log({part: {o: b"x" for p, o in every if p == part} for part in (0, 1)}, {0: 0, 1: 0})
+    hospital = Hospital(tmp_path_factory.mktemp("hospital"), log)
+    calm = (Fate(set(), set(), None), LENGTH, LENGTH)
+    finished = live_through(hospital, [*runs, calm], every, require=require_the_rule)
+    assert sorted(finished) == sorted(every)
+    assert hospital.marks() == {0: LENGTH, 1: LENGTH}
+
+
+@settings(max_examples=40, deadline=None)
+@given(runs=RUNS, holes=st.sets(PLACES, max_size=6), size=st.integers(1, 4), rows_at_once=st.none() | st.integers(1, 3))
+def test_whatever_happens_to_batches_no_record_is_passed_before_it_was_healed(
+    tmp_path_factory: pytest.TempPathFactory,
+    runs: list[tuple[Fate, int, int]],
+    holes: set[tuple[int, int]],
+    size: int,
+    rows_at_once: int | None,
+) -> None:
+    """Steps that hold records, and lists of them: a batch that dies runs again, and nothing of it is lost."""
+    every = {(part, offset) for part in (0, 1) for offset in range(LENGTH)} - holes
+    log = Log({part: {o: b"x" for p, o in every if p == part} for part in (0, 1)}, {0: 0, 1: 0})
+    hospital = Hospital(tmp_path_factory.mktemp("hospital"), log)
+    calm = (Fate(set(), set(), None), LENGTH, LENGTH)
+    batches = batched_by(size, flattens=rows_at_once is not None)
+    finished = live_through(hospital, [*runs, calm], every, batches, rows_at_once)
+    assert set(finished) == every
+    assert hospital.marks() == {0: LENGTH, 1: LENGTH}
+
+
+def batched_by(size: int, *, flattens: bool) -> Callable[[Callable[[Any], object]], Callable[[Stream], None]]:
+    """Batches of a size, with the function on every record in them."""
+
+    def steps(step: Callable[[Any], object]) -> Callable[[Stream], None]:
+        def build(source: Stream) -> None:
+            rows = source.flatten() if flattens else source
+            rows.partition(size).foreach_map(step).sink(healing_batch, stream=source)
+
+        return build
+
+    return steps
+
+
+def live_through(
+    hospital: Hospital,
+    runs: list[tuple[Fate, int, int]],
+    every: set[tuple[int, int]],
+    steps: Callable[[Callable[[Any], object]], Callable[[Stream], None]] = healed_by,
+    rows_at_once: int | None = None,
+    require: Callable[[Hospital, set[tuple[int, int]]], None] | None = None,
+) -> list[tuple[int, int]]:
+    """One run after the other, with the rule checked after each; the records that were finished, in order."""
+    finished: list[tuple[int, int]] = []
+    for fate, *ends in runs:
+        hospital.log.ends = {part: max(hospital.log.ends[part], ends[part]) for part in (0, 1)}
+        with suppress(DriverDied, RecordsFailed):
+            run_once(hospital.healer(steps(fate), rows_at_once=rows_at_once))
+        finished += fate.finished
+        require_nothing_passed(hospital, every - set(finished))
+        (require or require_nothing_passed)(hospital, every - set(finished))
+    return finished
+
+
+def require_the_rule(hospital: Hospital, unfinished: set[tuple[int, int]]) -> None:
+    """Where no batch is open, every mark lies at the first record that is not done."""
+    record = hospital.store.read("g")
+    if record is not None and record.intent is None:
+        marks = {part: hospital.marks().get(part, 0) for part in hospital.log.ends}
+        assert marks == first_unfinished(hospital, unfinished)
+
+
+def require_nothing_passed(hospital: Hospital, unfinished: set[tuple[int, int]]) -> None:
+    """No mark lies above a record that is not done."""
+    firsts = first_unfinished(hospital, unfinished)
+    assert [part for part, mark in hospital.marks().items() if mark > firsts[part]] == []
+
+
+def first_unfinished(hospital: Hospital, unfinished: set[tuple[int, int]]) -> dict[int, int]:
+    ends = hospital.log.ends
+    return {
+        part: min([offset for place, offset in unfinished if place == part and offset < end], default=end)
+        for part, end in ends.items()
+    }
+
+
+@pytest.mark.parametrize("point", ["after_intent", "after_read", "before_commit", "after_commit"])
+def test_a_driver_that_dies_between_two_acts_costs_no_record_a_second_run(
+    hospital: Hospital, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """The journal is written before anything is computed from it, and the commit is one act."""
+
+    def die(reached: str) -> None:
+        if reached == point:
+            raise DriverDied
+
+    with monkeypatch.context() as patched:
+        patched.setattr("floodmark.streams.healer.reach", die)
+        patched.setattr("floodmark.streams.closing.reach", die)
+        before = Patient(raising={3})
+        with pytest.raises(DriverDied):
+            run_once(hospital.healer(healed_by(before)))
+    after = Patient()
+    run_once(hospital.healer(healed_by(after)))
+    calls = [*before.calls, *after.calls]
+    assert len(calls) == len(set(calls))
+    assert ({offset for offset, _ in calls}, hospital.marks()) == (set(range(8)), {0: 8})
+
+
+def test_a_stream_without_healing_never_moves_its_mark(hospital: Hospital) -> None:
+    """Its records run once in this process, and again in the next: nobody said that they are done."""
+
+    def build(source: Stream) -> None:
+        source.map(patient).sink(print)
+
+    patient = Patient(raising={2})
+    healer = hospital.healer(build)
+    run_once(healer)
+    assert (sorted(patient.calls), hospital.marks()) == ([(offset, 1) for offset in range(8)], {})
+    assert healer.turn(Reach()).status == "nothing_new"
+    run_once(hospital.healer(build))
+    assert len(patient.calls) == 16
+
+
+def test_a_mark_that_a_person_moved_is_where_the_stream_goes_on(hospital: Hospital) -> None:
+    """What was settled above the old mark is forgotten: whoever moves a mark back wants to see the records again."""
+    with pytest.raises(RecordsFailed):
+        run_once(hospital.healer(healed_by(Patient(raising={3}))))
+    record = hospital.store.read("g")
+    assert record is not None
+    with hold(hospital.store, "g") as lease:
+        moved = replace(record, number=9, marks={"t": record.marks["t"].set_value({0: 6})}, origin="set")
+        hospital.store.commit(moved, expected=record.number, lease=lease.lease)
+    again = Patient()
+    run_once(hospital.healer(healed_by(again)))
+    assert (again.calls, hospital.marks()) == ([(6, 1), (7, 1)], {0: 8})
+
+
+def test_a_partition_that_is_added_later_is_read_from_its_beginning(hospital: Hospital) -> None:
+    """Also where the stream itself began at the end of its topic."""
+    run_once(hospital.healer(healed_by(Patient())))
+    hospital.log.records[1], hospital.log.ends[1] = {0: b"new"}, 1
+    patient = Patient()
+    run_once(hospital.healer(healed_by(patient)))
+    assert (patient.calls, hospital.marks()) == ([(0, 1)], {0: 8, 1: 1})
