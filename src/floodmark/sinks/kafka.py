@@ -20,7 +20,7 @@ from floodmark.sinks.kafka_lost import CannotTell
 from floodmark.sinks.kafka_order import Order, at_once
 from floodmark.sinks.kafka_producer import Place, persist
 from floodmark.sinks.kafka_producer import Session as ProducerSession
-from floodmark.sinks.kafka_rows import Shape, routed
+from floodmark.sinks.kafka_rows import Shape
 from floodmark.sinks.kafka_topic import Topic
 from floodmark.sinks.kafka_writer import RESULT, Delivered, Writer, deliver
 from floodmark.sinks.refusals import refusal_in
@@ -126,8 +126,7 @@ class Kafka:
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from deliver(order, batches)
 
-        shape = Shape(self.key, self.value, self.headers)
-        messages = routed(shape.messages(rows), order.layout)
+        messages = Shape(self.key, self.value, self.headers).routed(rows, order.layout)
         try:
             return [Delivered(**row.asDict()) for row in messages.mapInArrow(write, RESULT).collect()]
         except Exception as error:

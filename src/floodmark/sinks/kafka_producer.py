@@ -135,13 +135,16 @@ def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Hea
     """One message per row with the user's headers; on the last one, ours stand before them."""
     columns = [rows.column(name).to_pylist() for name in ("partition", "key", "value")]
     given = rows.column("headers").to_pylist() if "headers" in rows.schema.names else repeat(None, rows.num_rows)
-    headers = [pairs(each) if each else None for each in given]  # an empty list costs the driver as much as a full one
+    headers = [pairs(each) if each else None for each in given]
     headers[-1] = [*stamp, *(headers[-1] or ())]
     produce = producer.produce
     for partition, key, value, header in zip(*columns, headers, strict=True):
         while True:
             try:
-                produce(topic, value, key, partition, headers=header)
+                if header is None:  # to name the headers, even as None, doubles what the call takes
+                    produce(topic, value, key, partition)
+                else:
+                    produce(topic, value, key, partition, headers=header)
                 break
             except BufferError:  # the local queue is full: let some of it go first
                 producer.poll(QUEUE_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 PLACE = "_place"
+WRITER = "_fm_writer"
+UNHASHED = re.compile(r"map<|variant")
+"""Types that Spark does not hash."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +42,38 @@ class Shape:
                 f"sink '{sink}' has value {self.value!r}.", hint="one of: json, text:<expression>, bytes:<column>"
             )
 
-    def messages(self, rows: DataFrame) -> DataFrame:
-        """Columns key and value (binary), headers where there are any, and the position where it is kept."""
+    def routed(self, rows: DataFrame, layout: Layout) -> DataFrame:
+        """Each writer's messages in a task, in an order that is the same at every attempt.
+
+        The order is the source's where its position is known; then every column takes part. Rows of one key have one
+        writer, which finds their partition; rows without a key have one already.
+        """
         from pyspark.sql import functions as F
 
-        key = as_bytes(rows, self.key) if self.key is not None else F.lit(None).cast("binary")
-        columns = [key.alias("key"), self._value(rows).alias("value")]
+        content, key = hash_of(rows), self._key(rows)
+        spread = content if self.key is None else F.when(key.isNull(), content).otherwise(F.xxhash64(key))
+        placed = rows.withColumn(WRITER, F.pmod(spread, F.lit(layout.writers)).cast("int"))
+        # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
+        messages = self._messages(placed.repartitionById(layout.writers, F.col(WRITER)), content, layout)
+        return messages.sortWithinPartitions(*messages.columns).drop(PLACE)
+
+    def _messages(self, rows: DataFrame, content: Column, layout: Layout) -> DataFrame:
+        """Writer, place, key and value, headers where there are any, and the partition of rows without a key."""
+        from pyspark.sql import functions as F
+
+        key = self._key(rows)
+        partition = F.when(key.isNull(), F.pmod(content, F.lit(layout.partitions)).cast("int"))
+        place = F.col(POSITION) if self.key is not None and POSITION in rows.columns else content
+        columns = [F.col(WRITER).alias("writer"), place.alias(PLACE)]
+        columns += [key.alias("key"), self._value(rows).alias("value"), partition.alias("partition")]
         if self.headers:
             columns.append(self._headers(rows).cast(HEADERS_TYPE).alias("headers"))
-        if self.key is not None and POSITION in rows.columns:
-            columns.append(F.col(POSITION).alias(PLACE))
         return rows.select(*columns)
+
+    def _key(self, rows: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+
+        return as_bytes(rows, self.key) if self.key is not None else F.lit(None).cast("binary")
 
     def _value(self, rows: DataFrame) -> Column:
         from pyspark.sql import functions as F
@@ -91,19 +116,12 @@ def header_column(rows: DataFrame, name: str) -> Column:
     return F.transform(entries, lambda e: F.struct(e["key"].cast("string"), e["value"].cast("string").cast("binary")))
 
 
-def routed(messages: DataFrame, layout: Layout) -> DataFrame:
-    """Each writer's rows in a task, by position; every column takes part, so the order is the same at every attempt.
-
-    Rows of one key have one writer. Rows without a key have their partition; that of a key is found by the writer.
-    """
+def hash_of(rows: DataFrame) -> Column:
+    """A hash of a row's content: the same whenever the row is read."""
     from pyspark.sql import functions as F
 
-    content = F.xxhash64("value")
-    writer = F.pmod(F.when(F.col("key").isNull(), content).otherwise(F.xxhash64("key")), F.lit(layout.writers))
-    partition = F.when(F.col("key").isNull(), F.pmod(content, F.lit(layout.partitions)))
-    placed = messages.withColumns({"writer": writer.cast("int"), "partition": partition.cast("int")})
-    first = [PLACE] if PLACE in messages.columns else [content]
-    rest = [name for name in ("key", "value", "headers") if name in messages.columns]
-    # Rows come out of the shuffle nearly in the source's order: to sort by position first costs next to nothing.
-    together = placed.repartitionById(layout.writers, F.col("writer"))
-    return together.sortWithinPartitions("writer", *first, *rest).drop(PLACE)
+    fields = [field for field in rows.schema.fields if field.name in written_columns(rows)]
+    plain = [field.name for field in fields if not UNHASHED.search(field.dataType.simpleString())]
+    if plain:
+        return F.xxhash64(*map(quoted, plain))
+    return F.xxhash64(F.to_json(F.struct(*(quoted(field.name) for field in fields))))
