@@ -20,7 +20,7 @@ ROWS = 5_000_000
 ORDERS = "select id, 'customer ' || id % 5000 as customer, (id % 9973) / 100.0 as amount, now() as placed_at"
 MOST_GB = 2.5
 """2 GB of heap, and what a JVM needs beside it."""
-MOST_PYTHON_GB = 0.5
+MOST_PYTHON_GB = 0.3
 
 
 def run() -> list[Result]:
