@@ -126,7 +126,7 @@ class Replay:
         marked = rules.mark(rows) if rules else rows
         good = marked.where(f"not ({legend.breaks(strict)})").select(
             F.col(ROW_ID).alias("id"),
-            as_json(marked).alias("repaired"),
+            F.expr(as_json(marked)).alias("repaired"),
             F.lit(replay_id).alias("replay"),
             F.lit(self.claim_of(rows)).alias("claim"),
         )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING
 
 from floodmark.rules.contract import Action
@@ -15,6 +13,8 @@ if TYPE_CHECKING:
 
 OURS = "_fm_"
 """Columns that begin so never reach a target."""
+ANSWER = "_fm_rule_"
+"""What a rule said to a row: true is good."""
 BROKEN = "_fm_broken_"
 SAMPLE = "_fm_sample"
 """A row that broke a rule, as text that is cut where it is long."""
@@ -36,18 +36,22 @@ class Legend:
 
     rules: tuple[tuple[str, Action], ...] = ()
 
-    def mark(self, rows: DataFrame, good: Mapping[str, Column]) -> DataFrame:
-        """The rows with their marks; `good` has a condition, never NULL, for each rule that a row can break."""
+    def mark(self, answered: DataFrame) -> DataFrame:
+        """The rows with their marks in the place of their answers; a NULL answer is a broken rule.
+
+        Everything is SQL text: PySpark notes the line of code behind every operator on columns, which adds up.
+        """
         from pyspark.sql import functions as F
 
-        marks = {column: F.lit(0).cast("long") for column in self._columns()}
-        for place, (name, _) in enumerate(self.rules):
-            if name in good:
-                bit = F.when(good[name], F.lit(0)).otherwise(F.lit(_bit(place)))
-                marks[_column(place)] = reduce(add, (marks[_column(place)], bit.cast("long")))
-        text = F.left(as_json(rows), F.lit(LONGEST_SAMPLE))
-        is_bad = F.expr(self.breaks(range(len(self.rules))))
-        return rows.withColumns(marks).withColumn(SAMPLE, F.when(is_bad, text))
+        answers = {name for name in answered.columns if name.startswith(ANSWER)}
+        own = [quoted(name) for name in answered.columns if name not in answers]
+        bits: dict[str, list[str]] = {column: ["0L"] for column in self._columns()}
+        for place in range(len(self.rules)):
+            if f"{ANSWER}{place}" in answers:
+                bits[_column(place)].append(f"if({ANSWER}{place}, 0L, {_bit(place)}L)")
+        marked = answered.selectExpr(*own, *(f"{' + '.join(terms)} as {column}" for column, terms in bits.items()))
+        is_bad, text = self.breaks(range(len(self.rules))), as_json(marked)
+        return marked.withColumn(SAMPLE, F.expr(f"if({is_bad}, left({text}, {LONGEST_SAMPLE}), null)"))
 
     def breaks(self, places: Sequence[int]) -> str:
         """SQL: whether a marked row broke one of the rules in these places."""
@@ -86,12 +90,16 @@ class Legend:
         return list(dict.fromkeys(_column(place) for place in range(len(self.rules))))
 
 
-def as_json(rows: DataFrame) -> Column:
-    """A row as text, without the columns that are ours, and with every digit of its times."""
-    from pyspark.sql import functions as F
+def as_json(rows: DataFrame) -> str:
+    """SQL: a row as text, without the columns that are ours, and with every digit of its times."""
+    own = ", ".join(quoted(name) for name in rows.columns if not name.startswith(OURS))
+    options = ", ".join(f"'{name}', \"{value}\"" for name, value in JSON_OPTIONS.items())
+    return f"to_json(struct({own}), map({options}))"
 
-    own = [name.replace("`", "``") for name in rows.columns if not name.startswith(OURS)]
-    return F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)), JSON_OPTIONS)
+
+def quoted(name: str) -> str:
+    """A column's name as SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _column(place: int) -> str:

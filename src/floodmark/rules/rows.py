@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError
@@ -38,7 +36,7 @@ class NotNull:
     def holds(self) -> Column:
         from pyspark.sql import functions as F
 
-        return reduce(and_, (F.col(column).isNotNull() for column in self.columns))
+        return F.expr(" and ".join(f"{path(column)} is not null" for column in self.columns))
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,14 @@ class Range:
     def holds(self) -> Column:
         from pyspark.sql import functions as F
 
+        bounds = [(">=", self.min), ("<=", self.max)]
+        if all(bound is None or isinstance(bound, int | float | Decimal) for _, bound in bounds):
+            sides = [f"{path(self.column)} {sign} {digits(bound)}" for sign, bound in bounds if bound is not None]
+            # Spark holds NaN to be greater than every number, so `min` alone would let it through.
+            return F.expr(" and ".join([*sides, f"not isnan(double({path(self.column)}))"]))
         column = F.col(self.column)
-        sides = [column >= self.min] if self.min is not None else []
-        sides += [column <= self.max] if self.max is not None else []
-        numbers = all(bound is None or isinstance(bound, int | float | Decimal) for bound in (self.min, self.max))
-        # Spark holds NaN to be greater than every number, so `min` alone would let it through.
-        return reduce(and_, [*sides, ~F.isnan(column.cast("double"))] if numbers else sides)
+        least = column >= self.min if self.min is not None else F.lit(True)
+        return least & (column <= self.max) if self.max is not None else least
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class TimeOrder:
     def holds(self) -> Column:
         from pyspark.sql import functions as F
 
-        return F.col(self.earlier) <= F.col(self.later)
+        return F.expr(f"{path(self.earlier)} <= {path(self.later)}")
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,16 @@ class Predicate:
 
 
 RowKind: TypeAlias = NotNull | Range | Accepted | Matches | TimeOrder | Predicate
+
+
+def digits(bound: object) -> str:
+    """A number as SQL takes it: a decimal without an exponent, which would make it a double."""
+    return f"{bound:f}" if isinstance(bound, Decimal) else repr(bound)
+
+
+def path(column: str) -> str:
+    """A column as SQL takes it; a dot leads into a struct, unless the user has quoted the name."""
+    return column if "`" in column else ".".join(f"`{part}`" for part in column.split("."))
 
 
 def named(rule: RowKind, default: str) -> None:

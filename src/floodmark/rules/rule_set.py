@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, RuleInvalid
 from floodmark.rules.contract import Comparing, RowRule, Rule, Summing
-from floodmark.rules.marks import SAMPLE, Legend
+from floodmark.rules.marks import ANSWER, SAMPLE, Legend
 from floodmark.rules.verdicts import Tally, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-ANSWER = "_fm_rule_"
 EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
@@ -68,14 +67,15 @@ class RuleSet:
             raise
 
     def _marked(self, rows: DataFrame) -> DataFrame:
-        compared = rows
+        answered = rows.withColumns(
+            {f"{ANSWER}{place}": rule.holds() for place, rule in enumerate(self.rules) if isinstance(rule, RowRule)}
+        )
         for place, rule in enumerate(self.rules):
-            compared = rule.compared(compared, f"{ANSWER}{place}") if isinstance(rule, Comparing) else compared
-            if isinstance(rule, Summing):
+            if isinstance(rule, Comparing):
+                answered = rule.compared(answered, f"{ANSWER}{place}")
+            elif isinstance(rule, Summing):
                 rows.agg(rule.sums(EPOCH))  # a column that is not there is told now, and not after the batch was frozen
-        marked = self.legend().mark(compared, self._answers())
-        added = [name for name in marked.columns if name.startswith(ANSWER)]
-        return marked.drop(*added) if added else marked
+        return self.legend().mark(answered)
 
     def measures(self, at: datetime) -> list[Column]:
         """The sums over marked rows that a tally is made of."""
@@ -99,18 +99,6 @@ class RuleSet:
         """The sums as values."""
         verdicts = tuple(_verdict(rule, place, sums) for place, rule in enumerate(self.rules))
         return Tally(sums["judged"], sums["quarantined"], sums["dropped"], verdicts)
-
-    def _answers(self) -> dict[str, Column]:
-        """For each rule on rows: whether a row is good. NULL is no."""
-        from pyspark.sql import functions as F
-
-        good: dict[str, Column] = {}
-        for place, rule in enumerate(self.rules):
-            if isinstance(rule, RowRule):
-                good[rule.name] = F.coalesce(rule.holds(), F.lit(False))
-            elif isinstance(rule, Comparing):
-                good[rule.name] = F.coalesce(F.col(f"{ANSWER}{place}"), F.lit(False))
-        return good
 
 
 def require_readable(rules: Sequence[Rule], rows: DataFrame) -> None:

@@ -15,6 +15,7 @@ from floodmark.step.judging import Judgement, watched
 from floodmark.step.looking import marks_after
 from floodmark.step.settling import Outcomes
 from floodmark.step.spool import Counted, Spool
+from floodmark.step.transform import Identity
 from floodmark.step.work import Work
 from floodmark.stores.record import Intent, JobRecord
 
@@ -42,7 +43,8 @@ class Prepared:
             return self.spooled
         results = [each.result(was_executed=was_executed) for each in self.counts]
         tally = self.judgement.tally(was_executed=was_executed)
-        return Counted(sum(r.read for r in results), sum(r.dead for r in results), tally)
+        read = sum(r.read for r in results) if results else tally.judged
+        return Counted(read, sum(r.dead for r in results), tally)
 
 
 def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
@@ -54,8 +56,9 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     if spool and spooled:
         judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen=spooled.tally)
         return Prepared(judgement, (), spooled, readings, outcomes.dead(spark) if outcomes else None)
-    counts = {name: count(reading, positioned(work, reading)) for name, reading in readings.items()}
-    frames = {name: living(readings[name], each.rows) for name, each in counts.items()}
+    rows_of = {name: positioned(work, reading) for name, reading in readings.items()}
+    counts = {} if judges_what_is_read(work, readings) else {n: count(readings[n], rows_of[n]) for n in readings}
+    frames = {n: living(readings[n], counts[n].rows if n in counts else rows_of[n]) for n in readings}
     rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
     rows = outcomes.freeze(rows, work.name) if outcomes else rows
     if spool is None:
@@ -76,6 +79,12 @@ def judge_frozen(work: Work, spool: Spool, written: Prepared) -> Prepared:
         raise
     spool.finish(counted)
     return replace(written, counts=(), spooled=counted)
+
+
+def judges_what_is_read(work: Work, readings: Mapping[str, Reading]) -> bool:
+    """Whether the rules see every row of the source as it is: then their count is the source's as well."""
+    every_row = all(reading.reason is None for reading in readings.values())
+    return bool(work.rules) and every_row and isinstance(work.transform, Identity)
 
 
 def positioned(work: Work, reading: Reading) -> DataFrame:

@@ -54,7 +54,7 @@ def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFram
         F.lit(batch.number).cast("long").alias("number"),
         F.lit(batch.batch_time).alias("batch_time"),
         legend.reasons().alias("reasons"),
-        as_json(broken).alias("row"),
+        F.expr(as_json(broken)).alias("row"),
         F.lit(without_own(broken).schema.json()).alias("schema"),
         F.lit("open").alias("status"),
         nothing.alias("replay"),
