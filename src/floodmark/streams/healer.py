@@ -213,7 +213,8 @@ class Healer:
             run=self.run,
             plan=self.program.tasks,
             lows={place: agenda.standing[place].mark for place in agenda.places},
-            room={place: agenda.standing[place].free_ranges for place in agenda.places},
+            # One at least, or records that have to be read again would never be.
+            room={place: max(agenda.standing[place].free_ranges, 1) for place in agenda.places},
             carried=self.ward.carried_from(),
             rows_at_once=self.rows_at_once,
             flushes=agenda.flushes,
