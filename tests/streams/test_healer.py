@@ -6,18 +6,20 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.errors import HealingFailed, RecordsFailed
+from floodmark.errors import ConfigError, HealingFailed, RecordsFailed
 from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.dead_letters import DeadLetters
 from floodmark.streams.healer import Reach
 from floodmark.streams.running import run_once
+from floodmark.streams.turn import Agenda, Turn
 from tests.streams.hospital import DriverDied, Hospital, Log, WorkerDied
 
 if TYPE_CHECKING:
@@ -232,7 +234,7 @@ FATES = st.builds(Fate, st.sets(PLACES, max_size=4), st.sets(PLACES, max_size=2)
 RUNS = st.lists(st.tuples(FATES, st.integers(0, LENGTH), st.integers(0, LENGTH)), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(runs=RUNS, holes=st.sets(PLACES, max_size=6))
 def test_whatever_fails_or_dies_every_record_is_done_once_and_the_mark_is_the_rules(
     tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[Fate, int, int]], holes: set[tuple[int, int]]
@@ -247,7 +249,7 @@ def test_whatever_fails_or_dies_every_record_is_done_once_and_the_mark_is_the_ru
     assert hospital.marks() == {0: LENGTH, 1: LENGTH}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(runs=RUNS, holes=st.sets(PLACES, max_size=6), size=st.integers(1, 4), rows_at_once=st.none() | st.integers(1, 3))
 def test_whatever_happens_to_batches_no_record_is_passed_before_it_was_healed(
     tmp_path_factory: pytest.TempPathFactory,
@@ -381,3 +383,24 @@ def test_a_partition_that_is_added_later_is_read_from_its_beginning(hospital: Ho
     patient = Patient()
     run_once(hospital.healer(healed_by(patient)))
     assert (patient.calls, hospital.marks()) == ([(0, 1)], {0: 8, 1: 1})
+
+
+def test_speculation_is_refused(hospital: Hospital) -> None:
+    """Two copies of a task would run the user's code twice."""
+    healer = hospital.healer(healed_by(Patient()))
+    agenda = Agenda(1, {})
+    spark: Any = SimpleNamespace(conf={"spark.speculation": "true"})
+    turn = Turn("g", agenda, healer.order(agenda), healer.lookout.options, spark)
+    with pytest.raises(ConfigError, match="speculation"):
+        turn.run()
+
+
+def test_debug_tells_where_every_record_is_and_never_what_it_holds(
+    hospital: Hospital, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line per record."""
+    hospital.log.ends[0] = 2
+    healer = hospital.healer(healed_by(Patient()))
+    healer.closing.tells_every_record = True
+    run_once(healer)
+    assert capsys.readouterr().out == "t 0 0\nt 0 1\n"

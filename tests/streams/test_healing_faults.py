@@ -69,9 +69,10 @@ def test_lists_nested_batches_and_new_partitions_heal(clinic: Clinic, topic: Cal
     outputs: list[object] = []
     source = clinic.batched([name], maxlen=2)
     source.flatten().map(lambda row: (row[0], int(row[1]) + 1)).partition(2).partition(2).foreach_async(
-        healing_batch, stream=source
+        healing_batch, stream=source, asynchronous=True
     ).sink(outputs.append)
     source.run_once()
+    assert clinic.published(name, 1) == {0: 5}
     assert [[[each["data"] for each in inner] for inner in outer] for outer in outputs] == [  # type: ignore[attr-defined]
         [[1, 2], [3, 4]],
         [[5]],

@@ -88,14 +88,18 @@ def test_the_marks_are_those_of_the_table(clinic: Clinic, topic: Callable[..., s
 
 def test_a_first_run_begins_where_its_group_stands_in_kafka(clinic: Clinic, topic: Callable[..., str]) -> None:
     """Somebody who comes from water-healer has offsets; they are taken once, and then our mark is the truth."""
-    name = topic(2)
+    name, other = topic(2), topic(1)
     put(clinic.broker, name, "a", "b", "c")
     put(clinic.broker, name, "late", partition=1)
+    put(clinic.broker, other, "late")
     commit_offset(clinic.broker, name, group=clinic.group, offset=2)
-    source = clinic.healed(name, lambda row: row, reset="latest")
+    source = clinic.source([name, other], reset="latest")
+    source.map(clinic.counting(lambda row: row)).sink(healing, stream=source)
     source.run_once()
     assert (clinic.calls(), clinic.marks(source, name)) == ([(0, 2, 1)], {0: 3})
     commit_offset(clinic.broker, name, group=clinic.group, offset=0)
     put(clinic.broker, name, "new", partition=1)
-    clinic.healed(name, lambda row: row).run_once()
-    assert (clinic.calls(), clinic.marks(source, name)) == ([(1, 1, 1)], {0: 3, 1: 2})
+    put(clinic.broker, other, "new")
+    source.run_once()
+    assert clinic.calls() == [(0, 1, 1), (1, 1, 1)]
+    assert (clinic.marks(source, name), clinic.marks(source, other)) == ({0: 3, 1: 2}, {0: 2})

@@ -13,8 +13,9 @@ from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Offsets, Place
 from floodmark.sources.contract import Session
-from floodmark.step.run import noted_in
+from floodmark.step.run import LONGEST_MARK_TOLD, noted_in
 from floodmark.step.summary import Clock, as_texts
+from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -67,6 +68,8 @@ class Healer:
     def begin(self) -> None:
         """A run begins: records that failed in earlier ones are tried again."""
         record = self.read()
+        mark = str(shown(record.marks))[:LONGEST_MARK_TOLD]
+        log.info("using the mark", stream=self.group, mark=mark, number=record.number, store=self.store.describe())
         self.ward.begin({*self.standing(), *standing_in(planned(record), self.lookout.topics)})
 
     def turn(self, limit: Reach) -> Receipt:
@@ -213,7 +216,8 @@ class Healer:
             run=self.run,
             plan=self.program.tasks,
             lows={place: agenda.standing[place].mark for place in agenda.places},
-            room={place: agenda.standing[place].free_ranges for place in agenda.places},
+            # One at least, or records that have to be read again would never be.
+            room={place: max(agenda.standing[place].free_ranges, 1) for place in agenda.places},
             carried=self.ward.carried_from(),
             rows_at_once=self.rows_at_once,
             flushes=agenda.flushes,

@@ -26,7 +26,6 @@ ALONE: a suspect runs by itself. KILLED: it died then too. EARLIER: settled befo
 OUTCOMES = {"done": DONE, "dropped": DROPPED, "failed": FAILED}
 TAKEN = bytes((DONE, DROPPED, FAILED, HELD, DEAD))
 _UNSETTLED = re.compile(b"[^%s]" % re.escape(bytes((UNTOUCHED, DONE, DROPPED, EARLIER, DEAD))))
-_TO_READ = re.compile(b"[%s]" % re.escape(bytes((UNTOUCHED, RUNNING, SUSPECT, ALONE, KILLED))))
 LOCK_PATIENCE_SECONDS = 60.0
 """A worker whose task was cancelled lives for a few seconds more, and holds its lock until then."""
 
@@ -113,10 +112,6 @@ class Journal:
         """What a step held and nobody carries has to come again."""
         self.put(set(self.offsets(HELD)) - set(kept), UNTOUCHED)
 
-    def has(self, *wanted: int) -> bool:
-        """Whether any record is in one of these states."""
-        return any(self.states.find(bytes((state,)), 0) >= 0 for state in wanted)
-
     def offsets(self, *wanted: int) -> list[int]:
         """The records in these states, in order."""
         found = bytes(self.states)
@@ -126,11 +121,6 @@ class Journal:
         """Set the state of some records."""
         for offset in offsets:
             self.states[offset - self.low] = state
-
-    def first_to_read(self) -> int | None:
-        """The lowest record that Kafka has to give (again); None if every one was given."""
-        found = _TO_READ.search(self.states)
-        return self.low + found.start() if found else None
 
     def last_touched(self) -> int:
         """The offset after the last one that has any state."""
@@ -149,10 +139,10 @@ class Journal:
         part = self.states[max(start - self.low, 0) : max(end - self.low, 0)]
         return [max(start, self.low) + place for place in _places(part, UNTOUCHED)]
 
-    def taken(self) -> int:
-        """How many records the turn was given."""
+    def count(self, *wanted: int) -> int:
+        """How many records are in these states."""
         found = bytes(self.states)
-        return sum(found.count(state) for state in TAKEN)
+        return sum(found.count(state) for state in wanted)
 
 
 def create(path: Path, low: int, upto: int, states: Iterable[tuple[int, int, int]]) -> None:

@@ -92,7 +92,7 @@ class Lookout:
             sources,
             ids={topic.name: topic.id for topic in topics},
             ends=ends,
-            is_beginning=not known,
+            is_beginning=not standing.keys() <= known.keys(),
             held_back=sight.held_back,
             held_reason=sight.held_reason,
             notes=notes,

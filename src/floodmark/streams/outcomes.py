@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 from floodmark.errors import MarkInvalid
@@ -54,7 +55,7 @@ class Progress:
         """Whether this record must not run again."""
         if offset < self.mark:
             return True
-        place = bisect_right(self.settled, (offset, MOST_OFFSETS + offset)) - 1
+        place = bisect_right(self.settled, offset, key=itemgetter(0)) - 1
         return place >= 0 and self.settled[place][0] <= offset < self.settled[place][1]
 
     def unsettled(self) -> Iterator[int]:

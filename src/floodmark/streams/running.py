@@ -15,7 +15,7 @@ log = get_logger(__name__)
 PASSING = (SourceUnreadable, StoreError, HealingFailed)
 """Troubles that may be over at the next poll."""
 MOST_JOB_FAILURES = 5
-LONGEST_PAUSE_SECONDS = 30.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 
 def run_once(healer: Healer) -> Receipt:
@@ -86,7 +86,7 @@ def _poll(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
 
 
 def _wait_out(error: FloodmarkError, failures: int, stopping: Stopping) -> None:
-    pause = min(2.0**failures, LONGEST_PAUSE_SECONDS)
+    pause = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10), LONGEST_PAUSE_SECONDS)
     log.warning("the stream fails, trying again", failures=failures, seconds=pause, error=str(error))
     stopping.wait(pause)
 

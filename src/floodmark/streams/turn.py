@@ -214,11 +214,11 @@ class Turn:
             known = len(self.failed_before(place)) + len(self.agenda.held.get(place, ()))
             return Tallied(
                 before.after(reached, journal.unsettled(start, upto, reached)),
-                healed=len(journal.offsets(DONE)),
-                dropped=len(journal.offsets(DROPPED)),
-                failed=len(journal.offsets(FAILED)),
+                healed=journal.count(DONE),
+                dropped=journal.count(DROPPED),
+                failed=journal.count(FAILED),
                 held=frozenset(journal.offsets(HELD)),
-                taken=journal.taken() - known,
+                taken=journal.count(*TAKEN) - known,
             )
 
     def failing(self, place: Place) -> dict[int, Failed]:

@@ -1,0 +1,126 @@
+"""A stream that runs for ever: what it waits for, what it survives, and how it stops."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from floodmark.errors import FloodmarkError, HealingFailed, RecordsFailed, SourceUnreadable
+from floodmark.step.stopping import Stopping
+from floodmark.stores.lease import hold
+from floodmark.streams import healing, healing_batch, retry
+from floodmark.streams.running import run_for_ever
+from tests.sources.reading_kafka import until
+from tests.streams.hospital import Hospital, Log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from floodmark.streams.healer import Healer
+    from floodmark.streams.stream import Stream
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Hospital:
+    """One partition with four records."""
+    return Hospital(tmp_path, Log({0: {offset: b"%d" % offset for offset in range(8)}}, {0: 4}))
+
+
+def plainly(source: Stream) -> None:
+    source.map(lambda row: row).sink(healing, stream=source)
+
+
+def in_threes(source: Stream) -> None:
+    source.partition(3).sink(healing_batch, stream=source)
+
+
+@contextmanager
+def running(healer: Healer) -> Iterator[Run]:
+    """The stream in a thread of its own; the block ends when it has stopped."""
+    with closing(Stopping()) as stopping:
+        run = Run(healer, stopping)
+        run.thread.start()
+        yield run
+        if not stopping.requested:
+            stopping.request()
+        run.thread.join(30)
+
+
+class Run:
+    """A stream that runs, and the error that ended it."""
+
+    def __init__(self, healer: Healer, stopping: Stopping) -> None:
+        self.healer, self.stopping = healer, stopping
+        self.error: FloodmarkError | None = None
+        self.thread = threading.Thread(target=self._go)
+
+    def _go(self) -> None:
+        try:
+            run_for_ever(self.healer, self.stopping, 0.02)
+        except FloodmarkError as error:
+            self.error = error
+
+
+def test_what_comes_is_healed_until_somebody_asks_to_stop(hospital: Hospital) -> None:
+    """Full batches while it runs; the rest is let go when it stops, before the run ends."""
+    with running(hospital.healer(in_threes)) as run:
+        until(lambda: hospital.marks() == {0: 3})
+        hospital.log.ends[0] = 8
+        until(lambda: hospital.marks() == {0: 6})
+    assert (run.error, hospital.marks()) == (None, {0: 8})
+    assert hospital.store.last_looked("g") is not None
+
+
+def test_a_second_process_waits_and_takes_over(hospital: Hospital) -> None:
+    """The lease lets one of a group work; each record goes to one of them."""
+    with hold(hospital.store, "g"), running(hospital.healer(plainly)) as run:
+        run.thread.join(0.2)
+        assert (run.thread.is_alive(), hospital.marks()) == (True, {})
+    with running(hospital.healer(plainly)):
+        until(lambda: hospital.marks() == {0: 4})
+
+
+def test_a_broker_that_goes_away_is_waited_for(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage costs time and nothing else."""
+    answers = hospital.log.bounds
+    outage = iter([True])
+
+    def bounds(topics: Any) -> Any:  # noqa: ANN401 (passed on)
+        if next(outage, False):
+            raise SourceUnreadable("kafka topic t", reason="no answer")
+        return answers(topics)
+
+    monkeypatch.setattr("floodmark.streams.running.FIRST_PAUSE_SECONDS", 0.01)
+    hospital.log.bounds = bounds  # type: ignore[method-assign]
+    with running(hospital.healer(plainly)) as run:
+        until(lambda: hospital.marks() == {0: 4})
+    assert run.error is None
+
+
+def test_steps_that_spark_cannot_run_end_the_stream(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that cannot be sent to the executors will not be better in an hour."""
+    monkeypatch.setattr("floodmark.streams.running.FIRST_PAUSE_SECONDS", 0.01)
+    hospital.log.records[0][1] = 1  # type: ignore[assignment]  # no bytes: Arrow refuses it
+    with running(hospital.healer(plainly)) as run:
+        run.thread.join(30)
+    assert isinstance(run.error, HealingFailed)
+    assert hospital.store.runs("g")[0].status == "failed"
+
+
+def test_a_record_that_fails_for_good_ends_the_stream_and_the_others_are_done(hospital: Hospital) -> None:
+    """The mark stops at it; what came after it is remembered."""
+
+    def build(source: Stream) -> None:
+        source.filter(lambda row: 1 // int(row[1])).sink(healing, stream=source)
+
+    with running(hospital.healer(build, retry(1, 0.01))) as run:
+        run.thread.join(30)
+    assert isinstance(run.error, RecordsFailed)
+    assert "t/0, offset 0, since 0 s, 2 attempts: filter(<lambda>) (step 1): ZeroDivisionError" in str(run.error)
+    record = hospital.store.read("g")
+    assert record is not None
+    assert record.extras["healing"] == {"t": {"0": {"mark": 0, "reached": 4, "settled": [[1, 4]]}}}
