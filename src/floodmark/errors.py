@@ -37,6 +37,8 @@ FloodmarkError
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
 ├── TransformFailed             the user's SQL or function raised
 ├── SinkFailed                  a sink could not be written
+│   ├── ConflictingEvents       two events of one key and moment say different things
+│   └── SnapshotRefused         a snapshot that would delete everything, or is older than the last
 ├── SinkUnreachable             a sink's server could not be reached: never taken for "nothing recorded"
 └── SparkUnavailable            no session could be started
     ├── JavaMissing             no Java 17 or 21
@@ -420,6 +422,23 @@ class SinkFailed(FloodmarkError):
             hint="mend the cause and run again: the same batch is finished, nothing is written twice",
         )
         self.job, self.sink, self.reason = job, sink, reason
+
+
+class ConflictingEvents(SinkFailed):
+    """Two events of one key and moment say different things; nothing was written."""
+
+    def __init__(self, job: str, *, sink: str, key: str, sequence: str) -> None:
+        super().__init__(job, sink=sink, reason=f"events of key {key} at {sequence} contradict each other")
+        self.hint = "mend them, name one more column in `sequence`, or set `ties: quarantine` or `ties: last_arrival`"
+        self.key, self.sequence = key, sequence
+
+
+class SnapshotRefused(SinkFailed):
+    """A snapshot that would delete every row, or that is older than the last one; nothing was written."""
+
+    def __init__(self, job: str, *, sink: str, reason: str) -> None:
+        super().__init__(job, sink=sink, reason=f"a snapshot is refused: {reason}")
+        self.hint = "deliver snapshots in their order; `allow_empty: true` takes an empty one for the deletion of all"
 
 
 class SinkUnreachable(FloodmarkError):

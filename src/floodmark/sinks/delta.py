@@ -89,7 +89,7 @@ class Delta(Atomic):
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         spark, ledger = rows.sparkSession, batch.ledger(self.name)
-        with self._alone(spark, batch.job):
+        with self.alone(spark, batch.job):
             before = self._looked(lambda: spark)
             if before is None or (before.recorded(ledger) or 0) < batch.number:
                 self._commit(rows, batch, exists=before is not None)
@@ -105,7 +105,7 @@ class Delta(Atomic):
         if location is None or self._looked(session) is None:
             return
         spark = session()
-        with self._alone(spark, ledger):
+        with self.alone(spark, ledger):
             nothing = spark.read.format("delta").load(location).limit(0)
             self._writer(nothing, ledger, number, note(ledger, number, None)).mode("append").save(location)
 
@@ -185,7 +185,7 @@ class Delta(Atomic):
         return note(batch.ledger(self.name), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))
 
     @contextmanager
-    def _alone(self, spark: SparkSession, job: str) -> Iterator[None]:
+    def alone(self, spark: SparkSession, job: str) -> Iterator[None]:
         """Nobody else commits to a table on a local disk meanwhile; other stores see to that themselves."""
         from floodmark.spark.session import jvm_pid
 
