@@ -39,6 +39,7 @@ FloodmarkError
 ├── SinkFailed                  a sink could not be written
 │   ├── ConflictingEvents       two events of one key and moment say different things
 │   └── SnapshotRefused         a snapshot that would delete everything, or is older than the last
+├── KeysCollide                 two rows of a dimension got the same surrogate key
 ├── SinkUnreachable             a sink's server could not be reached: never taken for "nothing recorded"
 └── SparkUnavailable            no session could be started
     ├── JavaMissing             no Java 17 or 21
@@ -439,6 +440,17 @@ class SnapshotRefused(SinkFailed):
     def __init__(self, job: str, *, sink: str, reason: str) -> None:
         super().__init__(job, sink=sink, reason=f"a snapshot is refused: {reason}")
         self.hint = "deliver snapshots in their order; `allow_empty: true` takes an empty one for the deletion of all"
+
+
+class KeysCollide(FloodmarkError):
+    """Two rows of a dimension got the same surrogate key."""
+
+    def __init__(self, column: str, *, key: int, rows: int) -> None:
+        super().__init__(
+            f"{rows} rows have the surrogate key {key} in column '{column}'.",
+            hint="check that the natural key tells all rows apart; if it does, add a column to it",
+        )
+        self.column, self.key, self.rows = column, key, rows
 
 
 class SinkUnreachable(FloodmarkError):

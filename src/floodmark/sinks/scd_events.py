@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.sinks.contract import POSITION
 from floodmark.sinks.own_columns import without_own
-from floodmark.sinks.scd_compare import comparable, state_of
+from floodmark.sinks.scd_compare import state_of
 from floodmark.spark.delta_tables import quoted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Ties = Literal["error", "quarantine", "last_arrival"]
 LEDGER, NUMBER, PLACE = "_event_ledger", "_event_number", "_event_place"
 DELETED, REFUSED = "_event_deleted", "_event_refused"
 FLOOR, SINCE = "_event_floor", "_event_since"
-DELETE, CONTESTED = "_fm_delete", "_fm_contested"
+DELETE, CONTESTED, BEST = "_fm_delete", "_fm_contested", "_fm_best"
 LOG_COLUMNS = (LEDGER, NUMBER, PLACE, DELETED, REFUSED, FLOOR, SINCE)
 """What the log keeps beside the user's columns: which batch brought an event and in which order, whether it deletes,
 why it was refused; on the first event of a key whose older ones were pruned, the floor and the start of its version."""
@@ -103,28 +103,37 @@ def _place(rows: DataFrame, order: Ordering) -> Column:
 
 
 def winners(events: DataFrame, order: Ordering) -> DataFrame:
-    """One event of each key and sequence, with CONTESTED on those that nothing decides."""
-    return compared(events, order).where("_fm_rank = 1").drop("_fm_rank")
+    """One event of each key and sequence, with CONTESTED on those that nothing decides.
 
-
-def compared(events: DataFrame, order: Ordering) -> DataFrame:
-    """All events, ranked among those of the same key and sequence, with CONTESTED where nothing decides.
-
-    A delete wins over an upsert of the same sequence; identical events are one. What differs in untracked columns only
-    is chosen by value, so that the order of arrival has no say.
+    A delete wins over an upsert; identical events are one. What differs in untracked columns only is chosen by value,
+    so that the order of arrival has no say, unless it is asked for.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    schema, same = events.schema, (*order.key, *order.sequence)
-    by_arrival = order.ties == "last_arrival"
-    every = F.struct(*(comparable(F.col(quoted(n)), schema[n].dataType) for n in order.payload(schema.names)))
-    arrival = [F.col(NUMBER).desc(), F.col(PLACE).desc()] if by_arrival else []
-    ranked = Window.partitionBy(*map(quoted, same)).orderBy(F.col(DELETED).desc(), *arrival, every.desc())
-    alike = Window.partitionBy(*map(quoted, (*same, NUMBER, PLACE) if by_arrival else same))
-    state = order.state(schema)
-    differ = ~F.min(state).over(alike).eqNullSafe(F.max(state).over(alike)) & ~F.max(DELETED).over(alike)
-    return events.select("*", F.row_number().over(ranked).alias("_fm_rank"), differ.alias(CONTESTED))
+    same = (*order.key, *order.sequence)
+    if order.ties != "last_arrival":
+        return _best(events, same, order).select(f"{BEST}.*", CONTESTED)
+    at_once = _best(events, (*same, NUMBER, PLACE), order)
+    last = F.max_by(F.struct(BEST, CONTESTED), F.struct(f"{BEST}.{DELETED}", NUMBER, PLACE)).alias("_fm_last")
+    return at_once.groupBy(*map(quoted, same)).agg(last).select(f"_fm_last.{BEST}.*", f"_fm_last.{CONTESTED}")
+
+
+def _best(events: DataFrame, same: Sequence[str], order: Ordering) -> DataFrame:
+    """Of events that are the same in these columns: the highest by value as BEST, and whether others say otherwise."""
+    from pyspark.sql import functions as F
+
+    schema, state = events.schema, order.state(events.schema)
+    every = state_of(schema, order.payload(schema.names))
+    differ = ~F.min(state).eqNullSafe(F.max(state)) & ~F.max(DELETED)
+    best = F.max_by(F.struct(*map(quoted, schema.names)), F.struct(DELETED, every)).alias(BEST)
+    return events.groupBy(*map(quoted, same)).agg(best, differ.alias(CONTESTED))
+
+
+def contradicting(events: DataFrame, order: Ordering) -> DataFrame:
+    """All events that share key and sequence with one that says something else."""
+    same = [*order.key, *order.sequence]
+    contested = winners(events, order).where(CONTESTED).select(*map(quoted, same))
+    return events.join(contested, same, "left_semi").select(*map(quoted, events.columns))
 
 
 def last_of_each_moment(chosen: DataFrame, order: Ordering) -> DataFrame:

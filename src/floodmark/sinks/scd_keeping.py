@@ -16,7 +16,7 @@ from floodmark.sinks.scd_events import (
     REFUSED,
     SINCE,
     Ordering,
-    compared,
+    contradicting,
     last_of_each_moment,
     received,
     winners,
@@ -104,9 +104,8 @@ class Keeping:
         from pyspark.sql import functions as F
 
         accepted, without_place = (events.where(f"{REFUSED} IS {state}") for state in ("NULL", "NOT NULL"))
-        contradicting = compared(accepted, self.order).where(CONTESTED).drop(CONTESTED, "_fm_rank")
         reason = F.lit("another event of the same key and sequence says something else")
-        return without_place.unionByName(contradicting.withColumn(REFUSED, reason))
+        return without_place.unionByName(contradicting(accepted, self.order).withColumn(REFUSED, reason))
 
     def _require_agreement(self, arriving: DataFrame, stored: DataFrame | None, batch: Batch) -> None:
         found = conflict_in(arriving, stored, self.order)

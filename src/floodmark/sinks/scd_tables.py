@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from floodmark.sinks.contract import Batch, Session
 from floodmark.sinks.delta import Delta
 from floodmark.sinks.scd_events import FLOOR, LEDGER, NUMBER, REFUSED, SINCE, Ordering
-from floodmark.sinks.scd_versions import GONE, changes
+from floodmark.sinks.scd_versions import changes
 from floodmark.spark.delta_tables import DeltaPlace, quoted
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class EventLog:
     @classmethod
     def beside(cls, table: Delta, order: Ordering) -> EventLog:
         path, name = (f"{at}{LOG_SUFFIX}" if at else None for at in (table.path, table.table))
-        return cls(replace(table, path=path, table=name, mode="append", key=(), delete_when=None), order)
+        return cls(replace(table, path=path, table=name, mode="append"), order)
 
     def append(self, events: DataFrame, batch: Batch) -> int:
         """Once per batch number; returns how many came then."""
@@ -76,6 +76,14 @@ class EventLog:
 
 
 @dataclass(frozen=True)
+class ExactChanges(Delta):
+    """A merge whose rows are unique already, and say themselves whether they delete."""
+
+    def _newest(self, rows: DataFrame) -> DataFrame:
+        return rows
+
+
+@dataclass(frozen=True)
 class RebuiltTable:
     """The rows that follow from the log; `identity` tells them apart."""
 
@@ -92,7 +100,7 @@ class RebuiltTable:
     def fill(self, rows: DataFrame, batch: Batch) -> None:
         """All rows of a table that has none yet, or has others: nothing there has to be compared."""
         self.ensure(rows)
-        as_it_comes = replace(self.sink, mode="append", key=(), delete_when=None)
+        as_it_comes = replace(self.sink, mode="append", key=())
         as_it_comes.write(rows, batch)
 
     def exchange(self, rows: DataFrame, held: DataFrame, batch: Batch) -> None:
@@ -114,7 +122,8 @@ class RebuiltTable:
 
 def rebuilt(table: Delta, identity: Sequence[str]) -> RebuiltTable:
     """The table as a target of exact changes."""
-    return RebuiltTable(replace(table, mode="merge", key=tuple(identity), delete_when=GONE), tuple(identity))
+    given = {name: getattr(table, name) for name in ("path", "table", "name", "evolve", "patience_seconds")}
+    return RebuiltTable(ExactChanges(**given, mode="merge", key=tuple(identity)), tuple(identity))
 
 
 def frame_of(sink: Delta, spark: SparkSession) -> DataFrame | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from floodmark.sinks.scd_compare import state_of
-from floodmark.sinks.scd_events import DELETED, SINCE, Ordering
+from floodmark.sinks.scd_events import DELETE, DELETED, SINCE, Ordering
 from floodmark.spark.delta_tables import quoted
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 INTERVAL = (VALID_FROM, VALID_TO, IS_CURRENT)
-GONE, RUN, ROW = "_fm_gone", "_fm_run", "_fm_row"
+RUN, ROW = "_fm_run", "_fm_row"
 
 
 def versions(events: DataFrame, order: Ordering) -> DataFrame:
@@ -63,7 +63,7 @@ def latest(events: DataFrame, order: Ordering) -> DataFrame:
 
 
 def changes(new: DataFrame, old: DataFrame, identity: Sequence[str]) -> DataFrame:
-    """What has to be done to `old` to make it `new`: rows to put, and with GONE, rows to take out."""
+    """What has to be done to `old` to make it `new`: rows to put, and with DELETE, rows to take out."""
     from pyspark.sql import functions as F
 
     columns = new.columns
@@ -81,7 +81,7 @@ def changes(new: DataFrame, old: DataFrame, identity: Sequence[str]) -> DataFram
     both = put.join(held, [f"_fm_id{n}" for n, _ in enumerate(identity)], "full_outer")
     differing = both.where(~F.col("_fm_new_state").eqNullSafe(F.col("_fm_old_state")))
     row = F.coalesce("_fm_new", "_fm_old").alias("_fm_row")
-    return differing.select(row, F.col("_fm_new").isNull().alias(GONE)).select("_fm_row.*", GONE)
+    return differing.select(row, F.col("_fm_new").isNull().alias(DELETE)).select("_fm_row.*", DELETE)
 
 
 def _column(rows: DataFrame, name: str, kind: str) -> Column:
