@@ -72,7 +72,7 @@ def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime
 
 
 def upto(rows: DataFrame) -> Processed | None:
-    """How far `read_bronze_since_timestamp` read: what to commit once its rows are processed. None: as far as before."""
+    """How far `read_bronze_since_timestamp` read, to be committed once its rows are processed; None: no further."""
     told = rows.schema[TIME].metadata.get(UPTO) if TIME in rows.columns else None
     if told is None:
         raise ConfigError("these rows do not say how far they go.", hint="ask the frame that was read, unchanged")
@@ -128,13 +128,9 @@ def _commit_at(spark: SparkSession, source: Delta, since: datetime) -> int | Non
     if since.tzinfo is None:
         raise ConfigError(f"the time {since} has no zone.", hint="give one that has, such as UTC")
     # By Spark's own history: it tells the same times as the change feed does.
-    found = (
-        _history(spark, source)
-        .where(f"unix_millis(timestamp) <= {int((since - EPOCH) / timedelta(milliseconds=1))}")
-        .agg({"version": "max"})
-        .collect()
-    )
-    return found[0][0]  # type: ignore[no-any-return]
+    milliseconds = int((since - EPOCH) / timedelta(milliseconds=1))
+    before = _history(spark, source).where(f"unix_millis(timestamp) <= {milliseconds}")
+    return before.agg({"version": "max"}).collect()[0][0]  # type: ignore[no-any-return]
 
 
 def _time_of(spark: SparkSession, source: Delta, version: int) -> datetime:
