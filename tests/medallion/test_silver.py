@@ -30,9 +30,8 @@ TABLE = "brz_access_workspaces"
 def bronze(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The table, its view of latest rows, and marks in a file of this test."""
     monkeypatch.setenv("FLOODMARK_STORE", f"sqlite:///{tmp_path}/marks.db")
-    spark.sql(
-        f"CREATE TABLE {TABLE} (id INT) USING delta LOCATION '{tmp_path}/t' TBLPROPERTIES (delta.enableChangeDataFeed = true)"
-    )
+    feed = "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    spark.sql(f"CREATE TABLE {TABLE} (id INT) USING delta LOCATION '{tmp_path}/t' {feed}")
     spark.sql(f"CREATE VIEW {TABLE}_latest AS SELECT DISTINCT id FROM {TABLE}")
     yield TABLE
     spark.sql(f"DROP VIEW {TABLE}_latest")
