@@ -22,7 +22,8 @@ DAYS, ROWS = 365, 2_000_000
 CONSTANT_SECONDS, SHARE = 3.0, 0.03
 BUILD = """
 SELECT u.date_sk, u.sku, sum(u.quantity * p.price) AS cost, count(*) AS lines
-FROM usage u LEFT JOIN prices p ON p.sku = u.sku AND u.day >= p.valid_from AND (p.valid_to IS NULL OR u.day < p.valid_to)
+FROM usage u LEFT JOIN prices p
+ON p.sku = u.sku AND u.day >= p.valid_from AND (p.valid_to IS NULL OR u.day < p.valid_to)
 GROUP BY u.date_sk, u.sku
 """
 

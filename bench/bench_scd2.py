@@ -1,7 +1,7 @@
 """A table of versions at two sizes: a second batch costs what its keys cost, however large the table is.
 
 First 10 events on each of many keys, then 10,000 events on 1,000 of them. Bytes are those of data files, change files
-and deletion vectors. What grows with the table is the scan for the keys (of the log and of the table), and is timed apart.
+and deletion vectors. What grows with the table is the scan for the keys, of the log and of the table: timed apart.
 """
 
 from __future__ import annotations

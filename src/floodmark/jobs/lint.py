@@ -171,7 +171,7 @@ def _idle_options(sink: DeltaSink) -> list[str]:
     return [name for name in ("key", "by", "sequence", "delete_when") if getattr(sink, name) and name not in used]
 
 
-PIECEMEAL = ("console", "kafka")
+PIECEMEAL = ("console", "kafka", "scd1", "scd2")
 IMMUTABLE = ("files", "delta", "kafka")
 PROMISES = {
     "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",
