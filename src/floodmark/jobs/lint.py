@@ -173,11 +173,16 @@ def _idle_options(sink: DeltaSink) -> list[str]:
 
 PIECEMEAL = ("console", "kafka", "scd1", "scd2")
 IMMUTABLE = ("files", "delta", "kafka")
+HISTORY = (
+    "each event exactly once: it is added to the log, then its key is rebuilt; both commits carry the batch number, "
+    "so a repeat changes nothing"
+)
 PROMISES = {
     "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",
     "kafka": "each row exactly once for consumers with isolation.level=read_committed: number and rows are one "
     "transaction per partition and chunk",
     "postgres": "each row exactly once: rows and batch number are one transaction",
+    **dict.fromkeys(("scd1", "scd2"), HISTORY),
 }
 
 

@@ -17,10 +17,10 @@ from floodmark.sinks.scd_versions import INTERVAL, IS_CURRENT, VALID_FROM, lates
 from floodmark.sinks.table_modes import column_names
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from floodmark.sinks.scd_prune import Moment
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Scd1:
         """Events that have no place in the table, each with its reason in `_event_refused`; None before the first."""
         return self._keeping.refused(spark)
 
-    def prune(self, spark: SparkSession, before: datetime | str | int) -> int:
+    def prune(self, spark: SparkSession, before: Moment) -> int:
         """Drop events below a moment from the log; the table stays as it is. Returns how many were dropped.
 
         What is open at the moment becomes a key's first event; what arrives below it later is refused. No run of the
