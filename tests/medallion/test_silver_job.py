@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import floodmark as fm
-from floodmark.errors import SchemaChanged
-from floodmark.testing import RowsSource
+from floodmark.errors import ConfigError, LeaseHeld, SchemaChanged
+from floodmark.medallion.pruning import prune_events
+from floodmark.stores.lease import hold
+from floodmark.testing import ListSink, RowsSource
 from floodmark.testing.rows import Accident
 from tests.sinks.batches import delta_rows, on_disk
 
@@ -69,3 +71,17 @@ def test_a_feed_flows_through_versions_into_the_latest_rows(spark: SparkSession,
         (2, "a", False),
     ]
     assert [row[:2] for row in delta_rows(spark, tmp_path / "latest")] == [(1, "b"), (2, "a")]
+
+
+def test_a_job_prunes_its_logs_under_its_lease(spark: SparkSession, tmp_path: Path) -> None:
+    """Not while a run holds it, and only where there is a log."""
+    source = RowsSource([{"k": 1, "at": 1, "v": 1}, {"k": 1, "at": 2, "v": 2}], "k int, at int, v int")
+    store, sink = fm.stores.open("memory"), fm.sinks.Scd1(str(tmp_path / "t"), key=("k",), sequence=("at",))
+    job = fm.Job("j", source, [sink])
+    job.run(spark, store)
+    with hold(store, "j"), pytest.raises(LeaseHeld):
+        prune_events(job, 9, spark, store)
+    assert prune_events(job, 9, spark, store) == {"scd1": 1}
+    assert delta_rows(spark, tmp_path / "t") == [(1, 2, 2)]
+    with pytest.raises(ConfigError, match="no sink with history"):
+        prune_events(fm.Job("k", source, [ListSink()]), 9, spark, store)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import SourceUnreadable
+from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.hwm import HWM, Json, Span, TableVersionsHWM, VersionHWM
 from floodmark.medallion.dates import DATE_SK
 from floodmark.medallion.fact_inputs import FactRows, Input, Lookup, Versions, location_of, pinned, place_of
@@ -40,6 +40,8 @@ class TouchedDates(Immutable):
         return f"delta tables {', '.join(self._told(each, session) for each in self.inputs)}"
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        if request.start is not None:
+            raise ConfigError("a fact has no place to begin from.", hint="--full-refresh builds all dates again")
         known: Mapping[str, int] = mark.value if mark is not None and not request.whole else {}
         sights = {each.name: self._sight(each, known.get(each.name), session) for each in self.inputs}
         upto = {name: sight.span.upto.value for name, sight in sights.items() if sight.span}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.job import Job
+from floodmark.sinks.contract import ledger_id
 from floodmark.sinks.scd import Scd1
 from floodmark.stores.lease import hold
 
@@ -26,4 +27,10 @@ def prune_events(job: Job, before: Moment, spark: SparkSession, store: MarkStore
     if not kept:
         raise ConfigError(f"job '{job.name}' has no sink with history.", hint="prune a job with a scd1 or scd2 sink")
     with hold(store, job.name):
+        open_ones = [s.name for s in kept if s.begun(ledger_id(store.namespace, job.name, s.name), lambda: spark)]
+        if open_ones:
+            raise ConfigError(
+                f"sink '{open_ones[0]}' of job '{job.name}' has events that are not in its table yet.",
+                hint="run the job first: it finishes the open batch",
+            )
         return {sink.name: sink.prune(spark, before) for sink in kept}

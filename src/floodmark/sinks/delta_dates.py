@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
@@ -75,8 +75,7 @@ class DeltaDates:
         if batch.kind == "refresh" or self.schema(lambda: rows.sparkSession) is None:
             return self._sink.write(rows.where(~F.col(NAMES_A_DATE)), batch)
         named = rows.where(NAMES_A_DATE).select(quoted(self.date)).distinct().collect()
-        dates = sorted(row[0] for row in named)
-        return self._sink.write_where(rows.where(~F.col(NAMES_A_DATE)), batch, self._one_of(dates))
-
-    def _one_of(self, dates: list[int]) -> str:
-        return f"{quoted(self.date)} IN ({', '.join(map(str, dates))})" if dates else "false"
+        if not named:
+            return replace(self._sink, mode="append").write(rows.limit(0), batch)  # only the number is recorded
+        dates = ", ".join(str(row[0]) for row in sorted(named))
+        return self._sink.write_where(rows.where(~F.col(NAMES_A_DATE)), batch, f"{quoted(self.date)} IN ({dates})")
