@@ -41,6 +41,9 @@ FloodmarkError
 ├── TaskFailed                  the program of a workflow's task ended badly
 │   └── TaskTimedOut            it did not end within its time
 ├── SinkFailed                  a sink could not be written
+│   ├── ConflictingEvents       two events of one key and moment say different things
+│   └── SnapshotRefused         a snapshot that would delete everything, or is older than the last
+├── KeysCollide                 two rows of a dimension got the same surrogate key
 ├── SinkUnreachable             a sink's server could not be reached: never taken for "nothing recorded"
 ├── RecordsFailed               records of a stream failed: its mark stops at the first of them
 ├── HealingFailed               the steps of a stream could not be run on Spark at all
@@ -478,6 +481,34 @@ class SinkFailed(FloodmarkError):
             hint="mend the cause and run again: the same batch is finished, nothing is written twice",
         )
         self.job, self.sink, self.reason = job, sink, reason
+
+
+class ConflictingEvents(SinkFailed):
+    """Two events of one key and moment say different things; nothing was written."""
+
+    def __init__(self, job: str, *, sink: str, key: str, sequence: str) -> None:
+        super().__init__(job, sink=sink, reason=f"events of key {key} at {sequence} contradict each other")
+        self.hint = "mend them, name one more column in `sequence`, or set `on_conflict` to quarantine or last_arrival"
+        self.key, self.sequence = key, sequence
+
+
+class SnapshotRefused(SinkFailed):
+    """A snapshot that would delete every row, or that is older than the last one; nothing was written."""
+
+    def __init__(self, job: str, *, sink: str, reason: str) -> None:
+        super().__init__(job, sink=sink, reason=f"a snapshot is refused: {reason}")
+        self.hint = "deliver snapshots in their order; `allow_empty: true` takes an empty one for the deletion of all"
+
+
+class KeysCollide(FloodmarkError):
+    """Two rows of a dimension got the same surrogate key."""
+
+    def __init__(self, column: str, *, key: int, rows: int) -> None:
+        super().__init__(
+            f"{rows} rows have the surrogate key {key} in column '{column}'.",
+            hint="check that the natural key tells all rows apart; if it does, add a column to it",
+        )
+        self.column, self.key, self.rows = column, key, rows
 
 
 class SinkUnreachable(FloodmarkError):

@@ -1,8 +1,8 @@
 """Places where a run can be told to die, so that anyone can test what a crash leaves behind.
 
 `FLOODMARK_CRASH_AT=<point>` kills this process with SIGKILL the first time it gets there: no cleanup, no goodbye.
-Points: after_intent, after_read, during_sink:<n>, after_sink:<n>, before_commit, after_commit; n counts from 1.
-A replay of quarantined rows has after_claim, and then after_sink:<n>.
+Points: after_intent, after_read, during_sink:<n>, after_events, after_sink:<n>, before_commit, after_commit; n counts
+from 1. A replay of quarantined rows has after_claim, and then after_sink:<n>.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from floodmark.hwm.kinds import kind_of, register
 from floodmark.hwm.mark import HWM, Json, deserialize
 from floodmark.hwm.ordered import OrderedHWM
 from floodmark.hwm.span import Span, digest
+from floodmark.hwm.table_versions import TableVersionsHWM
 from floodmark.hwm.text import ColumnTextHWM
 from floodmark.hwm.topic_offsets import TopicOffsetsHWM
 from floodmark.hwm.version import VersionHWM
@@ -35,6 +36,7 @@ __all__ = [
     "KeyValueIntHWM",
     "OrderedHWM",
     "Span",
+    "TableVersionsHWM",
     "TopicOffsetsHWM",
     "VersionHWM",
     "deserialize",

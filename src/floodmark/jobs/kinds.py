@@ -6,7 +6,7 @@ A later source or sink is one more model and its name in `kinds_known.py`; nothi
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
@@ -160,25 +160,51 @@ class Optimize(Model):
 
 
 class DeltaSink(PathOrTable, SinkModel):
-    """A Delta table."""
+    """A Delta table; `scd1` and `scd2` are tables with history, rebuilt key by key from their events."""
 
     type: Literal["delta"]
-    mode: Literal["append", "merge", "replace"] = "append"
+    mode: Literal["append", "merge", "replace", "scd1", "scd2"] = "append"
     key: Columns = ()
     by: Columns = ()
     sequence: Columns = ()
     delete_when: Text | None = None
     partition_by: Columns = ()
     cluster_by: Columns = ()
+    track: Columns = Field(default=(), description="columns whose change makes a version; by default all")
+    untracked: Columns = Field(default=(), description="columns whose change makes no version")
+    on_conflict: Literal["error", "quarantine", "last_arrival"] = "error"
+    changes: Literal["log", "feed", "snapshot"] = "log"
+    allow_empty: bool = False
+    first_valid_from: Text | None = Field(default=None, description="the column that says when a key began")
     zorder: Columns = ()
     statistics: Columns = ()
     optimize: Optimize = Optimize()
 
-    def build(self, site: Site) -> "Sink":
-        from floodmark.sinks import Delta
+    HISTORY: ClassVar[frozenset[str]] = frozenset({"track", "untracked", "on_conflict", "changes", "allow_empty"})
+    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "partition_by", "cluster_by"})
+    SHARED: ClassVar[frozenset[str]] = frozenset({"key", "sequence", "delete_when"})
 
-        fields = self.model_dump(exclude={"type", "name", "path", "table", "zorder", "statistics", "optimize"})
-        return Delta(path=self.place(site), table=self.table, name=self.ledger_name(), **fields)
+    def build(self, site: Site) -> "Sink":
+        from floodmark import sinks
+
+        place: dict[str, Any] = {"path": self.place(site), "table": self.table, "name": self.ledger_name()}
+        if self.mode == "scd1":
+            return sinks.Scd1(**place, **self.model_dump(include=set(self.SHARED | self.HISTORY)))
+        if self.mode == "scd2":
+            fields = self.model_dump(include={*self.SHARED, *self.HISTORY, "first_valid_from"})
+            return sinks.Scd2(**place, **fields)
+        return sinks.Delta(**place, **self.model_dump(include=set(self.SHARED | self.ROWS)))
+
+    def idle_options(self) -> list[str]:
+        """What was given and means nothing in this mode."""
+        history = {*self.SHARED, *self.HISTORY}
+        rows = {"append": set[str](), "merge": {*self.SHARED}, "replace": {"by"}}
+        used = {**rows, "scd1": history, "scd2": {*history, "first_valid_from"}}[self.mode]
+        every = [*self.SHARED, "by", *self.HISTORY, "first_valid_from"]
+        return [name for name in type(self).model_fields if name in every and name not in used and self._is_given(name)]
+
+    def _is_given(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].get_default())
 
 
 class FilesSink(SinkModel):

@@ -109,12 +109,13 @@ class JobLint:
             )
 
     def _delta(self, sink: DeltaSink, place: Place) -> Iterator[Finding]:
-        if sink.mode == "merge" and not sink.key:
-            yield self._found(place, "FM201", "merge needs to know which rows are the same", "add key: [id]")
+        if sink.mode in ("merge", "scd1", "scd2") and not sink.key:
+            said = f"{sink.mode} needs to know which rows are the same"
+            yield self._found(place, "FM201", said, "add key: [id]")
         if sink.mode == "replace" and not sink.by:
             said = "every batch would replace the whole table, and a batch holds only what is new"
             yield self._found(place, "FM202", said, "add by: [column], or use merge")
-        for name in _idle_options(sink):
+        for name in sink.idle_options():
             yield self._found((*place, name), "FM203", f"{name} does nothing with mode {sink.mode}", "take it out")
         if (sink.path or "").startswith("s3a:"):
             said = "two drivers on one table may overwrite each other's commits here"
@@ -150,6 +151,8 @@ class JobLint:
         sinks, transform = self.job.sinks, self.job.transform
         if any(sink.type == "console" for sink in sinks):
             return "a console sink takes only some of the rows"
+        if any(isinstance(sink, DeltaSink) and sink.mode in ("scd1", "scd2") for sink in sinks):
+            return "a table with history looks at a batch more than once"
         judging = self._why_judged_first()
         if judging is not None:
             return judging
@@ -201,13 +204,12 @@ def _is_deterministic(sql: str) -> bool:
         return True  # it cannot be parsed, and FM101 says so
 
 
-def _idle_options(sink: DeltaSink) -> list[str]:
-    used = {"append": set[str](), "merge": {"key", "sequence", "delete_when"}, "replace": {"by"}}[sink.mode]
-    return [name for name in ("key", "by", "sequence", "delete_when") if getattr(sink, name) and name not in used]
-
-
 WHOLE_BATCH = ("unique", "references", "row_count", "fresh")
 IMMUTABLE = ("files", "delta", "kafka")
+HISTORY = (
+    "each event exactly once: it is added to the log, then its key is rebuilt; both commits carry the batch number, "
+    "so a repeat changes nothing"
+)
 PROMISES = {
     "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",
     "kafka": "each row exactly once for consumers with isolation.level=read_committed: number and rows are one "
@@ -219,6 +221,8 @@ PROMISES = {
 def _words(sink: SinkModel) -> str:
     if isinstance(sink, ConsoleSink):
         return "each row at least once: a batch that is repeated after a crash is printed again"
+    if isinstance(sink, DeltaSink) and sink.mode in ("scd1", "scd2"):
+        return HISTORY
     if isinstance(sink, DeltaSink):
         how = {"append": "added", "merge": "merged by its key", "replace": "put in place of the old ones"}[sink.mode]
         return f"each row is {how} exactly once: the batch number is part of the commit, so a repeat changes nothing"

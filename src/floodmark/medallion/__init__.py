@@ -1,1 +1,4 @@
-"""Bronze, silver, gold: history, dimensions, facts, and the upkeep of their tables."""
+"""Bronze, silver, gold: date keys, tags, dimensions, facts that are rebuilt for touched dates only, upkeep of tables.
+
+The tables with history themselves are sinks (`floodmark.sinks.Scd1`, `Scd2`), so that a project file can name them.
+"""

@@ -11,10 +11,19 @@ if TYPE_CHECKING:
     from floodmark.sinks.files import Files
     from floodmark.sinks.kafka import Kafka
     from floodmark.sinks.postgres import Postgres
+    from floodmark.sinks.scd import Scd1, Scd2
 
-__all__ = ["Console", "Delta", "Files", "Kafka", "Postgres"]
+__all__ = ["Console", "Delta", "Files", "Kafka", "Postgres", "Scd1", "Scd2"]
 
-HOMES = {"Console": "console", "Delta": "delta", "Files": "files", "Kafka": "kafka", "Postgres": "postgres"}
+HOMES = {
+    "Console": "console",
+    "Delta": "delta",
+    "Files": "files",
+    "Kafka": "kafka",
+    "Postgres": "postgres",
+    "Scd1": "scd",
+    "Scd2": "scd",
+}
 
 
 def __getattr__(name: str) -> object:

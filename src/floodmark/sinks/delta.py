@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SinkFailed
@@ -47,6 +47,7 @@ class Delta(Atomic):
     name: str = "delta"
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    _condition: str | None = field(default=None, repr=False, compare=False)
     _place: DeltaPlace = field(init=False, repr=False, compare=False)
     _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -87,9 +88,13 @@ class Delta(Atomic):
     def needs_position(self) -> bool:
         return self.mode == "merge" and not self.sequence
 
+    def write_where(self, rows: DataFrame, batch: Batch, condition: str) -> int | None:
+        """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""
+        return replace(self, _condition=condition).write(rows, batch)
+
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         spark, ledger = rows.sparkSession, batch.ledger(self.name)
-        with self._alone(spark, batch.job):
+        with self.alone(spark, batch.job):
             before = self._looked(lambda: spark)
             if before is None or (before.recorded(ledger) or 0) < batch.number:
                 self._commit(rows, batch, exists=before is not None)
@@ -105,7 +110,7 @@ class Delta(Atomic):
         if location is None or self._looked(session) is None:
             return
         spark = session()
-        with self._alone(spark, ledger):
+        with self.alone(spark, ledger):
             nothing = spark.read.format("delta").load(location).limit(0)
             self._writer(nothing, ledger, number, note(ledger, number, None)).mode("append").save(location)
 
@@ -129,6 +134,7 @@ class Delta(Atomic):
         self._ensure(rows, exists=exists or not (self.table or self.cluster_by))
         writer = self._batch_writer(without_own(rows), batch)
         mode = "append" if self.mode == "append" else "overwrite"
+        writer = writer.option("replaceWhere", self._condition) if self._condition else writer
         writer.mode(mode).option("mergeSchema", str(self.evolve).lower()).save(self._where(rows.sparkSession))
 
     def _refresh(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
@@ -185,7 +191,7 @@ class Delta(Atomic):
         return note(batch.ledger(self.name), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))
 
     @contextmanager
-    def _alone(self, spark: SparkSession, job: str) -> Iterator[None]:
+    def alone(self, spark: SparkSession, job: str) -> Iterator[None]:
         """Nobody else commits to a table on a local disk meanwhile; other stores see to that themselves."""
         from floodmark.spark.session import jvm_pid
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
-from floodmark.sinks.contract import Atomic, Ordered, Piecemeal, Sink
+from floodmark.sinks.contract import Atomic, Freezing, Ordered, Sink
 from floodmark.sources.contract import Immutable, Source
 from floodmark.step.settling import Settling
 from floodmark.step.transform import Identity, RowByRow, Transform, program_fingerprint
@@ -41,8 +41,8 @@ class Work:
             return True  # its outcomes are frozen too: the user's code may do more than return rows
         if self.rules and not self.judges_on_the_way():
             return True
-        if self.is_repeatable():  # a sink that keeps no ledger takes only some of the rows, and would spoil the count
-            return not all(isinstance(sink, (Atomic, Piecemeal)) for sink in self.sinks)
+        if self.is_repeatable():  # a sink that reads only some of the rows, or reads them twice, would spoil the count
+            return not all(isinstance(sink, (Atomic, Freezing)) for sink in self.sinks)
         return len(self.sinks) > 1 or not isinstance(self.sinks[0], Atomic)
 
     def is_repeatable(self) -> bool:

@@ -1,0 +1,123 @@
+"""Dates as keys: `date_sk` in a declared zone, and a date dimension that grows by itself."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from floodmark.errors import ConfigError
+from floodmark.spark.delta_tables import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+DATE_SK = "date_sk"
+
+
+def date_sk(rows: DataFrame, column: str, zone: str) -> Column:
+    """The day of a column as yyyyMMdd: a timestamp's day in `zone`, whatever zone the session has.
+
+    A date, and a timestamp without a zone, have their day already.
+    """
+    from pyspark.sql import functions as F
+
+    kind = rows.schema[column].dataType.simpleString()
+    if kind not in ("date", "timestamp", "timestamp_ntz"):
+        raise ConfigError(f"column '{column}' is {kind}, which has no day.", hint="cast it to date or timestamp")
+    local = local_time(F.col(quoted(column)), zone) if kind == "timestamp" else F.col(quoted(column))
+    return number_of(local.cast("date"))
+
+
+def local_time(moment: Column, zone: str) -> Column:
+    """What a clock in the zone shows at a timestamp, to the second.
+
+    Casts would ask the session's zone, and lose an hour where its clocks are set back: so it is counted from 1970.
+    """
+    from pyspark.sql import functions as F
+
+    require_zone(zone)
+    begin = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+    utc = begin + F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), F.unix_seconds(moment).cast("decimal(18,6)"))
+    return F.convert_timezone(F.lit("UTC"), F.lit(zone), utc)
+
+
+def number_of(day: Column) -> Column:
+    """A date as yyyyMMdd."""
+    from pyspark.sql import functions as F
+
+    return (F.year(day) * 10000 + F.month(day) * 100 + F.dayofmonth(day)).cast("int")
+
+
+def day_of(number: Column) -> Column:
+    """The date that a yyyyMMdd stands for."""
+    from pyspark.sql import functions as F
+
+    return F.make_date((number / 10000).cast("int"), (number / 100).cast("int") % 100, number % 100)
+
+
+def require_zone(zone: str) -> None:
+    """Raise ConfigError for a zone that nobody knows."""
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError) as error:
+        raise ConfigError(f"zone {zone!r} is not known.", hint="a name such as Europe/Berlin, or UTC") from error
+
+
+def date_rows(spark: SparkSession, first: date, last: date) -> DataFrame:
+    """The date dimension from one day to another, both included; weeks and weekdays as ISO 8601 counts them."""
+    from pyspark.sql import functions as F
+
+    days = F.sequence(F.lit(first), F.lit(last))
+    each = spark.range(1).select(F.explode(days).alias("date"))
+    day = F.col("date")
+    weekday = F.weekday(day) + 1
+    return each.select(
+        number_of(day).alias(DATE_SK),
+        day,
+        F.year(day).alias("year"),
+        F.quarter(day).alias("quarter"),
+        F.month(day).alias("month"),
+        F.dayofmonth(day).alias("day"),
+        F.dayofyear(day).alias("day_of_year"),
+        F.weekofyear(day).alias("week"),
+        weekday.alias("day_of_week"),
+        (weekday >= 6).alias("is_weekend"),
+        (F.last_day(day) == day).alias("is_month_end"),
+        ((F.last_day(day) == day) & (F.month(day) % 3 == 0)).alias("is_quarter_end"),
+        ((F.month(day) == 12) & (F.dayofmonth(day) == 31)).alias("is_year_end"),
+    )
+
+
+def dates_for(rows: DataFrame, column: str = DATE_SK) -> DataFrame:
+    """The date dimension for all years that the rows touch: the transform of a job that merges it by `date_sk`.
+
+    The dimension grows with the data that way, in whole years; rows without a date ask for none.
+    """
+    from pyspark.sql import functions as F
+
+    years = (
+        rows.select((F.col(quoted(column)) / 10000).cast("int").alias("y")).where("y IS NOT NULL").distinct().collect()
+    )
+    if not years:
+        return date_rows(rows.sparkSession, date(1970, 1, 1), date(1970, 1, 1)).limit(0)
+    found = [row.y for row in years]
+    return date_rows(rows.sparkSession, date(min(found), 1, 1), date(max(found), 12, 31))
+
+
+def extend_dates(spark: SparkSession, rows: DataFrame, path: str, column: str = DATE_SK) -> int:
+    """Add the days of the years that the rows touch and the table at `path` lacks; returns how many were added.
+
+    Nothing is committed where nothing is missing.
+    """
+    from floodmark.probes.delta import DeltaProbe
+    from floodmark.spark.delta_tables import absolute
+
+    wanted, there = dates_for(rows, column), absolute(path)
+    if DeltaProbe(there).refresh():
+        held = spark.read.format("delta").load(there).select(DATE_SK)
+        wanted = wanted.join(held, [DATE_SK], "left_anti")
+    missing = wanted.count()
+    if missing:
+        wanted.coalesce(1).write.format("delta").mode("append").save(there)
+    return missing

@@ -1,0 +1,80 @@
+"""A fact: a table by date that is built from others, and built again for exactly the dates that a change touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError, TransformFailed
+from floodmark.jobs.job import Job, as_transform
+from floodmark.medallion.dates import DATE_SK
+from floodmark.medallion.fact_inputs import FactRows, Lookup, Versions, pinned
+from floodmark.medallion.fact_source import PINS, TouchedDates
+from floodmark.sinks.delta_dates import NAMES_A_DATE, DeltaDates
+from floodmark.spark.delta_tables import quoted
+from floodmark.step.transform import Transform
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """The rows of the fact for the touched dates, from the inputs as they were at the batch's versions."""
+
+    source: TouchedDates
+    build: Transform
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        [touched] = frames.values()
+        spark, versions = touched.sparkSession, pins(touched)
+        dates = sorted(row[0] for row in touched.collect())
+        rows = pinned(self.source.rows, spark, versions)
+        inputs = {each.name: pinned(each, spark, versions) for each in self.source.lookups}
+        inputs[self.source.rows.name] = rows.where(F.col(quoted(self.source.rows.date)).isin(dates))
+        built = self.build.apply(inputs, job=job, attempt=attempt, batch_time=batch_time)
+        if DATE_SK not in built.columns:
+            raise TransformFailed(job, reason=f"the fact's rows have no column {DATE_SK}")
+        named = spark.createDataFrame([(date,) for date in dates], f"{DATE_SK} int")
+        return built.withColumn(NAMES_A_DATE, F.lit(False)).unionByName(
+            named.withColumn(NAMES_A_DATE, F.lit(True)), allowMissingColumns=True
+        )
+
+    def fingerprint(self) -> str:
+        return self.build.fingerprint()
+
+    def is_deterministic(self) -> bool:
+        return self.build.is_deterministic()
+
+
+def pins(touched: DataFrame) -> Versions:
+    """The version of every input, as the source wrote it beside the dates."""
+    told: dict[str, Any] = touched.schema[DATE_SK].metadata
+    return {name: int(version) for name, version in told[PINS].items()}
+
+
+def fact(
+    name: str,
+    *,
+    rows: FactRows,
+    build: str | Callable[..., DataFrame],
+    lookups: Sequence[Lookup] = (),
+    path: str | None = None,
+    table: str | None = None,
+    **options: Any,  # noqa: ANN401 - the other fields of a job
+) -> Job:
+    """The job that keeps a fact: `build` is SQL over the inputs' names, or a function that takes them by name.
+
+    It is shown the rows of the dates that have to be built, and the lookups as a whole; it gives rows with `date_sk`
+    that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`.
+    """
+    source = TouchedDates(rows, tuple(lookups))
+    if len({each.name for each in source.inputs}) != len(source.inputs):
+        raise ConfigError(f"fact '{name}' has two inputs of one name.", hint="give each input a name of its own")
+    sink = DeltaDates(path, table, name=name)
+    return Job(name=name, source=source, sinks=[sink], transform=Rebuilding(source, as_transform(build)), **options)

@@ -1,0 +1,97 @@
+"""The inputs of a fact as one source: all of them between pinned versions, and the dates that the changes touch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.hwm import HWM, Json, Span, TableVersionsHWM, VersionHWM
+from floodmark.medallion.dates import DATE_SK
+from floodmark.medallion.fact_inputs import FactRows, Input, Lookup, Versions, location_of, pinned, place_of
+from floodmark.medallion.touched import dates_of_partners, dates_of_rows
+from floodmark.probes.delta import DeltaProbe
+from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
+from floodmark.sources.delta_span import Planner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PINS = "floodmark.versions"
+"""Under this name the column of the dates carries, in its metadata, the version of every input."""
+
+
+@dataclass(frozen=True)
+class TouchedDates(Immutable):
+    """Dates that have to be built again: one row each. The mark is the version of every input."""
+
+    rows: FactRows
+    lookups: tuple[Lookup, ...] = ()
+    name: str = "inputs"
+    _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.rows, *self.lookups)
+
+    def fingerprint(self, session: Session) -> str:
+        return f"delta tables {', '.join(self._told(each, session) for each in self.inputs)}"
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        if request.start is not None:
+            raise ConfigError("a fact has no place to begin from.", hint="--full-refresh builds all dates again")
+        known: Mapping[str, int] = mark.value if mark is not None and not request.whole else {}
+        sights = {each.name: self._sight(each, known.get(each.name), session) for each in self.inputs}
+        upto = {name: sight.span.upto.value for name, sight in sights.items() if sight.span}
+        if not upto:
+            return Sight(None)
+        latest = {each.name: self._looked(each, session).latest() for each in self.inputs}
+        at: dict[str, Json] = {name: upto.get(name, known.get(name, latest[name])) for name in latest}
+        changed: dict[str, Json] = {name: dict(s.span.detail) for name, s in sights.items() if s.span}
+        after = TableVersionsHWM(self.name, known) if known else None
+        return Sight(Span(after, TableVersionsHWM(self.name, upto), {"at": at, "changed": changed}))
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        from pyspark.sql import functions as F
+
+        versions: Versions = span.detail["at"]  # type: ignore[assignment]
+        dates = reduce(lambda one, other: one.unionByName(other), self._touched(spark, span, versions)).distinct()
+        told = F.col(DATE_SK).alias(DATE_SK, metadata={PINS: dict(versions)})
+        return Reading(dates.where(f"{DATE_SK} IS NOT NULL").select(told))
+
+    def _touched(self, spark: SparkSession, span: Span, versions: Versions) -> list[DataFrame]:
+        from pyspark.sql import functions as F
+
+        changed: Mapping[str, Any] = span.detail["changed"]  # type: ignore[assignment]
+        whole = pinned(self.rows, spark, versions)
+        every = whole.select(F.col(self.rows.date).cast("int").alias(DATE_SK)).distinct()
+        if any("snapshot" in how for how in changed.values()):
+            return [every]  # an input is read for the first time: nothing of what was built can be relied on
+        found = [every.limit(0)]
+        if self.rows.name in changed:
+            found.append(dates_of_rows(self._feed(self.rows, spark, changed), self.rows))
+        moved = [each for each in self.lookups if each.name in changed and each.when_moved == "restate"]
+        return found + [dates_of_partners(self._feed(one, spark, changed), one, self.rows, whole) for one in moved]
+
+    def _feed(self, table: Input, spark: SparkSession, changed: Mapping[str, Any]) -> DataFrame:
+        first, last = changed[table.name]["first"], changed[table.name]["last"]
+        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", str(first))
+        return feed.option("endingVersion", str(last)).load(location_of(table, lambda: spark))
+
+    def _sight(self, table: Input, version: int | None, session: Session) -> Sight:
+        place = place_of(table)
+        planner = Planner(self._looked(table, session), str(place), place.sql, "feed")
+        mark = lambda number: VersionHWM(table.name, number)  # noqa: E731 - what a planner makes marks with
+        return planner.snapshot(mark) if version is None else planner.feed_after(version, mark)
+
+    def _told(self, table: Input, session: Session) -> str:
+        return f"{table.name} {place_of(table)} (table id {self._looked(table, session).table_id()})"
+
+    def _looked(self, table: Input, session: Session) -> DeltaProbe:
+        location = location_of(table, session)
+        probe = self._probes.setdefault(location, DeltaProbe(location))
+        if not probe.refresh():
+            raise SourceUnreadable(f"delta table {place_of(table)}", reason="there is no such table")
+        return probe

@@ -1,0 +1,165 @@
+"""The three acts of a silver job, as functions: where was I, what came since, remember how far I got."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from floodmark import stores
+from floodmark.errors import ConfigError
+from floodmark.hwm import ColumnDateTimeHWM, Json, VersionHWM
+from floodmark.jobs.job import DEFAULT_STORE
+from floodmark.sources.contract import Request
+from floodmark.sources.delta import CHANGE, TIME, VERSION, Delta
+from floodmark.spark.delta_tables import quoted, quoted_name
+from floodmark.stores.lease import hold
+from floodmark.stores.record import JobRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.stores.contract import MarkStore
+
+STORE = "FLOODMARK_STORE"
+SOURCE, UPTO, LATEST = "bronze", "floodmark.upto", "_latest"
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Processed(datetime):
+    """How far a task got: the time of a table's commit, and the commit itself. Two commits may share their time."""
+
+    table: str
+    version: int
+
+    @classmethod
+    def at(cls, moment: datetime, table: str, version: int) -> Processed:
+        utc = moment.astimezone(timezone.utc)
+        made = cls(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, timezone.utc)
+        made.table, made.version = table, version
+        return made
+
+
+def get_last_processed_timestamp(spark: SparkSession, task: str, *, store: MarkStore | None = None) -> datetime | None:
+    """How far the task got, or None if it never ran. Each task has a mark of its own, whatever else reads the table."""
+    record = _store(store).read(task)
+    mark = record.marks.get(SOURCE) if record else None
+    if record is None or mark is None:
+        return None
+    commit = record.extras.get(SOURCE)
+    if not isinstance(commit, dict):
+        return mark.value  # type: ignore[no-any-return]
+    return Processed.at(mark.value, str(commit["table"]), int(str(commit["version"])))
+
+
+def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime | None) -> DataFrame:
+    """Rows that were added since, up to the table's version of now; None: all that are there.
+
+    A plain time stands for the last commit at or before it. A view `<table>_latest` is read through its table.
+    `upto(df)` tells how far this reads. Raises SourceRewritten if rows were changed or removed.
+    """
+    source = Delta(table=_changed_table(spark, table))
+    known = _commit_at(spark, source, since) if since is not None else None
+    sight = source.look(VersionHWM(source.name, known) if known is not None else None, Request(), lambda: spark)
+    if sight.span is None:
+        return _nothing(spark, source, since)
+    end = int(sight.span.upto.value)
+    told = {"table": source.table, "version": end, "time": _time_of(spark, source, end).isoformat()}
+    return _telling(source.read(spark, sight.span).rows, told)
+
+
+def upto(rows: DataFrame) -> Processed | None:
+    """How far `read_bronze_since_timestamp` read, to be committed once its rows are processed; None: no further."""
+    told = rows.schema[TIME].metadata.get(UPTO) if TIME in rows.columns else None
+    if told is None:
+        raise ConfigError("these rows do not say how far they go.", hint="ask the frame that was read, unchanged")
+    found = json.loads(told)
+    return found and Processed.at(datetime.fromisoformat(found["time"]), found["table"], found["version"])
+
+
+def commit_processing_state(
+    spark: SparkSession, task: str, reached: datetime, *, store: MarkStore | None = None
+) -> datetime:
+    """Remember how far the task got, and never less than before; returns what is remembered.
+
+    Raises LeaseHeld or MarkMoved if another run of the task is under way.
+    """
+    opened = _store(store)
+    with hold(opened, task) as lease:
+        record = opened.read(task) or JobRecord(task)
+        moved = _raised(record, reached)
+        if moved is not record:
+            opened.commit(moved, expected=record.number, lease=lease.lease)
+    return get_last_processed_timestamp(spark, task, store=opened) or reached
+
+
+def _raised(record: JobRecord, reached: datetime) -> JobRecord:
+    """The record with the mark moved up; the very same one if it is there already, or further."""
+    mark, known = record.marks.get(SOURCE), record.extras.get(SOURCE)
+    told: Json = {"table": reached.table, "version": reached.version} if isinstance(reached, Processed) else None
+    if mark is not None and not _is_further(mark.value, known, reached):
+        return record
+    fresh = ColumnDateTimeHWM(SOURCE, reached.astimezone(timezone.utc))
+    extras: dict[str, Json] = {**record.extras, SOURCE: told}
+    now = datetime.now(timezone.utc)
+    return replace(record, number=record.number + 1, marks={SOURCE: fresh}, extras=extras, modified_time=now)
+
+
+def _is_further(stood: datetime, known: Json, reached: datetime) -> bool:
+    """By commit where both name one of the same table, since times may tie; else by time."""
+    if isinstance(known, dict) and isinstance(reached, Processed) and known.get("table") == reached.table:
+        return reached.version > int(str(known["version"]))
+    return reached > stood
+
+
+def _changed_table(spark: SparkSession, table: str) -> str:
+    """The table behind a view of its latest rows; every other name is a table's own."""
+    base = table.removesuffix(LATEST)
+    return base if base != table and spark.catalog.tableExists(base) else table
+
+
+def _commit_at(spark: SparkSession, source: Delta, since: datetime) -> int | None:
+    """The version that a moment stands for; None if it lies before the first."""
+    if isinstance(since, Processed) and since.table == source.table:
+        return since.version
+    if since.tzinfo is None:
+        raise ConfigError(f"the time {since} has no zone.", hint="give one that has, such as UTC")
+    # By Spark's own history: it tells the same times as the change feed does.
+    milliseconds = int((since - EPOCH) / timedelta(milliseconds=1))
+    before = _history(spark, source).where(f"unix_millis(timestamp) <= {milliseconds}")
+    return before.agg({"version": "max"}).collect()[0][0]  # type: ignore[no-any-return]
+
+
+def _time_of(spark: SparkSession, source: Delta, version: int) -> datetime:
+    found = _history(spark, source).where(f"version = {version}").selectExpr("unix_millis(timestamp)").collect()
+    return EPOCH + timedelta(milliseconds=found[0][0])
+
+
+def _history(spark: SparkSession, source: Delta) -> DataFrame:
+    return spark.sql(f"DESCRIBE HISTORY {quoted_name(str(source.table))}")
+
+
+def _nothing(spark: SparkSession, source: Delta, since: datetime | None) -> DataFrame:
+    """No rows, and the same mark as before."""
+    from pyspark.sql import functions as F
+
+    added = {VERSION: F.lit(None).cast("long"), TIME: F.lit(None).cast("timestamp"), CHANGE: F.lit("insert")}
+    rows = spark.read.table(quoted_name(str(source.table))).limit(0).withColumns(added)
+    stood = since if isinstance(since, Processed) else None
+    told = {"table": stood.table, "version": stood.version, "time": stood.isoformat()} if stood else None
+    return _telling(rows, told)
+
+
+def _telling(rows: DataFrame, told: Mapping[str, object] | None) -> DataFrame:
+    """The rows, with how far they go in the metadata of the column of their commit's time."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted(name)) for name in rows.columns if name not in (CHANGE, TIME)]
+    return rows.select(*columns, F.col(TIME).alias(TIME, metadata={UPTO: json.dumps(told)}))
+
+
+def _store(given: MarkStore | None) -> MarkStore:
+    return given or stores.open(os.environ.get(STORE) or DEFAULT_STORE)

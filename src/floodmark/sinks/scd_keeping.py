@@ -1,0 +1,131 @@
+"""Adding a batch to the log and bringing the table up to it: the two commits, and what each needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConflictingEvents
+from floodmark.sinks.contract import Batch, Recorded
+from floodmark.sinks.refusals import refuse
+from floodmark.sinks.scd_conflicts import conflict_in
+from floodmark.sinks.scd_events import (
+    CONTESTED,
+    REFUSED,
+    SINCE,
+    Ordering,
+    contradicting,
+    last_of_each_moment,
+    received,
+    winners,
+)
+from floodmark.sinks.scd_tables import EventLog, RebuiltTable
+from floodmark.spark.delta_tables import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+BROADCAST_AT_MOST = 200_000
+"""Keys that are sent to every task, so that the log is filtered where it is read and not moved."""
+
+
+@dataclass(frozen=True)
+class Pending(Batch):
+    """A batch whose events wait in the log, known by its ledger alone."""
+
+    @classmethod
+    def of(cls, ledger: str, recorded: Recorded) -> Pending:
+        now = datetime.now(timezone.utc)
+        return cls("", ledger, recorded.number, "fence", recorded.digest or "", "batch", now)
+
+    def ledger(self, sink: str) -> str:
+        return self.job
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """A log, the table that follows from it, and how: `shape` makes rows of the events that count."""
+
+    name: str
+    order: Ordering
+    log: EventLog
+    table: RebuiltTable
+    shape: Callable[[DataFrame], DataFrame]
+
+    def add(self, events: DataFrame, batch: Batch) -> int:
+        """The first commit. Raises ConflictingEvents before anything is written."""
+        spark, ledger = events.sparkSession, batch.ledger(self.name)
+        is_refresh = batch.kind == "refresh"
+        floors = None if is_refresh else self.log.floors(spark)
+        arriving = received(events, self.order, floors, ledger=ledger, number=batch.number)
+        if self.log.number(ledger, lambda: spark) < batch.number and self.order.ties != "quarantine":
+            stored = None if is_refresh else self.log.accepted(spark)
+            self._require_agreement(arriving, stored, batch)
+        return self.log.append(arriving, batch)
+
+    def rebuild(self, spark: SparkSession, batch: Batch, arrived: int | None = None) -> None:
+        """The second commit: every key with events above the number that the table has, from all its events."""
+        from pyspark.sql import functions as F
+
+        ledger = batch.ledger(self.name)
+        done = self.table.number(ledger, lambda: spark)
+        if done >= batch.number:
+            return
+        held, events = self.table.read(spark), self.log.accepted(spark)
+        if events is None:
+            return
+        if held is None or batch.kind == "refresh":
+            self.table.fill(self.rows_of(events), batch)
+            return
+        keys = self.log.touched_keys(events, ledger, done)
+        keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
+        own = [quoted(name) for name in self.order.key]
+        new = self.rows_of(events.join(keys, list(self.order.key), "left_semi").repartition(*own))
+        old = self._above_floor(held.join(keys, list(self.order.key), "left_semi"), spark)
+        self.table.exchange(new, old, batch)
+
+    def rows_of(self, events: DataFrame) -> DataFrame:
+        """The table's rows for these events, which are all that their keys have."""
+        return self.shape(self.counting(events))
+
+    def counting(self, events: DataFrame) -> DataFrame:
+        """One event of each key and moment: the one that counts."""
+        agreed = f"NOT {CONTESTED}" if self.order.ties == "quarantine" else self._agreed()
+        return last_of_each_moment(winners(events, self.order).where(agreed).drop(CONTESTED), self.order)
+
+    def refused(self, spark: SparkSession) -> DataFrame | None:
+        """Every event that has no place in the table, with the reason; None while there is no log."""
+        every = self.log.read(spark)
+        return self.refused_among(every) if every is not None else None
+
+    def refused_among(self, events: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        accepted, without_place = (events.where(f"{REFUSED} IS {state}") for state in ("NULL", "NOT NULL"))
+        reason = F.lit("another event of the same key and sequence says something else")
+        return without_place.unionByName(contradicting(accepted, self.order).withColumn(REFUSED, reason))
+
+    def _require_agreement(self, arriving: DataFrame, stored: DataFrame | None, batch: Batch) -> None:
+        found = conflict_in(arriving, stored, self.order)
+        if found:
+            raise ConflictingEvents(batch.job, sink=self.name, key=found[0], sequence=found[1])
+
+    def _agreed(self) -> Column:
+        """The log holds no contradictions, since they were refused on arrival; if it does, nothing is guessed."""
+        from pyspark.sql import functions as F
+
+        shown = F.to_json(F.struct(*map(quoted, (*self.order.key, *self.order.sequence))))
+        reason = F.concat(F.lit("the log has events that contradict each other at "), shown)
+        return F.when(F.col(CONTESTED), refuse(reason).cast("boolean")).otherwise(F.lit(True))
+
+    def _above_floor(self, held: DataFrame, spark: SparkSession) -> DataFrame:
+        """Versions that ended before a key's floor can no longer be rebuilt, and stay as they are."""
+        from pyspark.sql import functions as F
+
+        floors = self.log.floors(spark)
+        if floors is None or "valid_from" not in held.columns:
+            return held
+        known = held.join(F.broadcast(floors.select(*map(quoted, self.order.key), SINCE)), list(self.order.key), "left")
+        return known.where(f"{SINCE} IS NULL OR valid_from >= {SINCE}").drop(SINCE)
