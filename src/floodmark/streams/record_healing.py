@@ -15,7 +15,7 @@ from floodmark.streams.record_outcomes import FAILURE, RecordFunction, healing_t
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 FAILURE_TYPE = "struct<text string, reason string>"
@@ -71,7 +71,7 @@ class HealedRecords:
         """The records that it failed on, as dead letters: where they stood, what they were, and why."""
         from pyspark.sql import functions as F
 
-        place = F.to_json(F.col(POSITION)) if POSITION in outcomes.columns else F.lit(None)
+        place = F.to_json(_as_struct(outcomes)) if POSITION in outcomes.columns else F.lit(None)
         return outcomes.where(F.col(FAILURE).isNotNull()).select(
             place.cast("string").alias("file"),
             F.lit(None).cast("long").alias("line"),
@@ -84,6 +84,15 @@ class HealedRecords:
 
     def is_deterministic(self) -> bool:
         return False
+
+
+def _as_struct(outcomes: DataFrame) -> Column:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    position = F.col(POSITION)
+    is_struct = isinstance(outcomes.schema[POSITION].dataType, StructType)
+    return position if is_struct else F.struct(position.alias("position"))
 
 
 def _parsed(schema: str) -> StructType:
