@@ -12,7 +12,6 @@ from confluent_kafka import KafkaException, TopicPartition
 from floodmark.probes.kafka_client import KafkaOptions
 from floodmark.sinks.kafka import Kafka
 from floodmark.sinks.kafka_layout import Layout
-from floodmark.sinks.kafka_ledger import Page, read_pages
 from floodmark.sinks.kafka_lost import CannotTell, stamp
 from floodmark.sinks.kafka_order import Order
 from floodmark.sinks.kafka_producer import Place, Session
@@ -38,15 +37,7 @@ def order(kafka: Broker, topic: Callable[..., str]) -> Order:
 
 def write(order: Order, batches: Iterable[pa.RecordBatch]) -> Delivered:
     """As the sink does it: the driver settles the order, and a task writes."""
-    return Writer(order.settled(pages(order)), 0).run(batches)
-
-
-def pages(order: Order) -> dict[int, Page]:
-    reader = order.place.reader()
-    try:
-        return read_pages(reader, order.place.topic, [0, 1])
-    finally:
-        reader.close()
+    return Writer(order.settled(sink(order)._pages(order.place.ledger)), 0).run(batches)
 
 
 def then_killed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
