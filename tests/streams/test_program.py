@@ -81,6 +81,22 @@ def test_a_step_that_exits_fails_its_record_alone() -> None:
     assert told(program(source).tasks.start().push(record(4))) == {4: "failed"}
 
 
+def test_an_exception_that_cannot_be_printed_fails_its_record_alone() -> None:
+    """Nothing that user code does comes out of push."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    def work(row: tuple[object, object]) -> None:
+        raise Mute
+
+    source = Stream()
+    source.map(work).sink(healing, stream=source)
+    (settled,) = program(source).tasks.start().push(record(4))
+    assert why(settled).error == "Mute: (it cannot be printed)"
+
+
 def test_records_in_a_partition_are_held_until_it_is_full() -> None:
     """Their offsets are not settled before the tuple was healed."""
     source = Stream()

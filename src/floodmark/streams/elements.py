@@ -49,11 +49,19 @@ class Failure:
     @classmethod
     def of(cls, step: str, error: BaseException) -> Failure:
         """What is worth remembering of an exception: it may not be possible to pickle the exception itself."""
-        line = f"{type(error).__name__}: {error}".strip(": ")
+        line = f"{type(error).__name__}: {_said(error)}".strip(": ")
         return cls(step, line, "".join(traceback.format_tb(_below_our_own(error.__traceback__))))
 
     def __str__(self) -> str:
         return f"{self.step}: {self.error}"
+
+
+def _said(error: BaseException) -> str:
+    """A user's exception may fail even to say what it is; its record must not take the others along."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 (whatever it is)
+        return "(it cannot be printed)"
 
 
 def _below_our_own(raised: TracebackType | None) -> TracebackType | None:
