@@ -1,0 +1,46 @@
+"""Typed functions over joined streams (seed 003): declare what goes together, and the mill turns it on Spark."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from floodmark.mill.aliases import type_alias
+    from floodmark.mill.eos import EndOfStream
+    from floodmark.mill.expressions import const_expression, function_call, get_field, get_fields
+    from floodmark.mill.joining import JoinWith, join_streams, window
+
+__all__ = [
+    "EndOfStream",
+    "JoinWith",
+    "const_expression",
+    "function_call",
+    "get_field",
+    "get_fields",
+    "join_streams",
+    "type_alias",
+    "window",
+]
+
+HOMES = {
+    "EndOfStream": "eos",
+    "JoinWith": "joining",
+    "const_expression": "expressions",
+    "function_call": "expressions",
+    "get_field": "expressions",
+    "get_fields": "expressions",
+    "join_streams": "joining",
+    "type_alias": "aliases",
+    "window": "joining",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *HOMES])
