@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, is_dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from floodmark.errors import ConfigError
 
@@ -19,7 +19,7 @@ class StreamAlias:
     def __name__(self) -> str:
         return self.alias
 
-    def __call__(self, *values: Any, **named: Any) -> Any:
+    def __call__(self, *values: object, **named: object) -> object:
         """An element; being callable also lets an alias stand in a type hint."""
         return self.origin_cls(*values, **named)
 

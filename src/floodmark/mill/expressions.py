@@ -5,10 +5,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from floodmark.step.transform import code_texts, short_hash
 
+Value: TypeAlias = Any
+"""What a user's field or function holds."""
 Sign = Literal["+", "-", "*", "//", "%", "==", "!=", "<", "<=", ">", ">="]
 SIGNS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -33,7 +35,7 @@ class Expression:
     apart.
     """
 
-    def evaluate(self, element: Mapping[str, Any] | None) -> Any:
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
         """The value for an element, given as a dict; None stands for an idle poll."""
         raise NotImplementedError
 
@@ -116,7 +118,7 @@ class Field(Expression):
 
     name: str
 
-    def evaluate(self, element: Mapping[str, Any] | None) -> Any:
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
         if element is None:
             raise TypeError(f"{self.describe()} has no value on an idle poll")
         return element[self.name]
@@ -132,7 +134,7 @@ class Item(Expression):
     whole: Expression
     name: str
 
-    def evaluate(self, element: Mapping[str, Any] | None) -> Any:
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
         whole = self.whole.evaluate(element)
         return None if whole is None else whole[self.name]
 
@@ -150,7 +152,7 @@ class Constant(Expression):
 
     value: Any
 
-    def evaluate(self, element: Mapping[str, Any] | None) -> Any:  # noqa: ARG002  # the same for all
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
         return self.value
 
     def describe(self) -> str:
@@ -163,7 +165,7 @@ class Call(Expression):
 
     function: Callable[[Any], Any]
 
-    def evaluate(self, element: Mapping[str, Any] | None) -> Any:
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
         return self.function(element)
 
     def describe(self) -> str:
@@ -183,7 +185,7 @@ class Operation(Expression):
     left: Expression
     right: Expression
 
-    def evaluate(self, element: Mapping[str, Any] | None) -> Any:
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
         left, right = self.left.evaluate(element), self.right.evaluate(element)
         return None if left is None or right is None else SIGNS[self.sign](left, right)
 
