@@ -1,0 +1,147 @@
+"""Closures that read and write elements of a class, made once, so that nothing is looked up per element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from operator import attrgetter
+from typing import Any, NoReturn, get_args, get_type_hints
+
+from floodmark.errors import ConfigError
+from floodmark.mill.decoding import reader_for
+from floodmark.mill.encoding import Write, writer_for
+from floodmark.mill.scalars import Read, Unfit, wrong
+
+
+@dataclass(frozen=True)
+class FieldPlan:
+    """How one field is read: at once if its value is exactly of the type `plain`, by `read` if not."""
+
+    name: str
+    plain: type | None
+    read: Read
+    fallback: Callable[[], Any] | None
+
+
+def class_reader(cls: type, *, as_dict: bool = False) -> Read:
+    """A function from a dict to an element of the class, or to a dict of its checked values."""
+    made: dict[type, Read] = {}
+
+    def nested(inner: type) -> Read:
+        """Looked up when it is called, so that a class may hold itself."""
+        if inner not in made:
+            made[inner] = _unmade
+            made[inner] = _class_reader(inner, nested, as_dict=as_dict)
+
+        def read(raw: object) -> object:
+            return made[inner](raw)
+
+        return read
+
+    nested(cls)
+    return made[cls]
+
+
+def _unmade(value: object) -> NoReturn:
+    raise LookupError("called while it was being made")
+
+
+def _class_reader(cls: type, nested: Callable[[type], Read], *, as_dict: bool) -> Read:
+    plans = [_plan(field, hint, nested) for field, hint in _fields_of(cls)]
+    make: Callable[..., Any] = dict if as_dict else cls
+
+    def read(raw: object) -> object:
+        if type(raw) is not dict:
+            raise wrong(raw, "object")
+        found = {}
+        for plan in rows:
+            name, plain, read_value, fallback = plan
+            try:
+                value = raw[name]
+                found[name] = value if type(value) is plain else read_value(value)
+            except KeyError:
+                if fallback is None:
+                    raise Unfit("it is missing", f".{name}") from None
+                found[name] = fallback()
+            except Unfit as unfit:
+                raise unfit.below(f".{name}") from None
+        return make(**found)
+
+    rows = [(plan.name, plan.plain, plan.read, plan.fallback) for plan in plans]
+    return read
+
+
+def _fields_of(cls: type) -> list[tuple[Field[Any], Any]]:
+    hints = hints_of(cls)
+    return [(field, hints[field.name]) for field in fields(cls) if field.init]
+
+
+def _plan(field: Field[Any], hint: object, nested: Callable[[type], Read]) -> FieldPlan:
+    reader = reader_for(hint, nested)
+    fallback: Callable[[], Any] | None = None
+    if field.default is not MISSING:
+        default = field.default
+        fallback = lambda: default  # noqa: E731  # one of two ways to make a default
+    elif field.default_factory is not MISSING:
+        fallback = field.default_factory
+    return FieldPlan(field.name, reader.plain, reader.read, fallback)
+
+
+def class_writer(cls: type) -> Write:
+    """A function from an element of the class to a dict that JSON can say."""
+    made: dict[type, Write] = {}
+
+    def nested(inner: type) -> Write:
+        if inner not in made:
+            made[inner] = _unmade
+            made[inner] = _class_writer(inner, nested)
+
+        def write(element: object) -> object:
+            return made[inner](element)
+
+        return write
+
+    nested(cls)
+    return made[cls]
+
+
+def _class_writer(cls: type, nested: Callable[[type], Write]) -> Write:
+    hints = hints_of(cls)
+    names = [field.name for field in fields(cls)]
+    writers: Mapping[str, Write] = {name: w for name in names if (w := writer_for(hints[name], nested))}
+    values_of = _getter(names)
+
+    def write(element: object) -> dict[str, Any]:
+        written = dict(zip(names, values_of(element), strict=True))
+        for name, writer in writers.items():
+            written[name] = writer(written[name])
+        return written
+
+    return write
+
+
+def _getter(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
+    """attrgetter gives a tuple only for two names or more."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda element: tuple(getattr(element, name) for name in names)
+
+
+def hints_of(cls: type) -> dict[str, Any]:
+    """The types of a class's fields. Raises ConfigError if one is named that cannot be found."""
+    try:
+        return get_type_hints(cls)
+    except NameError as error:
+        raise ConfigError(
+            f"the fields of {cls.__name__} cannot be understood: {error}.",
+            hint="define the class, and what it names, at the top of a module",
+        ) from error
+
+
+def mentions(hint: object, wanted: type, seen: frozenset[object] = frozenset()) -> bool:
+    """Whether a type, or anything inside it, is the wanted one."""
+    if hint is wanted:
+        return True
+    if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__") and hint not in seen:
+        return any(mentions(inner, wanted, seen | {hint}) for inner in hints_of(hint).values())
+    return any(mentions(arg, wanted, seen) for arg in get_args(hint))
