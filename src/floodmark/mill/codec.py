@@ -82,7 +82,15 @@ class Codec:
         except Exception as error:
             raise self._invalid(f"it cannot be written: {type(error).__name__}: {error}") from error
 
-    def text(self, element: Element) -> str:
+    def from_text(self, text: str) -> Element:
+        """The element of one JSON text."""
+        return self.decode(self.parse(text))
+
+    def values_from_text(self, text: str) -> dict[str, Any]:
+        """What expressions see of one JSON text."""
+        return self.values(self.parse(text))
+
+    def to_text(self, element: Element) -> str:
         """The element as it stands in a stream."""
         written = self.encode(element)
         try:
