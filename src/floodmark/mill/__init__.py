@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from floodmark.mill.aliases import type_alias
+    from floodmark.mill.brokers import Inlet, MessageBroker, Outlet
     from floodmark.mill.eos import EndOfStream
     from floodmark.mill.expressions import const_expression, function_call, get_field, get_fields
+    from floodmark.mill.file_broker import JsonFileMessageBroker
+    from floodmark.mill.injection import Attempt
     from floodmark.mill.joining import JoinWith, join_streams, window
+    from floodmark.mill.source_broker import SourceMessageBroker
 
 __all__ = [
+    "Attempt",
     "EndOfStream",
+    "Inlet",
     "JoinWith",
+    "JsonFileMessageBroker",
+    "MessageBroker",
+    "Outlet",
+    "SourceMessageBroker",
     "const_expression",
     "function_call",
     "get_field",
@@ -24,8 +34,14 @@ __all__ = [
 ]
 
 HOMES = {
+    "Attempt": "injection",
     "EndOfStream": "eos",
+    "Inlet": "brokers",
     "JoinWith": "joining",
+    "JsonFileMessageBroker": "file_broker",
+    "MessageBroker": "brokers",
+    "Outlet": "brokers",
+    "SourceMessageBroker": "source_broker",
     "const_expression": "expressions",
     "function_call": "expressions",
     "get_field": "expressions",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from floodmark.errors import ConfigError
+from floodmark.hwm import Span
 from floodmark.mill.aliases import Stream, name_of
 from floodmark.sinks.contract import Sink
 from floodmark.sources.contract import Source
@@ -20,6 +21,7 @@ PARTITION, OFFSET, VALUE = "partition", "offset", "value"
 class Inlet:
     """A stream that comes in. Its source's rows have the columns partition, offset and value.
 
+    A source that is not ordered (a table) is taken in the order of its keys, and an offset is only a stable tie-break.
     `ends` with_source: what a look finds is all there will ever be. `ends` by_message: a partition ends at
     `{"eos__": true}`, or the stream when nothing came for `data_timeout_seconds`. After `poll_timeout_seconds` without
     a new element a window is asked again whether it is over.
@@ -29,6 +31,7 @@ class Inlet:
     ends: Literal["with_source", "by_message"] = "by_message"
     data_timeout_seconds: float | None = None
     poll_timeout_seconds: float | None = None
+    is_ordered: bool = True
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,17 @@ class Outlet:
     sink: Sink
     form: Literal["json", "columns"] = "json"
     publish: Callable[[], None] | None = None
+
+
+@runtime_checkable
+class Cuttable(Protocol):
+    """A source of which part of a span can be read, and part passed; of any other a mark passes whole spans."""
+
+    def lanes(self, span: Span) -> Mapping[int, tuple[int, int]]:
+        """The first and the next-to-come offset that the span reads in every partition, equal in an empty one."""
+
+    def cut(self, span: Span, *, reads: Mapping[int, int], passes: Mapping[int, int]) -> Span:
+        """The span that reads each partition below `reads` and leaves the mark at `passes`, the first still needed."""
 
 
 class MessageBroker(Protocol):

@@ -16,6 +16,7 @@ from floodmark.mill.class_closures import hints_of
 from floodmark.mill.scalars import shown_type
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
 
@@ -32,6 +33,13 @@ def spark_schema(cls: type, *, only: Paths | None = None) -> StructType:
     inner = {name: _below(name, only) for name in names}
     types_of = {name: spark_type(hints[name], f"{cls.__name__}.{name}", only=inner[name]) for name in names}
     return StructType([StructField(name, found) for name, found in types_of.items()])
+
+
+def typed(value: Column, cls: type) -> Column:
+    """Elements given as JSON text, as structs with the types of the class."""
+    from pyspark.sql import functions as F
+
+    return F.from_json(value, spark_schema(cls))
 
 
 def _below(name: str, only: Paths | None) -> Paths | None:
