@@ -59,7 +59,7 @@ class JoinTree:
 
     def describe(self) -> str:
         """All of it in one line."""
-        window = f" in windows of {self.window.describe()}" if self.window else ""
+        window = f" in windows of {self.window.describe()}" if self.window is not None else ""
         return "; ".join([f"{name_of(self.root)}{window}", *(edge.describe() for edge in self.edges)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from floodmark.errors import SignatureInvalid
@@ -77,7 +78,8 @@ class Reading:
 
     def __init__(self, function: Process, injector: Injector) -> None:
         self.function, self.injector = function, injector
-        self.name = getattr(function, "__qualname__", type(function).__name__)
+        self.written = _without_partial(function)
+        self.name = getattr(self.written, "__qualname__", type(self.written).__name__)
         self.hints = self._hints()
         self.parameters = self._parameters()
 
@@ -144,9 +146,9 @@ class Reading:
         return f"nothing provides {shown(hint)}", f"give WaterMill injector={{{shown(hint)}: …}}"
 
     def _hints(self) -> dict[str, Hint]:
-        plain = inspect.isroutine(self.function) or isinstance(self.function, type)
+        is_plain = inspect.isroutine(self.written) or isinstance(self.written, type)
         try:
-            return get_type_hints(self.function if plain else type(self.function).__call__)
+            return get_type_hints(self.written if is_plain else type(self.written).__call__)
         except NameError as error:
             raise SignatureInvalid(
                 self.name,
@@ -167,6 +169,11 @@ class Reading:
                 self.name, argument="arguments", reason="it has none", hint="the first one gets the master's element"
             )
         return parameters
+
+
+def _without_partial(function: Process) -> Process:
+    """The function as it was written; what a partial gives it already has a default there."""
+    return _without_partial(function.func) if isinstance(function, partial) else function
 
 
 def fits(hint: Hint, stream: Stream) -> bool:
