@@ -444,6 +444,29 @@ def _element_invalid(stream: str, field: str, reason: str, position: str) -> Ele
     return ElementInvalid(stream, field=field, reason=reason, position=position)
 
 
+
+class ElementFailed(FloodmarkError):
+    """A process function raised; nothing of this turn was written."""
+
+    def __init__(self, stream: str, *, position: str, reason: str) -> None:
+        super().__init__(
+            f"the process function failed on the element of {stream} at {position}: {reason}.",
+            hint="mend the function, or the element, and run again: the same turn is tried anew",
+        )
+        self.stream, self.position, self.reason = stream, position, reason
+
+
+class KeyDecreased(FloodmarkError):
+    """A key is lower than one before it in its partition: what it belongs to was joined already."""
+
+    def __init__(self, stream: str, *, position: str, key: str, before: str) -> None:
+        super().__init__(
+            f"element of {stream} at {position}: its key {key} is lower than {before} before it.",
+            hint="keys must not decrease within a partition: order the stream by its key, or join by another one",
+        )
+        self.stream, self.position, self.key, self.before = stream, position, key, before
+
+
 class TransformFailed(FloodmarkError):
     """The user's SQL or function raised; nothing was written."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-PLACE = "_place"
+PLACE, CHOSEN = "_place", "_chosen"
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,19 @@ class Shape:
     """How a row becomes a message.
 
     `value` is "json" (all columns), "text:<expression>" or "bytes:<column>". `headers` maps names to expressions, or
-    names a column of maps or of Spark's own header type; such a column is not part of the JSON.
+    names a column of maps or of Spark's own header type; such a column is not part of the JSON. `partition` is an
+    expression; where it is null, key or content decide.
     """
 
     key: str | None = None
     value: str = "json"
     headers: Mapping[str, str] | str | None = None
+    partition: str | None = None
+
+    @property
+    def has_order(self) -> bool:
+        """Whether rows of one partition stand in the order of the source."""
+        return self.key is not None or self.partition is not None
 
     def check(self, sink: str) -> None:
         kind, _, what = self.value.partition(":")
@@ -48,8 +55,10 @@ class Shape:
         columns = [key.alias("key"), self._value(rows).alias("value")]
         if self.headers:
             columns.append(self._headers(rows).cast(HEADERS_TYPE).alias("headers"))
-        if self.key is not None and POSITION in rows.columns:
+        if self.has_order and POSITION in rows.columns:
             columns.append(F.col(POSITION).alias(PLACE))
+        if self.partition is not None:
+            columns.append(F.expr(self.partition).cast("int").alias(CHOSEN))
         return rows.select(*columns)
 
     def _value(self, rows: DataFrame) -> Column:
@@ -102,6 +111,8 @@ def routed(messages: DataFrame, layout: Layout, *, keyed: bool) -> DataFrame:
         if keyed
         else messages.withColumn("partition", by_content(layout.partitions))
     )
+    if CHOSEN in messages.columns:
+        placed = placed.withColumn("partition", F.coalesce(CHOSEN, "partition")).drop(CHOSEN)
     writer = F.col("partition") % layout.writers
     exact = getattr(placed, "repartitionById", None)  # Spark 4.1; before, two writers may share a task
     together = exact(layout.writers, writer) if exact else placed.repartition(layout.writers, writer)
