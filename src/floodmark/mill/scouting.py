@@ -6,8 +6,9 @@ grows with the logarithm of the stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ElementInvalid, FloodmarkError, KeyDecreased
@@ -19,7 +20,7 @@ from floodmark.mill.mishaps import position
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
 PIECES_OF_ONE_SIZE = 256
 PLACES = ("first", "next", "count", "run", "end", "fault")
@@ -39,20 +40,26 @@ def scout(feed: Feed, spark: SparkSession, span: Span, *, ordered: bool = True) 
 
     Raises KeyDecreased where `ordered` and keys go down, ElementInvalid for an element without a key.
     """
+    types = tuple(key.spark_type for key in feed.keys)
 
     def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from Survey(feed, ordered=ordered).run(batches)
+        yield from Survey(types, ordered=ordered).run(batches)
 
-    keys = [f"{end}{place} {key.spark_type}" for end in ("low", "high") for place, key in enumerate(feed.keys)]
+    keys = [f"{end}{place} {kind}" for end in ("low", "high") for place, kind in enumerate(types)]
     plain = ["partition int", *(f"{name} bigint" for name in PLACES), *(f"{name} string" for name in TEXTS)]
     schema = ", ".join([*plain, *keys])
     rows = feed.scan(spark, span).mapInArrow(survey, schema).collect()
-    lanes = {row["partition"] for row in rows}
-    found = {lane: _lane([row for row in rows if row["partition"] == lane], feed) for lane in lanes}
-    for lane, (_, faults) in found.items():
-        if faults:
-            raise _told(feed, lane, faults[0])
-    return {lane: _in_order(feed, lane, each, ordered=ordered) for lane, (each, _) in found.items()}
+    return found_in(feed, [row.asDict() for row in rows], ordered=ordered)
+
+
+def found_in(feed: Feed, rows: Sequence[Mapping[str, Any]], *, ordered: bool) -> dict[int, Found]:
+    """What all tasks told, by partition. Raises for the first fault of one."""
+    found = {}
+    for lane in dict.fromkeys(row["partition"] for row in rows):
+        own = [row for row in rows if row["partition"] == lane]
+        found[lane] = _before_end(feed, own)
+        _require_sound(feed, lane, found[lane], own, ordered=ordered)
+    return found
 
 
 @dataclass
@@ -71,7 +78,7 @@ class Growing:
 class Survey:
     """One task's pass; a lane that has ended is not looked at any further."""
 
-    feed: Feed
+    types: tuple[str, ...]
     ordered: bool
     lane: int | None = None
     piece: Growing | None = None
@@ -82,7 +89,7 @@ class Survey:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            names = [PARTITION, OFFSET, IS_END, VALUE, *self.feed.key_names]
+            names = [PARTITION, OFFSET, IS_END, VALUE, *(f"k{place}" for place in range(len(self.types)))]
             columns = [batch.column(name).to_pylist() for name in names]
             for lane, offset, is_end, text, *keys in zip(*columns, strict=True):
                 self.take(lane, offset, is_end, text, tuple(keys))
@@ -147,34 +154,33 @@ class Survey:
         import pyarrow as pa
 
         places, texts = ((name, pa.int64()) for name in PLACES), ((name, pa.string()) for name in TEXTS)
-        keys = [(f"{e}{p}", ARROW_TYPES[k.spark_type]()) for e in ("low", "high") for p, k in enumerate(self.feed.keys)]
+        keys = [(f"{e}{p}", ARROW_TYPES[kind]()) for e in ("low", "high") for p, kind in enumerate(self.types)]
         return pa.schema([("partition", pa.int32()), *places, *texts, *keys])
 
 
-def _lane(rows: list[Row], feed: Feed) -> tuple[Found, list[Row]]:
-    """One partition out of what the tasks told, up to its first end, and its faults before that.
+def _before_end(feed: Feed, rows: Sequence[Mapping[str, Any]]) -> Found:
+    """The pieces of one partition up to its first end.
 
-    Offsets tell the order, or, for a stream that was sorted by its keys, the keys do.
+    Offsets tell their order, or, for a stream that was sorted by its keys, the keys do.
     """
-    end = min((row["end"] for row in rows if row["end"] is not None), default=None)
-    told = [_piece(row, len(feed.keys)) for row in rows if row["first"] is not None]
+    end = min((row["end"] for row in rows if row.get("end") is not None), default=None)
+    told = [_piece(row, len(feed.keys)) for row in rows if row.get("first") is not None]
     pieces = sorted(told, key=lambda piece: piece.first if feed.inlet.is_ordered else (piece.low, piece.high))
-    kept = tuple(piece for piece in pieces if end is None or piece.first < end)
-    faults = [row for row in rows if row["fault"] is not None and (end is None or row["fault"] < end)]
-    return Found(kept, end), sorted(faults, key=lambda row: int(row["fault"]))
+    return Found(tuple(piece for piece in pieces if end is None or piece.first < end), end)
 
 
-def _piece(row: Row, keys: int) -> Piece:
+def _piece(row: Mapping[str, Any], keys: int) -> Piece:
     low, high = (tuple(row[f"{end}{place}"] for place in range(keys)) for end in ("low", "high"))
     return Piece(row["first"], row["next"], row["count"], low, high, row["run"])
 
 
-def _in_order(feed: Feed, lane: int, found: Found, *, ordered: bool) -> Found:
-    """Two tasks may each have seen an order that does not hold between them."""
-    for before, after in zip(found.pieces, found.pieces[1:], strict=False):
-        if ordered:
-            require_order(feed, lane, after.first, before.high, after.low)
-    return found
+def _require_sound(feed: Feed, lane: int, found: Found, rows: Sequence[Mapping[str, Any]], *, ordered: bool) -> None:
+    """No fault before the end; and two tasks may each have seen an order that does not hold between them."""
+    faults = [row for row in rows if row.get("fault") is not None and (found.end is None or row["fault"] < found.end)]
+    for fault in sorted(faults, key=lambda row: int(row["fault"]))[:1]:
+        raise _told(feed, lane, fault)
+    for before, after in pairwise(found.pieces) if ordered else ():
+        require_order(feed, lane, after.first, before.high, after.low)
 
 
 def require_order(feed: Feed, lane: int, offset: int, before: Keys, keys: Keys) -> None:
@@ -184,13 +190,13 @@ def require_order(feed: Feed, lane: int, offset: int, before: Keys, keys: Keys) 
             raise KeyDecreased(feed.name, position=position(lane, offset), key=repr(new), before=repr(old))
 
 
-def _told(feed: Feed, lane: int, fault: Mapping[str, Any] | Row) -> FloodmarkError:
+def _told(feed: Feed, lane: int, fault: Mapping[str, Any]) -> FloodmarkError:
     """What is wrong with an element, in the words of whoever reads its text in full."""
     place = position(lane, fault["fault"])
-    if fault["key"] is not None:
+    if fault.get("key") is not None:
         return KeyDecreased(feed.name, position=place, key=fault["key"], before=fault["before"])
     try:
-        values = feed.codec.values_from_text(fault["text"] or "null")
+        values = feed.codec.values_from_text(fault.get("text") or "null")
         for key in feed.keys:
             key.of(values)
     except ElementInvalid as error:

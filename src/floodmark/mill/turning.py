@@ -1,4 +1,4 @@
-"""A turn of the mill: the step's own protocol, with spans that are cut by the horizon and an end that may come early."""
+"""A turn of the mill: the step's own protocol, with spans that are cut by the horizon and an end that may come soon."""
 
 from __future__ import annotations
 
