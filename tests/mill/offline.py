@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from floodmark.hwm import HWM, KeyValueIntHWM, Span
-from floodmark.mill.aliases import Stream, class_of, name_of
+from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span
+from floodmark.mill.aliases import Stream, name_of
 from floodmark.mill.brokers import Inlet, Outlet
 from floodmark.mill.declaration import Declaration, declare
-from floodmark.mill.feeds import DETAIL, is_in_runs, levels_in
-from floodmark.mill.horizon import Keys
-from floodmark.mill.planning import Planner, Stretch, Turn
+from floodmark.mill.feeds import is_in_runs, levels_in
+from floodmark.mill.planning import Planner, Turn
 from floodmark.mill.remembering import Memory
 from floodmark.mill.scouting import Found, Survey, found_in
+from floodmark.mill.stretches import Stretch
 from floodmark.mill.trees import feeds_of, node_of
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from tests.mill.nested_loop import Match, calls
@@ -42,22 +42,25 @@ class ListStream:
         known = dict(mark.value) if mark else {}
         starts = {number: known.get(number, 0) for number in range(len(self.partitions))}
         ends = {number: self.arrived.get(number, 0) for number in starts}
-        detail = {"from": {str(n): at for n, at in starts.items()}, "upto": {str(n): at for n, at in ends.items()}}
+        bounds = {"from": starts, "upto": ends}
+        detail: dict[str, Json] = {end: {str(n): at for n, at in own.items()} for end, own in bounds.items()}
         return Sight(Span(mark, KeyValueIntHWM(self.name, ends), detail))
 
     def read(self, spark: object, span: Span) -> Reading:
         raise AssertionError("nothing here reads with Spark")
 
     def lanes(self, span: Span) -> dict[int, tuple[int, int]]:
-        starts, ends = (dict(span.detail[end]) for end in ("from", "upto"))  # type: ignore[arg-type]
-        return {int(number): (int(starts[number]), int(ends[number])) for number in starts}
+        stored: Any = span.detail
+        return {int(number): (at, stored["upto"][number]) for number, at in stored["from"].items()}
 
     def cut(self, span: Span, *, reads: Mapping[int, int], passes: Mapping[int, int]) -> Span:
-        ends = {str(number): at for number, at in reads.items()}
+        ends: dict[str, Json] = {str(number): at for number, at in reads.items()}
         return replace(span, upto=KeyValueIntHWM(self.name, dict(passes)), detail={**span.detail, "upto": ends})
 
-    def rows(self, span: Span) -> list[tuple[int, int, Any]]:
+    def rows(self, span: Span | None) -> list[tuple[int, int, Any]]:
         """(partition, offset, element) of what the span reads."""
+        if span is None:
+            return []
         return [
             (number, offset, self.partitions[number][offset])
             for number, (first, upto) in self.lanes(span).items()
@@ -115,20 +118,18 @@ class OfflineMill:
         return Stretch(feed, sight.span, self.memories.get(name, Memory()))
 
     def scouted(self, stretch: Stretch) -> dict[int, Found]:
-        feed, span = stretch.feed, stretch.unread
-        assert span is not None and isinstance(feed.inlet.source, ListStream)
-        is_root = feed.name == self.planner.root.name
-        ordered = not (is_root and self.planner.is_in_runs(stretch))
+        """What the product's own survey finds in the elements that have arrived."""
+        feed = stretch.feed
+        ordered = not (feed.name == self.planner.root.name and self.planner.is_in_runs(stretch))
         survey = Survey(tuple(key.spark_type for key in feed.keys), ordered=ordered)
-        for lane, offset, element in feed.inlet.source.rows(span):
-            is_end = element is END
-            survey.take(lane, offset, is_end, None, (None,) * len(feed.keys) if is_end else self.keys(name_keys(feed, element)))
+        for lane, offset, element in self.source(feed.name).rows(stretch.unread):
+            keys = tuple(None if element is END else key.of(vars(element)) for key in feed.keys)
+            survey.take(lane, offset, element is END, None, keys)
         survey.close()
         return found_in(feed, survey.out, ordered=ordered)
 
-    @staticmethod
-    def keys(keys: Iterable[Any]) -> Keys:
-        return tuple(keys)
+    def source(self, name: str) -> ListStream:
+        return next(source for source in self.broker.streams.values() if source.name == name)
 
     def joined(self, spans: Mapping[str, Span]) -> list[list[Match]]:
         streams: dict[Stream, list[list[Any]]] = {}
@@ -150,10 +151,6 @@ class OfflineMill:
         return after <= place < until
 
 
-def name_keys(feed: Any, element: Any) -> list[Any]:  # noqa: ANN401
-    return [key.of(vars(element)) for key in feed.keys]
-
-
 def offline_mill(process: Any, partitions: Mapping[Stream, Sequence[Sequence[Any]]], **declared: Any) -> OfflineMill:  # noqa: ANN401
     """A mill over these lists; nothing has arrived yet."""
     declaration = declare(process, **declared)
@@ -162,6 +159,3 @@ def offline_mill(process: Any, partitions: Mapping[Stream, Sequence[Sequence[Any
 
 def _no_session() -> Any:  # noqa: ANN401
     raise AssertionError("planning needs no Spark")
-
-
-__all__ = ["DETAIL", "END", "ListBroker", "ListStream", "OfflineMill", "class_of", "offline_mill"]

@@ -37,6 +37,7 @@ def windowed_pair(lefts: list[L], rights: Mapping[L, list[R]]) -> None:
     """Windows with a join."""
 
 
+JOIN = join_streams(L, JoinWith(R, K, K))
 STAR = join_streams(L, JoinWith(R, K, K), JoinWith(S, K // 2, K))
 CHAIN = join_streams(L, JoinWith(join_streams(R, JoinWith(S, K // 2, K)), K, K))
 LEFT = join_streams(L, JoinWith(R, K, K, how="left"))
@@ -80,22 +81,21 @@ def agrees(process: Any, streams: Mapping[Stream, list[list[Any]]], plan: list[A
     assert mill.stopped
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(lanes, lanes, cuts)
 def test_a_join_is_the_same_in_whatever_turns(left: list[list[int]], right: list[list[int]], plan: list[Any]) -> None:
     """The horizon lets nothing out before its partners are there, and nothing twice."""
-    streams = {L: elements(L, left), R: elements(R, right)}
-    agrees(pair, streams, plan, join_tree=join_streams(L, JoinWith(R, K, K)))
+    agrees(pair, {L: elements(L, left), R: elements(R, right)}, plan, join_tree=JOIN)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lanes, lanes, cuts)
 def test_a_left_join_gives_lonely_masters_too(left: list[list[int]], right: list[list[int]], plan: list[Any]) -> None:
     """A master without a partner is given out once it can have none."""
     agrees(pair, {L: elements(L, left), R: elements(R, right)}, plan, join_tree=LEFT)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(lanes, lanes, lanes, cuts)
 def test_a_star_waits_for_every_branch(
     left: list[list[int]], right: list[list[int]], other: list[list[int]], plan: list[Any]
@@ -104,7 +104,7 @@ def test_a_star_waits_for_every_branch(
     agrees(three, {L: elements(L, left), R: elements(R, right), S: elements(S, other)}, plan, join_tree=STAR)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(lanes, lanes, lanes, cuts)
 def test_a_chain_waits_for_the_partners_of_partners(
     left: list[list[int]], right: list[list[int]], other: list[list[int]], plan: list[Any]
@@ -122,7 +122,7 @@ def test_a_chain_may_end_in_a_left_join(
     agrees(chain, {L: elements(L, left), R: elements(R, right), S: elements(S, other)}, plan, join_tree=CHAIN_LEFT)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lanes, cuts)
 def test_windows_are_never_split_between_turns(left: list[list[int]], plan: list[Any]) -> None:
     """An open window stays unread, however many partitions it has elements in."""
@@ -136,7 +136,7 @@ def test_windows_of_one_partition_are_runs_of_neighbours(keys: list[int], plan: 
     agrees(windowed, {L: elements(L, [keys])}, plan, stream_cls=window(L, K))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lanes, lanes, cuts)
 def test_windows_of_joined_masters_are_never_split(
     left: list[list[int]], right: list[list[int]], plan: list[Any]

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import ElementInvalid
 from floodmark.hwm import HWM, Json, Span
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet
 from floodmark.mill.codec import Codec
-from floodmark.mill.eos import MARKER
+from floodmark.mill.element_columns import (
+    IS_END,
+    between,
+    is_end,
+    numbered_runs,
+    with_python_keys,
+    with_window_numbers,
+)
 from floodmark.mill.horizon import EVERYTHING, NOTHING, Level
 from floodmark.mill.keys import Key, key_schema
-from floodmark.mill.mishaps import mishap
 from floodmark.mill.remembering import level_from_json
+from floodmark.mill.timed import numbers_by_lane
 from floodmark.sources.contract import Reading, Request, Session, Sight
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 DETAIL = "mill"
-IS_END = "_fm_is_end"
 """The part of a span's detail that is ours: from which level of keys to which, and how many elements that are."""
 
 
@@ -58,6 +61,9 @@ class Feed:
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The elements of a turn, in columns partition, offset, value and k0, k1 and so on."""
         rows = self.inlet.source.read(spark, span).rows.select(PARTITION, OFFSET, VALUE)
+        windows = part_of(span, "windows")
+        if isinstance(windows, list):
+            return Reading(with_window_numbers(rows, numbers_by_lane(windows)))
         if not self.keys:
             return Reading(rows)
         if is_in_runs(span):
@@ -95,95 +101,15 @@ class Feed:
         return with_python_keys(rows, self.codec, computed) if computed else rows
 
 
-def is_end() -> Column:
-    """Whether a message is the end of its partition; cheap for those that do not even hold the word."""
-    from pyspark.sql import functions as F
-
-    said = F.get_json_object(VALUE, f"$.{MARKER}") == "true"
-    return F.coalesce(F.col(VALUE).contains(MARKER) & said, F.lit(False))
-
-
-def with_python_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
-    """The rows with keys that only Python can tell; an element without one fails with its position."""
-    from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import StructField, StructType
-
-    types = {name: from_arrow_type(ARROW_TYPES[key.spark_type]()) for name, key in keys.items()}
-    schema = StructType([*rows.schema.fields, *(StructField(name, kind) for name, kind in types.items())])
-
-    def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from (with_computed(batch, codec, keys) for batch in batches)
-
-    return rows.mapInArrow(compute, schema)
-
-
-def with_computed(batch: pa.RecordBatch, codec: Codec, keys: Mapping[str, Key]) -> pa.RecordBatch:
-    """One batch with its computed keys; ends have none."""
-    import pyarrow as pa
-
-    places = zip(batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True)
-    ends = batch.column(IS_END).to_pylist() if IS_END in batch.schema.names else [False] * batch.num_rows
-    texts = batch.column(VALUE).to_pylist()
-    rows = [
-        (None,) * len(keys) if end else computed(codec, keys.values(), text, place)
-        for text, end, place in zip(texts, ends, places, strict=True)
-    ]
-    columns = zip(*rows, strict=True) if rows else [()] * len(keys)
-    for (name, key), values in zip(keys.items(), columns, strict=True):
-        batch = batch.append_column(name, pa.array(list(values), ARROW_TYPES[key.spark_type]()))
-    return batch
-
-
-def computed(codec: Codec, keys: Iterable[Key], text: str | None, place: tuple[int, int]) -> tuple[Any, ...]:
-    """The keys of one element. Raises a mishap that the driver can tell of."""
-    try:
-        values = codec.values_from_text(text or "null")
-        return tuple(key.of(values) for key in keys)
-    except ElementInvalid as error:
-        raise mishap(error, *place) from None
-
-
-def _arrow(name: str, *arguments: int) -> Callable[[], pa.DataType]:
-    def made() -> pa.DataType:
-        import pyarrow as pa
-
-        return getattr(pa, name)(*arguments)
-
-    return made
-
-
-ARROW_TYPES: Mapping[str, Callable[[], pa.DataType]] = {
-    "bigint": _arrow("int64"),
-    "double": _arrow("float64"),
-    "string": _arrow("string"),
-    "decimal(38,18)": _arrow("decimal128", 38, 18),
-}
-
-
-def between(rows: DataFrame, after: Level, until: Level) -> DataFrame:
-    """The elements that stand at or above one level and below another."""
-    kept = rows if after == NOTHING else rows.where(~_is_below(after))
-    return kept if until == EVERYTHING else kept.where(_is_below(until))
-
-
-def _is_below(level: Level) -> Column:
-    """(key, partition, offset) against a level of as many parts as it has."""
-    from pyspark.sql import functions as F
-
-    if level in (NOTHING, EVERYTHING):
-        return F.lit(level == EVERYTHING)
-    columns = [F.col("k0"), F.col(PARTITION).cast("bigint"), F.col(OFFSET)]
-    below = F.lit(False)
-    for column, bound in reversed(list(zip(columns, level[1:], strict=False))):
-        below = (column < F.lit(bound)) | ((column == F.lit(bound)) & below)
-    return below
+def part_of(span: Span, name: str) -> Json:
+    """One of our own entries in the detail of a span."""
+    stored = span.detail.get(DETAIL)
+    return stored.get(name) if isinstance(stored, dict) else None
 
 
 def levels_in(span: Span) -> tuple[Level, Level]:
     """From where to where a turn reads, as its intent has it."""
-    stored = span.detail.get(DETAIL)
-    ours: Mapping[str, Json] = stored if isinstance(stored, dict) else {}
-    after, until = ours.get("after"), ours.get("until")
+    after, until = part_of(span, "after"), part_of(span, "until")
     return (
         level_from_json(after) if after is not None else NOTHING,
         level_from_json(until) if until is not None else EVERYTHING,
@@ -192,22 +118,9 @@ def levels_in(span: Span) -> tuple[Level, Level]:
 
 def is_in_runs(span: Span) -> bool:
     """Whether windows are runs of neighbours, whose keys need no order."""
-    stored = span.detail.get(DETAIL)
-    return isinstance(stored, dict) and bool(stored.get("runs"))
-
-
-def numbered_runs(rows: DataFrame) -> DataFrame:
-    """The rows with the number of their run in place of their key."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    along = Window.partitionBy(PARTITION).orderBy(OFFSET)
-    begins = F.coalesce(F.col("k0") != F.lag("k0").over(along), F.lit(False))
-    flagged = rows.withColumn("_fm_begins", begins.cast("bigint"))
-    return flagged.withColumn("k0", F.sum("_fm_begins").over(along)).drop("_fm_begins")
+    return part_of(span, "runs") is True
 
 
 def elements_in(span: Span) -> int:
     """How many elements of a stream a turn reads."""
-    stored = span.detail.get(DETAIL)
-    return int(str(stored.get("elements", 0))) if isinstance(stored, dict) else 0
+    return int(str(part_of(span, "elements") or 0))

@@ -52,10 +52,10 @@ class Key:
         if type_of(self.expression, self.codec) is float:
             return F.when(~F.isnan(found), found)
         whole = found.cast("bigint")
-        return F.when(F.abs(whole) <= EXACT_FLOATS, whole.cast("double"))
+        return F.when(whole.between(-EXACT_FLOATS, EXACT_FLOATS), whole.cast("double"))
 
-    def of(self, values: Mapping[str, Any]) -> KeyValue:
-        """The key of an element, given as `Codec.values` does. Raises ElementInvalid if there is none."""
+    def of(self, values: Mapping[str, Any] | None) -> KeyValue:
+        """The key of an element, given as `Codec.values` does; None on an idle poll. Raises ElementInvalid."""
         try:
             value = self.expression.evaluate(values)
             if value is None:

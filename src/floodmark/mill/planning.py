@@ -3,90 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from floodmark.errors import KeyDecreased
 from floodmark.hwm import Json, Span
 from floodmark.mill.brokers import Cuttable
 from floodmark.mill.feeds import DETAIL, Feed
-from floodmark.mill.horizon import EVERYTHING, NOTHING, Horizon, Keys, Lane, Lanes, Level, Node, State, at, horizon
-from floodmark.mill.mishaps import position
+from floodmark.mill.horizon import EVERYTHING, NOTHING, Horizon, Lanes, Level, Node, horizon
 from floodmark.mill.remembering import Memory, level_to_json
-from floodmark.mill.scouting import Found, require_order
-
-EVERY = 1 << 64
-"""The end of a partition whose source cannot say it."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """Why a turn may not wait any longer for some: streams that timed out, lanes that are left out as idle."""
-
-    timed_out: frozenset[str] = frozenset()
-    idle: frozenset[tuple[str, int]] = frozenset()
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """What a stream holds behind its mark, before any element of it was looked at."""
-
-    feed: Feed
-    span: Span | None
-    memory: Memory
-    waiting: Waiting = field(default_factory=Waiting)
-
-    @property
-    def ranges(self) -> dict[int, tuple[int, int]]:
-        """The offsets behind the mark, by partition; a source that cannot be cut has one partition without an end."""
-        source = self.feed.inlet.source
-        if self.span is None:
-            return {}
-        return dict(source.lanes(self.span)) if isinstance(source, Cuttable) else {0: (0, EVERY)}
-
-    def has_ended(self, lane: int) -> bool:
-        """Whether it had before this turn, or does by the clock."""
-        timed_out = self.feed.name in self.waiting.timed_out
-        return lane in self.memory.ended or timed_out or self.feed.inlet.ends == "with_source"
-
-    @property
-    def unread(self) -> Span | None:
-        """The span without the partitions that have ended: what follows their end belongs to the next run."""
-        source, over = self.feed.inlet.source, self.memory.ended
-        if self.span is None or not isinstance(source, Cuttable) or not over:
-            return self.span
-        ends = {lane: first if lane in over else upto for lane, (first, upto) in self.ranges.items()}
-        return source.cut(self.span, reads=ends, passes=ends)
-
-    def lanes(self, found: Mapping[int, Found]) -> dict[int, Lane]:
-        """The stream as the horizon sees it."""
-        known = {lane: (at_, at_) for lane, at_ in self.memory.seen.items()}
-        ranges = {**known, **self.ranges} or ({} if self.feed.inlet.ends == "with_source" else {0: (0, 0)})
-        return {lane: self._lane(lane, *bounds, found.get(lane, Found())) for lane, bounds in ranges.items()}
-
-    def _lane(self, lane: int, first: int, upto: int, found: Found) -> Lane:
-        if upto < EVERY:
-            self._require_order(lane, found)
-        was_over = lane in self.memory.ended
-        end = found.end if found.end is not None else first if was_over else upto
-        last = highest(self.memory.last.get(lane), found.pieces[-1].high if found.pieces else None)
-        ended = found.end is not None or self.has_ended(lane)
-        idle = (self.feed.name, lane) in self.waiting.idle
-        state: State = "ended" if ended else "idle" if idle else "live"
-        return Lane(first, end, found.pieces, last, state, has_end_message=found.end is not None)
-
-    def _require_order(self, lane: int, found: Found) -> None:
-        """Between the elements of earlier turns and the first new one, and against what was given out already."""
-        last, seen = self.memory.last.get(lane), self.memory.seen.get(lane, 0)
-        for piece in found.pieces[:1]:
-            if last and piece.first >= seen:
-                require_order(self.feed, lane, piece.first, last, piece.low)
-            if piece.first >= seen and self.feed.keys and at(piece.low[0]) < self.memory.done[:2]:
-                raise KeyDecreased(
-                    self.feed.name,
-                    position=position(lane, piece.first),
-                    key=repr(piece.low[0]),
-                    before=f"{self.memory.done[1]!r}, which was given out already,",
-                )
+from floodmark.mill.scouting import Found
+from floodmark.mill.stretches import EVERY, Stretch
+from floodmark.mill.timed import Ranges, TimedWindows, ranges_to_json
 
 
 @dataclass(frozen=True)
@@ -102,7 +28,7 @@ class Turn:
     stops: bool
     waits_for: frozenset[tuple[str, int]]
     runs: bool = False
-    cuts: Sequence[int] | None = None
+    windows: Sequence[Ranges] | None = None
 
     @property
     def moves(self) -> bool:
@@ -147,7 +73,7 @@ class Turn:
             done = stretch.memory.done
             detail |= {"after": level_to_json(done), "until": level_to_json(self.until)}
             detail |= {"runs": True} if self.runs else {}
-            detail |= {"cuts": list(self.cuts)} if self.cuts is not None else {}
+            detail |= {"windows": ranges_to_json(self.windows)} if self.windows is not None else {}
         return replace(span, detail={**span.detail, DETAIL: detail})
 
     def _memory(self, name: str, stretch: Stretch) -> Memory:
@@ -175,7 +101,6 @@ class Planner:
     root: Node
     feeds: Mapping[str, Feed]
     has_window: bool
-    notes: list[str] = field(default_factory=list)
 
     def plan(self, stretches: Mapping[str, Stretch], found: Mapping[str, Mapping[int, Found]]) -> Turn:
         """The next turn. Raises KeyDecreased where a stream goes back behind what was joined."""
@@ -185,6 +110,19 @@ class Planner:
         if self.is_in_runs(stretches[self.root.name]):
             return self._runs(stretches, lanes)
         return self._joined(stretches, lanes)
+
+    def plan_timed(self, stretch: Stretch, found: Mapping[int, Found], windows: TimedWindows) -> Turn:
+        """The next turn of a stream whose windows were decided already."""
+        name, own = self.root.name, stretch.lanes(found)
+        stops = all(lane.state == "ended" for lane in own.values())
+        closed = windows.closed(ended=stops)
+        passes = {number: lane.beyond if stops else lane.first for number, lane in own.items()}
+        for window in [] if stops else closed:
+            passes |= {lane: upto for lane, (_, upto) in window.items()}
+        reads = {number: min(at_, own[number].next) for number, at_ in passes.items()}
+        waits = frozenset((name, number) for number in own)
+        ends = ({name: passes}, {name: reads})
+        return Turn({name: stretch}, {name: own}, name, EVERYTHING, *ends, stops, waits, windows=closed)
 
     def is_in_runs(self, stretch: Stretch) -> bool:
         """Whether windows are runs of neighbours in one partition: then their keys may go down."""
@@ -227,13 +165,6 @@ class Planner:
             number: lane.beyond if reached.stops and lane.state == "ended" else lane.passed(level)
             for number, lane in lanes.items()
         }
-
-
-def highest(before: Keys | None, now: Keys | None) -> Keys | None:
-    """The higher of two keys, place by place."""
-    if before is None or now is None:
-        return before or now
-    return tuple(max(pair) for pair in zip(before, now, strict=True))
 
 
 def held(turn: Turn) -> str | None:

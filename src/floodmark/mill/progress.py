@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floodmark.mill.horizon import Level
-from floodmark.mill.planning import Stretch, Turn, Waiting, held
+from floodmark.mill.planning import Turn, held
+from floodmark.mill.stretches import Stretch, Waiting
+from floodmark.mill.timed import TimedWindows
 from floodmark.sources.contract import Sight
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Watch:
     inlets: Mapping[str, Inlet]
     max_elements: int | None = None
     idle_after_seconds: float | None = None
+    timed: TimedWindows | None = None
     now: Callable[[], float] = time.monotonic
     is_over: bool = False
     limit: int | None = None
@@ -83,9 +86,10 @@ class Watch:
     def is_worth_reading(self, number: int, waiting: Waiting) -> bool:
         """Whether the horizon can have risen: one of the lanes that held it has, or the clock let go of one."""
         is_new = number != self.number or waiting != self.waited or self.turn is None
+        is_due = self.timed is not None and self.timed.is_due()
         held = self.turn.waits_for | (self.risen - self.known) if self.turn else frozenset()
         self.waited = waiting
-        return is_new or bool(self.risen & held)
+        return is_new or is_due or bool(self.risen & held)
 
     def saw(self, number: int, turn: Turn) -> None:
         self.number, self.turn = number, turn

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from floodmark.errors import ElementInvalid, FloodmarkError, KeyDecreased
 from floodmark.hwm import Span
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
-from floodmark.mill.feeds import ARROW_TYPES, IS_END, Feed
+from floodmark.mill.element_columns import ARROW_TYPES, IS_END
+from floodmark.mill.feeds import Feed
 from floodmark.mill.horizon import Keys, Piece
 from floodmark.mill.mishaps import position
 

@@ -7,6 +7,7 @@ from floodmark.mill.brokers import MessageBroker
 from floodmark.mill.declaration import Declaration
 from floodmark.mill.feeds import Feed
 from floodmark.mill.horizon import Branch, Node
+from floodmark.mill.timed import is_timed
 
 
 def feeds_of(declared: Declaration, broker: MessageBroker) -> dict[str, Feed]:
@@ -15,7 +16,8 @@ def feeds_of(declared: Declaration, broker: MessageBroker) -> dict[str, Feed]:
     for stream in declared.tree.nodes:
         leaving = [declared.keys[edge][0] for edge in declared.tree.edges_from(stream)]
         own = [declared.keys[edge][1] for edge in declared.tree.edges if edge.right == stream]
-        window = [declared.window_key] if declared.window_key is not None and stream == declared.tree.root else []
+        has_window = stream == declared.tree.root and not is_timed(declared)
+        window = [declared.window_key] if has_window and declared.window_key is not None else []
         keys = (*(own or window or leaving[:1]), *leaving)
         feeds[name_of(stream)] = Feed(broker.inlet(stream), declared.codecs[stream], keys)
     return feeds

@@ -12,10 +12,11 @@ from floodmark.mill.ending import Returned, cut_at, first_end, only_before, with
 from floodmark.mill.feeds import Feed, elements_in
 from floodmark.mill.milling import ENDS, Milling
 from floodmark.mill.mishaps import mishap_in
-from floodmark.mill.planning import Planner, Stretch, held
+from floodmark.mill.planning import Planner, Turn, held
 from floodmark.mill.progress import Watch
 from floodmark.mill.remembering import Memory
 from floodmark.mill.scouting import Found, scout
+from floodmark.mill.stretches import Stretch
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.sources.contract import Sight
 from floodmark.step import Step, Work
@@ -68,7 +69,7 @@ class MillStep(Step):
             return replace(outlook, sights={})
         if not self.watch.is_worth_reading(record.number, self.watch.waiting()):
             return replace(outlook, sights=self.watch.waiting_sights())
-        turn = self.planner.plan(stretches, self.scouted(stretches))
+        turn = self.planned(stretches)
         self.watch.saw(record.number, turn)
         if not turn.moves and self.watch.widened(stretches):
             return self.look(record)
@@ -81,6 +82,17 @@ class MillStep(Step):
             for name, memory in memories.items()
         }
         return replace(outlook, sights=sights)
+
+    def planned(self, stretches: Mapping[str, Stretch]) -> Turn:
+        """The turn that can be done now, from the elements that are there."""
+        found, windows = self.scouted(stretches), self.watch.timed
+        if windows is None:
+            return self.planner.plan(stretches, found)
+        own = stretches[self.planner.root.name]
+        windows.begin_at({lane: first for lane, (first, _) in own.ranges.items()})
+        windows.take(own.unseen(self.session(), windows.seen, found.get(own.feed.name, {})))
+        windows.poll()
+        return self.planner.plan_timed(own, found.get(own.feed.name, {}), windows)
 
     def stretches(self, record: JobRecord, outlook: Outlook) -> dict[str, Stretch] | None:
         """What lies behind every mark; None if the mill has come to its end and nothing was added since."""

@@ -21,6 +21,7 @@ from floodmark.mill.milling import Milling
 from floodmark.mill.planning import Planner
 from floodmark.mill.progress import Progress, Watch
 from floodmark.mill.signature import Process
+from floodmark.mill.timed import timed_windows
 from floodmark.mill.trees import feeds_of, node_of
 from floodmark.mill.turning import MillStep, MillWork, remembered
 from floodmark.mill.waits import wait_seconds
@@ -80,7 +81,9 @@ class WaterMill:
         node = node_of(self.declared, self.declared.tree.root)
         self._planner = Planner(node, self._feeds, self.declared.tree.window is not None)
         inlets = {name: feed.inlet for name, feed in self._feeds.items()}
-        self._watch = Watch(inlets, turn_elements, wait_seconds(idle_after, field="idle_after"))
+        poll = inlets[node.name].poll_timeout_seconds if self.declared.tree.window is not None else None
+        timed = timed_windows(self.declared, poll)
+        self._watch = Watch(inlets, turn_elements, wait_seconds(idle_after, field="idle_after"), timed)
 
     def turn(self) -> Receipt:
         """Do what can be done now: finish an open turn, else join what has become final. Raises FloodmarkError."""
