@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields
 from operator import attrgetter
 from typing import Any, NoReturn, get_args, get_type_hints
@@ -47,7 +48,7 @@ def _unmade(value: object) -> NoReturn:
 
 
 def _class_reader(cls: type, nested: Callable[[type], Read], *, as_dict: bool) -> Read:
-    plans = [_plan(field, hint, nested) for field, hint in _fields_of(cls)]
+    plans = [_plan(cls, field, hint, nested) for field, hint in _fields_of(cls)]
     make: Callable[..., Any] = dict if as_dict else cls
 
     def read(raw: object) -> object:
@@ -76,8 +77,9 @@ def _fields_of(cls: type) -> list[tuple[Field[Any], Any]]:
     return [(field, hints[field.name]) for field in fields(cls) if field.init]
 
 
-def _plan(field: Field[Any], hint: object, nested: Callable[[type], Read]) -> FieldPlan:
-    reader = reader_for(hint, nested)
+def _plan(cls: type, field: Field[Any], hint: object, nested: Callable[[type], Read]) -> FieldPlan:
+    with _about(cls, field.name):
+        reader = reader_for(hint, nested)
     fallback: Callable[[], Any] | None = None
     if field.default is not MISSING:
         default = field.default
@@ -108,7 +110,12 @@ def class_writer(cls: type) -> Write:
 def _class_writer(cls: type, nested: Callable[[type], Write]) -> Write:
     hints = hints_of(cls)
     names = [field.name for field in fields(cls)]
-    writers: Mapping[str, Write] = {name: w for name in names if (w := writer_for(hints[name], nested))}
+    writers: dict[str, Write] = {}
+    for name in names:
+        with _about(cls, name):
+            writer = writer_for(hints[name], nested)
+        if writer is not None:
+            writers[name] = writer
     values_of = _getter(names)
 
     def write(element: object) -> dict[str, Any]:
@@ -118,6 +125,15 @@ def _class_writer(cls: type, nested: Callable[[type], Write]) -> Write:
         return written
 
     return write
+
+
+@contextmanager
+def _about(cls: type, field: str) -> Iterator[None]:
+    """An error about a type says whose it is."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{cls.__name__}.{field}: {error.message}", hint=error.hint) from error
 
 
 def _getter(names: list[str]) -> Callable[[object], tuple[Any, ...]]:

@@ -100,7 +100,7 @@ class Codec:
 
     def check(self) -> None:
         """Raises ConfigError now, rather than at the first element, for a class that cannot be read."""
-        _ = self._read, self._read_values
+        _ = self._read if self.deserializer else (self._read, self._read_values)
 
     def check_output(self) -> None:
         """The same for a class that is written."""

@@ -81,12 +81,13 @@ def _remainder(left: Column, right: Column) -> Column:
 
 
 def _floor_divided(left: Column, right: Column) -> Column:
-    """Spark's `div` cuts off towards zero, Python's `//` goes down."""
+    """Spark's `div` cuts off towards zero, Python's `//` goes down; only by -1 can it leave the 64 bits."""
     from pyspark.sql import functions as F
 
     divisor = _not_zero(right)
     quotient = F.call_function("div", left, divisor)
-    return F.when(_turned(left % divisor, divisor), quotient - 1).otherwise(quotient)
+    turned = F.when(_turned(left % divisor, divisor), quotient - 1).otherwise(quotient)
+    return F.when(divisor == -1, F.call_function("try_subtract", F.lit(0), left)).otherwise(turned)
 
 
 def _float_floor_divided(left: Column, right: Column) -> Column:
