@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from floodmark.mill.horizon import EVERYTHING, NOTHING, Branch, Lane, Node, Piece, State, at, horizon, past
+from floodmark.mill.horizon import EVERYTHING, NOTHING, Branch, Lane, Node, Piece, State, at, begun_apart, horizon, past
 
 JOIN = Node("l", (Branch(Node("r"), shares_key=True),))
 LEFT = Node("l", (Branch(Node("r"), is_inner=False, shares_key=True),))
@@ -113,3 +113,8 @@ def test_the_horizon_never_falls() -> None:
     """A new partition may be slower than what was given out before; it is found out by its keys."""
     found = horizon(JOIN, {"l": {0: lane(5)}, "r": {0: lane(5), 1: lane()}}, done=at(4))
     assert found.until == at(4)
+
+
+def test_streams_that_begin_apart_are_counted() -> None:
+    """Two right elements stand before the first master."""
+    assert begun_apart(JOIN, {"l": {0: lane(3, 4)}, "r": {0: lane(1, 2, 3, 4)}}) == {"r": 2}

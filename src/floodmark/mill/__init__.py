@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from floodmark.mill.file_broker import JsonFileMessageBroker
     from floodmark.mill.injection import Attempt
     from floodmark.mill.joining import JoinWith, join_streams, window
+    from floodmark.mill.kafka_broker import KafkaMessageBroker
+    from floodmark.mill.progress import Progress
     from floodmark.mill.source_broker import SourceMessageBroker
+    from floodmark.mill.watermill import WaterMill
 
 __all__ = [
     "Attempt",
@@ -21,9 +24,12 @@ __all__ = [
     "Inlet",
     "JoinWith",
     "JsonFileMessageBroker",
+    "KafkaMessageBroker",
     "MessageBroker",
     "Outlet",
+    "Progress",
     "SourceMessageBroker",
+    "WaterMill",
     "const_expression",
     "function_call",
     "get_field",
@@ -39,9 +45,12 @@ HOMES = {
     "Inlet": "brokers",
     "JoinWith": "joining",
     "JsonFileMessageBroker": "file_broker",
+    "KafkaMessageBroker": "kafka_broker",
     "MessageBroker": "brokers",
     "Outlet": "brokers",
+    "Progress": "progress",
     "SourceMessageBroker": "source_broker",
+    "WaterMill": "watermill",
     "const_expression": "expressions",
     "function_call": "expressions",
     "get_field": "expressions",

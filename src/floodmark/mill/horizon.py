@@ -109,7 +109,7 @@ class Horizon:
 
 def horizon(root: Node, seen: Seen, done: Level = NOTHING) -> Horizon:
     """The horizon of a whole tree; `done` is what earlier turns have reached, and it never falls below that."""
-    end, final = end_of(root, seen), _final_by_branches(root, seen)
+    end, final = end_of(root, seen), final_below(root, seen)
     stops = end is not None and final >= end
     until = end if end is not None and stops else min(final, lowest(seen[root.name], 0))
     until = max(until, done)
@@ -120,11 +120,6 @@ def lowest(lanes: Lanes, key: int) -> Level:
     """The level of the slowest lane that is waited for: keys below it will not come any more."""
     live = [lane for lane in lanes.values() if lane.state == "live"]
     return min((_level(lane, key) for lane in live), default=EVERYTHING)
-
-
-def final_below(node: Node, seen: Seen) -> Level:
-    """The level of key 0 below which every element of the node has all its partners, and they have theirs."""
-    return _final_by_branches(node, seen)
 
 
 def end_of(node: Node, seen: Seen) -> Level | None:
@@ -142,7 +137,24 @@ def end_of(node: Node, seen: Seen) -> Level | None:
     return min(ends, default=None)
 
 
-def _final_by_branches(node: Node, seen: Seen) -> Level:
+def begun_apart(root: Node, seen: Seen) -> dict[str, int]:
+    """How many elements of each stream stand before anything that they could be joined to, along the root's edges."""
+    skipped: dict[str, int] = {}
+    for place, branch in enumerate(root.branches, start=1):
+        sides = {root.name: (seen[root.name], place), branch.node.name: (seen[branch.node.name], 0)}
+        begin = max(_first(lanes, key) for lanes, key in sides.values())
+        for name, (lanes, key) in sides.items():
+            below = sum(p.count for lane in lanes.values() for p in lane.pieces if at(p.high[key]) < begin)
+            skipped[name] = max(skipped.get(name, 0), below)
+    return {name: count for name, count in skipped.items() if count}
+
+
+def _first(lanes: Lanes, key: int) -> Level:
+    return min((at(lane.pieces[0].low[key]) for lane in lanes.values() if lane.pieces), default=NOTHING)
+
+
+def final_below(node: Node, seen: Seen) -> Level:
+    """The level of key 0 below which every element of the node has all its partners, and they have theirs."""
     lanes, levels = seen[node.name], []
     for place, branch in enumerate(node.branches, start=1):
         level = _branch_level(lanes, place, branch, seen)

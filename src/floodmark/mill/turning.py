@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from floodmark.errors import FloodmarkError
 from floodmark.hwm import Json, Span
+from floodmark.logs import get_logger
 from floodmark.mill.ending import Returned, cut_at, first_end, only_before, with_end
 from floodmark.mill.feeds import Feed, elements_in
+from floodmark.mill.horizon import begun_apart
 from floodmark.mill.milling import ENDS, Milling
 from floodmark.mill.mishaps import mishap_in
 from floodmark.mill.planning import Planner, Turn, held
@@ -29,6 +31,8 @@ from floodmark.stores.record import Intent, JobRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = get_logger(__name__)
 
 
 @runtime_checkable
@@ -71,6 +75,7 @@ class MillStep(Step):
             return replace(outlook, sights=self.watch.waiting_sights())
         turn = self.planned(stretches)
         self.watch.saw(record.number, turn)
+        self.tell_skipped(turn)
         if not turn.moves and self.watch.widened(stretches):
             return self.look(record)
         if not turn.moves:
@@ -82,6 +87,13 @@ class MillStep(Step):
             for name, memory in memories.items()
         }
         return replace(outlook, sights=sights)
+
+    def tell_skipped(self, turn: Turn) -> None:
+        """Once, when the streams are seen for the first time: they may begin at different keys."""
+        is_first = turn.moves and not any(stretch.memory.seen for stretch in turn.stretches.values())
+        skipped = begun_apart(self.planner.root, turn.lanes) if is_first else {}
+        if skipped:
+            log.info("streams begin at different keys, elements are skipped", mill=self.work.name, **skipped)
 
     def planned(self, stretches: Mapping[str, Stretch]) -> Turn:
         """The turn that can be done now, from the elements that are there."""
