@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -243,3 +244,10 @@ def test_a_class_that_cannot_be_read_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match=r"Odd.when: complex cannot be read from JSON.*deserializer"):
         Codec(Odd).check()
     Codec(Odd, lambda raw: Odd(complex(raw["when"]))).check()
+
+
+@pytest.mark.parametrize("element", [Point(-5, 1e22), Point(10**20, -0.0), Node('"ü" \n\x00 \U0001d11e'), ELEMENT])
+def test_the_text_is_that_of_pythons_own_json(element: object) -> None:
+    """Escapes, digits and separators: byte for byte what watermill writes."""
+    codec = Codec(type(element))
+    assert codec.to_text(element) == json.dumps(codec.encode(element))

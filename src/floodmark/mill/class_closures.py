@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields
+from json.encoder import encode_basestring_ascii
+from math import isfinite
 from operator import attrgetter
 from typing import Any, NoReturn, get_args, get_type_hints
 
@@ -12,6 +15,8 @@ from floodmark.errors import ConfigError
 from floodmark.mill.decoding import reader_for
 from floodmark.mill.encoding import Write, writer_for
 from floodmark.mill.scalars import Read, Unfit, wrong
+
+to_json = json.JSONEncoder(allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -107,15 +112,43 @@ def class_writer(cls: type) -> Write:
     return made[cls]
 
 
-def _class_writer(cls: type, nested: Callable[[type], Write]) -> Write:
-    hints = hints_of(cls)
+def text_writer(cls: type) -> Write:
+    """A function from an element of the class to its JSON text, twice as fast as by a dict of it."""
+    write_one = class_writer(cls)
     names = [field.name for field in fields(cls)]
-    writers: dict[str, Write] = {}
-    for name in names:
-        with _about(cls, name):
-            writer = writer_for(hints[name], nested)
-        if writer is not None:
-            writers[name] = writer
+    heads = [f"{', ' if place else ''}{to_json(name)}: " for place, name in enumerate(names)]
+    values_of = _getter(names)
+
+    def write(element: object) -> str:
+        parts = ["{"]
+        for head, value in zip(heads, values_of(element), strict=True):
+            text_of = PLAIN_TEXTS.get(type(value))
+            if text_of is None:
+                return to_json(write_one(element))
+            parts += head, text_of(value)
+        parts.append("}")
+        return "".join(parts)
+
+    return write
+
+
+def _float_text(value: float) -> str:
+    return repr(value) if isfinite(value) else to_json(value)
+
+
+PLAIN_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    int: int.__repr__,
+    float: _float_text,
+    str: encode_basestring_ascii,
+    bool: lambda value: "true" if value else "false",
+    type(None): lambda _: "null",
+}
+"""How Python's own json writes these, without the way to it."""
+
+
+def _class_writer(cls: type, nested: Callable[[type], Write]) -> Write:
+    names = [field.name for field in fields(cls)]
+    writers = dict(_writers(cls, names, nested))
     values_of = _getter(names)
 
     def write(element: object) -> dict[str, Any]:
@@ -127,6 +160,15 @@ def _class_writer(cls: type, nested: Callable[[type], Write]) -> Write:
     return write
 
 
+def _writers(cls: type, names: Sequence[str], nested: Callable[[type], Write]) -> Iterator[tuple[str, Write]]:
+    hints = hints_of(cls)
+    for name in names:
+        with _about(cls, name):
+            writer = writer_for(hints[name], nested)
+        if writer is not None:
+            yield name, writer
+
+
 @contextmanager
 def _about(cls: type, field: str) -> Iterator[None]:
     """An error about a type says whose it is."""
@@ -136,7 +178,7 @@ def _about(cls: type, field: str) -> Iterator[None]:
         raise ConfigError(f"{cls.__name__}.{field}: {error.message}", hint=error.hint) from error
 
 
-def _getter(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
+def _getter(names: Sequence[str]) -> Callable[[object], tuple[Any, ...]]:
     """attrgetter gives a tuple only for two names or more."""
     if len(names) > 1:
         return attrgetter(*names)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from floodmark.errors import ElementInvalid
 from floodmark.mill.aliases import Stream, class_of, name_of
-from floodmark.mill.class_closures import class_reader, class_writer, mentions
+from floodmark.mill.class_closures import class_reader, class_writer, mentions, text_writer, to_json
 from floodmark.mill.encoding import Write
 from floodmark.mill.scalars import Read, Unfit
 
@@ -19,8 +19,6 @@ Element: TypeAlias = Any
 """An instance of a user's dataclass."""
 Deserializer: TypeAlias = "Callable[[dict[str, Any]], Element]"
 Serializer: TypeAlias = "Callable[[Element], dict[str, Any]]"
-
-to_json = json.JSONEncoder(allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -92,11 +90,11 @@ class Codec:
 
     def to_text(self, element: Element) -> str:
         """The element as it stands in a stream."""
-        written = self.encode(element)
         try:
-            return to_json(written)
-        except (TypeError, ValueError) as error:
-            raise self._invalid(f"it cannot be written: {error}") from error
+            text: str = self._write_text(element)
+            return text
+        except Exception as error:
+            raise self._invalid(f"it cannot be written: {type(error).__name__}: {error}") from error
 
     def check(self) -> None:
         """Raises ConfigError now, rather than at the first element, for a class that cannot be read."""
@@ -104,7 +102,7 @@ class Codec:
 
     def check_output(self) -> None:
         """The same for a class that is written."""
-        _ = self._write
+        _ = self._write_text
 
     def __reduce__(self) -> tuple[object, ...]:
         """The closures are made anew where the elements are."""
@@ -121,6 +119,12 @@ class Codec:
     @cached_property
     def _write(self) -> Write:
         return self.serializer or class_writer(self.cls)
+
+    @cached_property
+    def _write_text(self) -> Write:
+        """A class of plain values needs no dict on the way."""
+        write = self.serializer
+        return text_writer(self.cls) if write is None else lambda element: to_json(write(element))
 
     @cached_property
     def _has_decimals(self) -> bool:
