@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -12,6 +13,7 @@ from floodmark.errors import SourceUnreadable
 
 PIECE_BYTES = 1 << 20
 SPACE = " \t\r\n"
+ANOTHER = re.compile(r"[ \t\r\n]*,[ \t\r\n]*\{")
 CUT_SHORT = 16
 """A fault this near to the end of what was read may be a word that is not all there."""
 decode_one = json.JSONDecoder().raw_decode
@@ -63,7 +65,11 @@ class ArrayReader:
         return self._next(file)
 
     def _after_object(self, file: BinaryIO) -> str:
-        """The end of the array, or what follows the comma."""
+        """The end of the array, or what follows the comma; nearly always, in one go, another object."""
+        another = ANOTHER.match(self._text, self._place)
+        if another:
+            self._place = another.end() - 1
+            return "{"
         sign = self._next(file)
         if sign != ",":
             return sign if sign == "]" else ""
