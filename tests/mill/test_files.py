@@ -69,15 +69,6 @@ def test_a_rerun_reads_nothing_and_leaves_the_file_as_it_is(spark: SparkSession,
     assert (mill.turn().status, mill.run().is_over, output(tmp_path / "case")) == ("nothing_new", True, before)
 
 
-def test_the_output_of_turns_is_that_of_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Two elements of each stream a turn; the marks stay before what is still needed."""
-    streams: dict[type, list[dict[str, Any]]] = {L: keyed("l", 1, 1, 2, 4, 5), R: keyed("r", 0, 1, 1, 2, 2, 5, 6)}
-    case = replace(JOIN, streams=streams, declared={**BY_K, "turn_elements": 2})
-    mill_on_files(case, tmp_path / "case", spark).run()
-    expected = joined((1, ["r1", "r2"]), (1, ["r1", "r2"]), (2, ["r3", "r4"]), (5, ["r5"]))
-    assert json.loads(output(tmp_path / "case")) == expected
-
-
 def until_two(left: L) -> Iterator[Joined | EndOfStream]:
     yield Joined(left.k, [left.name])
     if left.k == 2:

@@ -67,6 +67,16 @@ def test_a_join_over_partitions_waits_for_the_slowest_of_them(spark: SparkSessio
     assert sorted([row for own in held for row in own[:-1]], key=lambda row: row["k"]) == rows
 
 
+def test_small_turns_give_what_a_large_one_gives(spark: SparkSession, topics: Topics) -> None:
+    """Two elements of each stream a turn, and more where two of one key fill it."""
+    topics.make(L, R, Joined)
+    topics.put(L, *keyed("l", 1, 1, 1, 2, 5), END)
+    topics.put(R, *keyed("r", 0, 1, 2, 2, 5, 6), END)
+    topics.mill(join_names, spark, turn_elements=2, **BY_K).run()
+    rows = joined((1, ["r1"]), (1, ["r1"]), (1, ["r1"]), (2, ["r2", "r3"]), (5, ["r4"]))
+    assert topics.held(Joined) == [*rows, END]
+
+
 def test_a_turn_without_news_reads_no_element(spark: SparkSession, topics: Topics) -> None:
     """What rose does not hold the horizon: the other stream does."""
     topics.make(L, R, Joined)

@@ -79,7 +79,7 @@ def cut_at(end: Returned, intent: Intent, planner: Planner) -> Intent:
     is_exact = not planner.feeds[root].keys or is_in_runs(spans[root])
     done = level_to_json(NOTHING if is_exact else _done(planner, end))
     has_rest = _has_rest(spans[root], end, planner)
-    ended: dict[str, Json] = {"stopped": True, "done": done, "ended": [], "has_rest": has_rest}
+    ended: dict[str, Json] = {"stopped": True, "done": done, "ended": {}, "has_rest": has_rest}
     kept[root] = {**(own if isinstance(own, dict) else {}), **ended}
     return replace(intent, spans=spans, extras={**intent.extras, "remember": kept})
 

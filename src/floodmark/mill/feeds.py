@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.hwm import HWM, Json, Span
@@ -56,7 +56,9 @@ class Feed:
         return f"{source} by {keys}" if keys else source
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
-        return self.inlet.source.look(mark, request, session)
+        """A source that is all there will ever be is read whole: half of it would be taken for its end."""
+        asked = request if self.has_end_messages else replace(request, max_rows=None)
+        return self.inlet.source.look(mark, asked, session)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The elements of a turn, in columns partition, offset, value and k0, k1 and so on."""

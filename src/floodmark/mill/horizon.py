@@ -49,7 +49,8 @@ class Lane:
     """One partition of a stream as a turn sees it: its elements from `first` to before `next` are still to be passed.
 
     `last` are the highest keys ever seen in it. An ended lane gets no more elements: its end is the message at `next`
-    where `has_end_message`, which is passed with the last element. An idle lane is not waited for.
+    where `has_end_message`, which is passed with the last element; `has_rest` if elements follow it, which are for the
+    next run. An idle lane is not waited for.
     """
 
     first: int
@@ -58,6 +59,7 @@ class Lane:
     last: Keys | None = None
     state: State = "live"
     has_end_message: bool = False
+    has_rest: bool = False
 
     @property
     def beyond(self) -> int:
@@ -112,8 +114,13 @@ def horizon(root: Node, seen: Seen, done: Level = NOTHING) -> Horizon:
     end, final = end_of(root, seen), final_below(root, seen)
     stops = end is not None and final >= end
     until = end if end is not None and stops else min(final, lowest(seen[root.name], 0))
-    until = max(until, done)
+    until = max(highest(seen[root.name]) if until == EVERYTHING else until, done)
     return Horizon(until, _needed(root, seen, until), stops, _holding(root, seen))
+
+
+def highest(lanes: Lanes) -> Level:
+    """Above all that was ever seen."""
+    return max((past(lane.last[0]) for lane in lanes.values() if lane.last), default=NOTHING)
 
 
 def lowest(lanes: Lanes, key: int) -> Level:
@@ -129,7 +136,7 @@ def end_of(node: Node, seen: Seen) -> Level | None:
     """
     lanes, ends = seen[node.name], []
     if all(lane.state == "ended" for lane in lanes.values()):
-        ends.append(max((past(lane.last[0]) for lane in lanes.values() if lane.last), default=NOTHING))
+        ends.append(highest(lanes))
     for place, branch in enumerate(node.branches, start=1):
         end = end_of(branch.node, seen) if branch.is_inner else None
         if end is not None and _is_beyond(lanes, place, end):

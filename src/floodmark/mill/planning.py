@@ -81,17 +81,19 @@ class Turn:
         is_root = name == self.root
         return Memory(
             last={number: lane.last for number, lane in lanes.items() if lane.last},
-            seen={number: lane.beyond for number, lane in lanes.items() if lane.next < EVERY},
+            seen={**stretch.memory.seen, **{n: upto for n, (_, upto) in stretch.ranges.items() if upto < EVERY}},
             ended=self._ended(name),
             done=self.until if is_root and stretch.feed.keys and not self.runs else NOTHING,
             stopped=is_root and self.stops,
+            has_rest=any(lane.has_rest for lane in lanes.values()),
         )
 
-    def _ended(self, name: str) -> frozenset[int]:
-        """Partitions whose end is behind the mark: it will not be met again."""
-        stretch, lanes = self.stretches[name], self.lanes[name]
-        met = {n for n, lane in lanes.items() if lane.has_end_message and self.passes[name].get(n, 0) >= lane.beyond}
-        return stretch.memory.ended | met
+    def _ended(self, name: str) -> dict[int, int]:
+        """Where partitions ended: those whose end is behind the mark and will not be met again, or by the clock."""
+        stretch, passes = self.stretches[name], self.passes[name]
+        met = {n: lane for n, lane in self.lanes[name].items() if lane.has_end_message and passes[n] >= lane.beyond}
+        late = self.lanes[name] if name in stretch.waiting.timed_out else {}
+        return {**{n: lane.beyond for n, lane in {**late, **met}.items()}, **stretch.memory.ended}
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from floodmark.mill.horizon import NOTHING, Keys, Level
 
 @dataclass(frozen=True)
 class Memory:
-    """What is remembered of one stream: the highest keys and the next unseen offset of each partition, and its ends.
+    """What is remembered of one stream: by partition the highest keys, the next unseen offset, and where it ended.
 
     `done` and `stopped` are kept with the master: the level below which everything was given to the function, and
-    whether the mill has come to its end; `has_rest` if it did so by its function, before elements that were seen.
+    whether the mill has come to its end. `has_rest`: elements were seen behind an end, which the next run reads.
     """
 
     last: Mapping[int, Keys] = field(default_factory=dict)
     seen: Mapping[int, int] = field(default_factory=dict)
-    ended: frozenset[int] = frozenset()
+    ended: Mapping[int, int] = field(default_factory=dict)
     done: Level = NOTHING
     stopped: bool = False
     has_rest: bool = False
@@ -30,7 +30,7 @@ class Memory:
         return {
             "last": {str(lane): [key_to_json(key) for key in keys] for lane, keys in self.last.items()},
             "seen": {str(lane): offset for lane, offset in self.seen.items()},
-            "ended": [*sorted(self.ended)],
+            "ended": {str(lane): offset for lane, offset in self.ended.items()},
             "done": level_to_json(self.done),
             "stopped": self.stopped,
             "has_rest": self.has_rest,
@@ -44,7 +44,7 @@ class Memory:
         return cls(
             last={int(lane): tuple(map(key_from_json, keys)) for lane, keys in stored["last"].items()},
             seen={int(lane): offset for lane, offset in stored["seen"].items()},
-            ended=frozenset(stored["ended"]),
+            ended={int(lane): offset for lane, offset in stored["ended"].items()},
             done=level_from_json(stored["done"]),
             stopped=stored["stopped"],
             has_rest=stored["has_rest"],
@@ -52,7 +52,7 @@ class Memory:
 
     def begun_anew(self) -> Memory:
         """For the run after the one that ended: ended partitions go on behind their end, and their keys begin anew."""
-        has_ended = bool(self.seen) and self.ended >= set(self.seen)
+        has_ended = bool(self.seen) and self.ended.keys() >= self.seen.keys()
         return Memory(
             last={lane: keys for lane, keys in self.last.items() if lane not in self.ended},
             seen=self.seen,

@@ -24,16 +24,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PIECES_OF_ONE_SIZE = 256
-PLACES = ("first", "next", "count", "run", "end", "fault")
+PLACES = ("first", "next", "count", "run", "end", "rest", "fault")
 TEXTS = ("text", "key", "before")
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the pass met in one partition, in order; `end` is the offset of its first end message."""
+    """What the pass met in one partition, in order; `end` is the offset of its first end message.
+
+    `has_rest`: something follows the end. (Offsets cannot tell: transactions use some up.)
+    """
 
     pieces: tuple[Piece, ...] = ()
     end: int | None = None
+    has_rest: bool = False
 
 
 def scout(feed: Feed, spark: SparkSession, span: Span, *, ordered: bool = True) -> dict[int, Found]:
@@ -86,6 +90,7 @@ class Survey:
     size: int = 1
     made: int = 0
     is_over: bool = False
+    has_rest: bool = False
     out: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,8 +106,9 @@ class Survey:
     def take(self, lane: int, offset: int, is_end: bool, text: str | None, keys: Keys) -> None:
         if lane != self.lane:
             self.close()
-            self.lane, self.is_over = lane, False
+            self.lane, self.is_over, self.has_rest = lane, False, False
         if self.is_over:
+            self.note_rest(offset)
             return
         if is_end:
             self.stop(end=offset)
@@ -140,6 +146,12 @@ class Survey:
         self.piece, self.made = None, self.made + 1
         self.size *= 2 if self.made % PIECES_OF_ONE_SIZE == 0 else 1
 
+    def note_rest(self, offset: int) -> None:
+        """Once: there is more behind the end."""
+        if not self.has_rest:
+            self.out.append({"partition": self.lane, "rest": offset})
+        self.has_rest = True
+
     def stop(self, **found: object) -> None:
         self.close()
         self.out.append({"partition": self.lane, **found})
@@ -167,7 +179,8 @@ def _before_end(feed: Feed, rows: Sequence[Mapping[str, Any]]) -> Found:
     end = min((row["end"] for row in rows if row.get("end") is not None), default=None)
     told = [_piece(row, len(feed.keys)) for row in rows if row.get("first") is not None]
     pieces = sorted(told, key=lambda piece: piece.first if feed.inlet.is_ordered else (piece.low, piece.high))
-    return Found(tuple(piece for piece in pieces if end is None or piece.first < end), end)
+    rest = end is not None and any((row.get("rest") or row.get("first") or -1) > end for row in rows)
+    return Found(tuple(piece for piece in pieces if end is None or piece.first < end), end, rest)
 
 
 def _piece(row: Mapping[str, Any], keys: int) -> Piece:

@@ -54,11 +54,11 @@ class Stretch:
 
     @property
     def unread(self) -> Span | None:
-        """The span without the partitions that have ended: what follows their end belongs to the next run."""
-        source, over = self.feed.inlet.source, self.memory.ended
-        if self.span is None or not isinstance(source, Cuttable) or not over:
+        """The span without what follows an end: that belongs to the next run."""
+        source = self.feed.inlet.source
+        if self.span is None or not isinstance(source, Cuttable) or not self.memory.ended:
             return self.span
-        ends = {lane: first if lane in over else upto for lane, (first, upto) in self.ranges.items()}
+        ends = {lane: self._end(lane, upto) for lane, (_, upto) in self.ranges.items()}
         return source.cut(self.span, reads=ends, passes=ends)
 
     def unseen(
@@ -83,13 +83,15 @@ class Stretch:
     def _lane(self, lane: int, first: int, upto: int, found: Found) -> Lane:
         if upto < EVERY:
             self._require_order(lane, found)
-        was_over = lane in self.memory.ended
-        end = found.end if found.end is not None else first if was_over else upto
+        end = found.end if found.end is not None else self._end(lane, upto)
         last = highest(self.memory.last.get(lane), found.pieces[-1].high if found.pieces else None)
         ended = found.end is not None or self.has_ended(lane)
         idle = (self.feed.name, lane) in self.waiting.idle
         state: State = "ended" if ended else "idle" if idle else "live"
-        return Lane(first, end, found.pieces, last, state, has_end_message=found.end is not None)
+        return Lane(first, end, found.pieces, last, state, found.end is not None, found.has_rest)
+
+    def _end(self, lane: int, upto: int) -> int:
+        return min(upto, self.memory.ended.get(lane, upto))
 
     def _require_order(self, lane: int, found: Found) -> None:
         """Between the elements of earlier turns and the first new one, and against what was given out already."""

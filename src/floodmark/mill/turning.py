@@ -119,6 +119,7 @@ class MillStep(Step):
         if not any(has_risen(stretch) for stretch in found.values()):
             self.watch.is_over = True
             return None
+        self.watch.is_over = False
         return {name: replace(each, memory=each.memory.begun_anew()) for name, each in found.items()}
 
     def scouted(self, stretches: Mapping[str, Stretch]) -> dict[str, dict[int, Found]]:

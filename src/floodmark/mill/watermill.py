@@ -103,7 +103,8 @@ class WaterMill:
         self._watch.begin()
         while not self._stop.is_set():
             receipt = self.turn()
-            if pause is None and (self._watch.is_over or self.has_stopped()):
+            has_ended = self._watch.is_over or (receipt.status == "done" and self.has_stopped())
+            if pause is None and has_ended:
                 self._publish()
                 break
             idle = 0 if receipt.status == "done" else idle + 1
@@ -142,7 +143,9 @@ class WaterMill:
 
     def _after(self, step: MillStep, receipt: Receipt) -> None:
         """What follows a commit: others are told how far the streams are read, and an ended output is put in place."""
-        log.info("turn done", mill=self.name, elements=receipt.rows_read, written=dict(receipt.rows_written))
+        progress = self.progress()
+        lag = {name: stream.lag for name, stream in progress.streams.items()}
+        log.info("turn done", mill=self.name, elements=receipt.rows_read, horizon=progress.horizon, lag=lag)
         publish = getattr(self._broker, "publish_positions", None)
         record = step.store.read(self.name)
         if publish and record:
