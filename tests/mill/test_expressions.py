@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from floodmark.mill import const_expression, function_call, get_field, get_fields
-from floodmark.mill.expressions import Expression
+from floodmark.mill.expressions import Expression, Operation
 
 T, FRAME, NESTED = get_field("t"), get_field("frame"), get_field("place")
 ELEMENT = {"t": -7, "frame": 3, "place": {"x": 4, "deep": {"y": 5}}, "none": None, "name": "ab"}
@@ -78,3 +82,26 @@ def test_an_expression_is_no_truth() -> None:
     """`a < t < b` would silently mean `t < b`."""
     with pytest.raises(TypeError, match="each element"):
         _ = 1 < T < 5  # what a user might write
+
+
+def grown(smaller: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    signs = st.sampled_from(["+", "-", "*", "//", "%", "<", "=="])
+    return st.builds(Operation, signs, smaller, smaller)
+
+
+LEAVES = st.sampled_from([T, FRAME]) | st.integers(-9, 9).map(const_expression)
+
+
+@given(st.recursive(LEAVES, grown, max_leaves=8), st.integers(), st.integers())
+def test_any_expression_is_worth_what_its_words_are_worth(expression: Expression, t: int, frame: int) -> None:
+    """`describe` is Python: what it says, evaluated by Python, is the value."""
+    element = {"t": t, "frame": frame}
+    assert worth(lambda: expression.evaluate(element)) == worth(lambda: eval(expression.describe(), dict(element)))  # noqa: S307
+
+
+def worth(value: Callable[[], object]) -> object:
+    """The value, or which error there is instead."""
+    try:
+        return value()
+    except ZeroDivisionError as error:
+        return type(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
+from pyspark.sql import functions as F_
 
 from floodmark.errors import ElementInvalid, JoinTreeInvalid
 from floodmark.mill import JoinWith, const_expression, function_call, get_field, join_streams, window
@@ -214,24 +216,47 @@ def outcome(key: Key, text: str) -> object:
         return None
 
 
-@pytest.mark.spark
-def test_spark_gives_what_python_gives(spark: SparkSession) -> None:
-    """For every operator on every kind of number: signs, overflow, division by zero, great and small ones."""
-    from pyspark.sql import functions as F_
+def grown(numbers: random.Random, depth: int) -> str:
+    """A random expression, as a user would write it."""
+    if depth == 0 or numbers.random() < 0.2:
+        return numbers.choice(["N", "J", "F", "G", "3", "-7", "0.5", "get_field('place')['x']"])
+    left, right = grown(numbers, depth - 1), grown(numbers, depth - 1)
+    return f"({left} {numbers.choice(SIGNS)} {right})"
 
-    expressions = {text: eval(text) for text in EXPRESSIONS}  # noqa: S307  # of the list above
-    keys = {text: Key(CODEC, each, kind_of(each, CODEC) or "int") for text, each in expressions.items()}
-    keys["N beside floats"] = Key(CODEC, N, "float")
-    assert [text for text, key in keys.items() if not key.compiled] == []
-    texts = [json.dumps(element) for element in elements()]
+
+def compared(spark: SparkSession, keys: Mapping[str, Key], texts: list[str]) -> list[tuple[object, ...]]:
+    """Where Spark and Python differ: the expression, the element, Spark's value and Python's."""
     struct = F_.from_json("value", key_schema(CODEC, list(keys.values())))
     rows = spark.createDataFrame([(text,) for text in texts], "value string").withColumn("e", struct)
     found = rows.select("value", *(key.column(F_.col("e")).alias(text) for text, key in keys.items())).collect()
-    wrong = [
-        (text, row["value"], row[text], expected)
-        for row in found
-        for text, key in keys.items()
-        if row[text] != (expected := outcome(key, row["value"]))
-    ]
-    assert wrong[:5] == []
     assert len(found) == len(texts)
+    return [
+        (text, row["value"], row[place + 1], expected)
+        for row in found
+        for place, (text, key) in enumerate(keys.items())
+        if row[place + 1] != (expected := outcome(key, row["value"]))
+    ]
+
+
+def key_of(text: str) -> Key:
+    expression = eval(text)  # noqa: S307  # of the lists above
+    return Key(CODEC, expression, kind_of(expression, CODEC) or "int")
+
+
+@pytest.mark.spark
+def test_spark_gives_what_python_gives(spark: SparkSession) -> None:
+    """For every operator on every kind of number: signs, overflow, division by zero, great and small ones."""
+    keys = {text: key_of(text) for text in EXPRESSIONS} | {"N beside floats": Key(CODEC, N, "float")}
+    assert [text for text, key in keys.items() if not key.compiled] == []
+    assert compared(spark, keys, [json.dumps(element) for element in elements()])[:5] == []
+
+
+@pytest.mark.spark
+def test_spark_gives_what_python_gives_for_any_expression(spark: SparkSession) -> None:
+    """Operators within operators, at random, on numbers that stay within 64 bits on the way."""
+    numbers = random.Random(11)
+    drawn = [grown(numbers, 3) for _ in range(60)]
+    keys = {text: key_of(text) for text in drawn if any(name in text for name in "NJFG")}
+    small = [element for element in elements() if max(abs(element[name]) for name in "njfg") < 100]
+    assert len(small) > 200
+    assert compared(spark, keys, [json.dumps(element) for element in small])[:5] == []
