@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from floodmark.errors import ElementInvalid
 from floodmark.mill.aliases import name_of
@@ -14,12 +14,13 @@ from floodmark.mill.codec import Codec
 from floodmark.mill.eos import EndOfStream
 from floodmark.mill.injection import Attempt, Injector, Position
 from floodmark.mill.mishaps import failure, mishap
-from floodmark.mill.signature import Signature
+from floodmark.mill.signature import Injected, Signature
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ELEMENT = "element"
+NO_ATTEMPT = Attempt(0, Position(0, 0))
 OUTPUT = "partition int, offset bigint, next bigint, sequence int, value string, is_end boolean"
 
 
@@ -35,9 +36,8 @@ class Joined:
     branches: tuple[Joined, ...] = ()
 
 
-@dataclass(frozen=True)
-class Grain:
-    """An element with the elements that belong to it, one list for each branch."""
+class Grain(NamedTuple):
+    """An element with the elements that belong to it, one list for each branch; a tuple, since there are millions."""
 
     element: Any
     partition: int
@@ -58,7 +58,12 @@ class Task:
     output: Codec | None
     batch: int
     edges: int
+    wants_attempt: bool = field(init=False)
     out: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        asked = [argument.wanted for argument in self.signature.arguments if isinstance(argument, Injected)]
+        self.wants_attempt = Attempt in asked
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with caller(self.signature, self.injector) as call:
@@ -78,25 +83,29 @@ class Task:
         return origins
 
     def call(self, window: Sequence[Grain], call: Call) -> None:
-        first, last = window[0], window[-1]
-        place = Position(first.partition, first.offset)
-        pairs = self.pairs(window)
-        given = [grain.element for grain in window] if self.signature.has_window else first.element
+        _, partition, offset, _ = window[0]
+        behind = window[-1].offset + 1
+        given = [grain.element for grain in window] if self.signature.has_window else window[0].element
         try:
-            for sequence, output in enumerate(call(given, pairs, Attempt(self.batch, place))):
+            for sequence, output in enumerate(call(given, self.pairs(window), self.attempt(partition, offset))):
                 is_end = isinstance(output, EndOfStream)
                 text = None if is_end or self.output is None else self.output.to_text(output)
-                self.out.append((place.partition, place.offset, last.offset + 1, sequence, text, is_end))
+                self.out.append((partition, offset, behind, sequence, text, is_end))
         except ElementInvalid as error:
-            raise mishap(error, place.partition, place.offset) from None
+            raise mishap(error, partition, offset) from None
         except Exception as error:
-            raise failure(name_of(self.root.codec.stream), str(place), error) from error
+            raise failure(name_of(self.root.codec.stream), str(Position(partition, offset)), error) from error
+
+    def attempt(self, partition: int, offset: int) -> Attempt:
+        """What tells a repeated call from another one; made anew only where the function asks for it."""
+        return Attempt(self.batch, Position(partition, offset)) if self.wants_attempt else NO_ATTEMPT
 
     def pairs(self, window: Sequence[Grain]) -> list[Pairs]:
         """Every left element with its right ones, by the number of the edge between them."""
+        if not self.edges:
+            return []
         by_edge: list[Pairs] = [[] for _ in range(self.edges)]
-        if self.edges:
-            gather(window, self.root, by_edge)
+        gather(window, self.root, by_edge)
         return by_edge
 
     def told(self, batch: pa.RecordBatch, origins: list[int]) -> pa.RecordBatch:
