@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -251,3 +254,64 @@ def test_the_text_is_that_of_pythons_own_json(element: object) -> None:
     """Escapes, digits and separators: byte for byte what watermill writes."""
     codec = Codec(type(element))
     assert codec.to_text(element) == json.dumps(codec.encode(element))
+
+
+@dataclass
+class Bill:
+    """What goes into a table."""
+
+    amounts: list[Decimal]
+    due: datetime
+
+
+@pytest.mark.parametrize(
+    ("bill", "at", "reason"),
+    [
+        (Bill([Decimal(1), Decimal("1e-19")], ELEMENT.moment), "amounts[1]", "18 after it"),
+        (Bill([Decimal(10) ** 20], ELEMENT.moment), "amounts[0]", "more than 20 digits before the point"),
+        (Bill([Decimal("NaN")], ELEMENT.moment), "amounts[0]", "NaN has more"),
+        (Bill([], datetime(2026, 1, 1)), "due", "has no time zone"),  # noqa: DTZ001  # the fault
+    ],
+)
+def test_what_a_column_would_round_or_shift_is_refused(bill: Bill, at: str, reason: str) -> None:
+    """Spark would do it without a word; JSON, which can hold it, takes it."""
+    with pytest.raises(ElementInvalid, match=reason) as caught:
+        Codec(Bill).for_columns().to_text(bill)
+    assert caught.value.field == at
+    assert Codec(Bill).to_text(bill).startswith('{"amounts": [')
+
+
+def test_columns_need_the_fields_of_the_class() -> None:
+    """A serializer gives something else, and some types no column has."""
+    with pytest.raises(ConfigError, match="Bill has a serializer"):
+        Codec(Bill, serializer=vars).for_columns()
+    with pytest.raises(ConfigError, match=r"Everything\.either is .*which no column can hold"):
+        Codec(Everything).for_columns()
+
+
+SCRIPT = """
+from __future__ import annotations
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
+from pyspark import cloudpickle
+from floodmark.mill.codec import Codec
+
+@dataclass
+class Line:
+    price: Decimal
+
+@dataclass
+class Invoice:
+    lines: list[Line]
+
+sys.stdout.buffer.write(cloudpickle.dumps(Codec(Invoice)))
+"""
+
+
+def test_a_class_of_a_script_is_understood_in_the_tasks() -> None:
+    """It travels as a value, and the names in its annotations are known only where it was written."""
+    sent = subprocess.run([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, check=True).stdout
+    codec = pickle.loads(sent)  # noqa: S301  # of the script above
+    text = '{"lines": [{"price": "1.50"}]}'
+    assert codec.to_text(codec.from_text(text)) == text

@@ -9,11 +9,12 @@ from dataclasses import MISSING, Field, dataclass, fields
 from json.encoder import encode_basestring_ascii
 from math import isfinite
 from operator import attrgetter
-from typing import Any, NoReturn, get_args, get_type_hints
+from typing import Any, NoReturn
 
 from floodmark.errors import ConfigError
 from floodmark.mill.decoding import reader_for
 from floodmark.mill.encoding import Write, writer_for
+from floodmark.mill.field_types import hints_of
 from floodmark.mill.scalars import Read, Unfit, wrong
 
 to_json = json.JSONEncoder(allow_nan=False).encode
@@ -183,23 +184,3 @@ def _getter(names: Sequence[str]) -> Callable[[object], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda element: tuple(getattr(element, name) for name in names)
-
-
-def hints_of(cls: type) -> dict[str, Any]:
-    """The types of a class's fields. Raises ConfigError if one is named that cannot be found."""
-    try:
-        return get_type_hints(cls)
-    except NameError as error:
-        raise ConfigError(
-            f"the fields of {cls.__name__} cannot be understood: {error}.",
-            hint="define the class, and what it names, at the top of a module",
-        ) from error
-
-
-def mentions(hint: object, wanted: type, seen: frozenset[object] = frozenset()) -> bool:
-    """Whether a type, or anything inside it, is the wanted one."""
-    if hint is wanted:
-        return True
-    if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__") and hint not in seen:
-        return any(mentions(inner, wanted, seen | {hint}) for inner in hints_of(hint).values())
-    return any(mentions(arg, wanted, seen) for arg in get_args(hint))

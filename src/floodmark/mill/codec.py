@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from floodmark.errors import ElementInvalid
+from floodmark.errors import ConfigError, ElementInvalid
 from floodmark.mill.aliases import Stream, class_of, name_of
-from floodmark.mill.class_closures import class_reader, class_writer, mentions, text_writer, to_json
+from floodmark.mill.class_closures import class_reader, class_writer, text_writer, to_json
+from floodmark.mill.column_values import column_check
 from floodmark.mill.encoding import Write
+from floodmark.mill.field_types import Hints, all_hints, mentions, remember
 from floodmark.mill.scalars import Read, Unfit
+from floodmark.mill.spark_schema import spark_schema
 
 Element: TypeAlias = Any
 """An instance of a user's dataclass."""
@@ -31,6 +34,7 @@ class Codec:
     stream: Stream
     deserializer: Deserializer | None = None
     serializer: Serializer | None = None
+    is_for_columns: bool = False
 
     @property
     def cls(self) -> type:
@@ -93,8 +97,23 @@ class Codec:
         try:
             text: str = self._write_text(element)
             return text
+        except Unfit as unfit:
+            raise self._invalid(f"it cannot be written: {unfit.reason}", unfit.path.removeprefix(".")) from unfit
         except Exception as error:
             raise self._invalid(f"it cannot be written: {type(error).__name__}: {error}") from error
+
+    def for_columns(self) -> Codec:
+        """The same for a sink with typed columns, where what they cannot hold exactly is refused.
+
+        Raises ConfigError for a class that has no such columns.
+        """
+        if self.serializer is not None:
+            raise ConfigError(
+                f"{name_of(self.stream)} has a serializer, but its sink takes columns: the fields of the class.",
+                hint="leave the serializer out, or send the class to a topic or a JSON file",
+            )
+        spark_schema(self.cls)
+        return replace(self, is_for_columns=True)
 
     def check(self) -> None:
         """Raises ConfigError now, rather than at the first element, for a class that cannot be read."""
@@ -105,8 +124,9 @@ class Codec:
         _ = self._write_text
 
     def __reduce__(self) -> tuple[object, ...]:
-        """The closures are made anew where the elements are."""
-        return Codec, (self.stream, self.deserializer, self.serializer)
+        """The closures are made anew where the elements are; only the types of the fields have to come along."""
+        made_of = (self.stream, self.deserializer, self.serializer, self.is_for_columns)
+        return _arrived, (made_of, all_hints(self.cls))
 
     @cached_property
     def _read(self) -> Read:
@@ -124,7 +144,10 @@ class Codec:
     def _write_text(self) -> Write:
         """A class of plain values needs no dict on the way."""
         write = self.serializer
-        return text_writer(self.cls) if write is None else lambda element: to_json(write(element))
+        if write is not None:
+            return lambda element: to_json(write(element))
+        check = column_check(self.cls) if self.is_for_columns else None
+        return text_writer(self.cls) if check is None else checked(check, text_writer(self.cls))
 
     @cached_property
     def _has_decimals(self) -> bool:
@@ -132,3 +155,18 @@ class Codec:
 
     def _invalid(self, reason: str, field: str = "") -> ElementInvalid:
         return ElementInvalid(name_of(self.stream), field=field, reason=reason)
+
+
+def _arrived(made_of: tuple[Any, ...], hints: dict[type, Hints]) -> Codec:
+    remember(hints)
+    return Codec(*made_of)
+
+
+def checked(check: Callable[[Element], None], write: Write) -> Write:
+    """A writer that looks before it writes."""
+
+    def look_and_write(element: Element) -> object:
+        check(element)
+        return write(element)
+
+    return look_and_write

@@ -12,9 +12,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from floodmark.errors import ConfigError
-from floodmark.mill.class_closures import hints_of
 from floodmark.mill.codec import Codec
 from floodmark.mill.expressions import COMPARISONS, SIGNS, Call, Constant, Expression, Field, Item, Operation
+from floodmark.mill.field_types import hints_of
 from floodmark.mill.key_values import LONGEST
 
 SAMPLES: Mapping[type, Any] = {

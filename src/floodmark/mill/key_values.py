@@ -42,6 +42,7 @@ TOGETHER: Mapping[frozenset[Kind], Kind] = {
 LONGEST = 2**63
 EXACT_FLOATS = 2**53
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+PLACES = Decimal(1).scaleb(-18)
 DIGITS = Context(prec=38, traps=[Inexact, InvalidOperation])
 
 
@@ -75,10 +76,18 @@ def _exactly(kind: type, encode: Callable[[Any], KeyValue]) -> Callable[[Any], K
 def _decimal(value: Value) -> Decimal:
     if type(value) not in (Decimal, int):
         raise NotThisKind(f"{value!r} is no Decimal")
+    found = Decimal(value)
+    if not fits_columns(found):
+        raise NotThisKind(f"{value!r} has more than 20 digits before the point, or 18 after it")
+    return found.quantize(PLACES, context=DIGITS)
+
+
+def fits_columns(value: Decimal) -> bool:
+    """Whether decimal(38,18) holds the value as it is."""
     try:
-        return Decimal(value).quantize(Decimal(1).scaleb(-18), context=DIGITS)
+        return value.is_finite() and value.quantize(PLACES, context=DIGITS) == value
     except (Inexact, InvalidOperation):
-        raise NotThisKind(f"{value!r} has more than 20 digits before the point, or 18 after it") from None
+        return False
 
 
 def _moment(value: datetime) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_
 from uuid import UUID
 
 from floodmark.errors import ConfigError
-from floodmark.mill.class_closures import hints_of
+from floodmark.mill.field_types import hints_of
 from floodmark.mill.scalars import shown_type
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def spark_schema(cls: type, *, only: Paths | None = None) -> StructType:
 
 
 def typed(value: Column, cls: type) -> Column:
-    """Elements given as JSON text, as structs with the types of the class."""
+    """Elements given as JSON text, as structs with the types of the class; one that does not fit fails the task."""
     from pyspark.sql import functions as F
 
-    return F.from_json(value, spark_schema(cls))
+    return F.from_json(value, spark_schema(cls), {"mode": "FAILFAST"})
 
 
 def _below(name: str, only: Paths | None) -> Paths | None:
