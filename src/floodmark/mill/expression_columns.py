@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from floodmark.mill.codec import Codec
-from floodmark.mill.expression_types import type_of
+from floodmark.mill.expression_types import is_positive, type_of
 from floodmark.mill.expressions import Constant, Expression, Field, Item, Operation
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def _operation(operation: Operation, codec: Codec, element: Column) -> Column:
     left, right = left.cast(number), right.cast(number)
     if operation.sign in PLAIN:
         return F.call_function(PLAIN[operation.sign], left, right)
+    if number == "bigint" and is_positive(operation.right):
+        return (_floor_divided_by if operation.sign == "//" else F.pmod)(left, right)
     divided = {("//", "bigint"): _floor_divided, ("//", "double"): _float_floor_divided}
     return divided.get((operation.sign, number), _remainder)(left, right)
 
@@ -78,6 +80,14 @@ def _remainder(left: Column, right: Column) -> Column:
     divisor = _not_zero(right)
     remainder = left % divisor
     return F.when(_turned(remainder, divisor), remainder + divisor).otherwise(remainder)
+
+
+def _floor_divided_by(left: Column, right: Column) -> Column:
+    """By a positive number: below zero, the complement is divided, whose complement is the next lower whole number."""
+    from pyspark.sql import functions as F
+
+    above = F.call_function("div", left, right)
+    return F.when(left >= 0, above).otherwise(F.bitwise_not(F.call_function("div", F.bitwise_not(left), right)))
 
 
 def _floor_divided(left: Column, right: Column) -> Column:

@@ -30,6 +30,7 @@ SAMPLES: Mapping[type, Any] = {
 }
 """One value of each type: what an operator gives for these is what it gives for all."""
 IN_SPARK = (int, float, bool, str)
+HEAVIEST = 1000
 
 
 def type_of(expression: Expression, codec: Codec) -> type | None:
@@ -48,8 +49,10 @@ def type_of(expression: Expression, codec: Codec) -> type | None:
 
 def is_compilable(expression: Expression, codec: Codec) -> bool:
     """Whether Spark's own functions give exactly what Python would; if not, Python is what runs."""
-    if codec.deserializer is not None:
-        return False
+    return codec.deserializer is None and _is_compilable(expression, codec) and weight(expression, codec) <= HEAVIEST
+
+
+def _is_compilable(expression: Expression, codec: Codec) -> bool:
     if isinstance(expression, Operation):
         return _is_compilable_operation(expression, codec)
     if isinstance(expression, Constant):
@@ -61,12 +64,30 @@ def is_compilable(expression: Expression, codec: Codec) -> bool:
 def _is_compilable_operation(operation: Operation, codec: Codec) -> bool:
     """Spark compares an int with a float, and NaN with itself, in another way than Python does."""
     sides = (operation.left, operation.right)
-    if not all(is_compilable(side, codec) for side in sides):
+    if not all(_is_compilable(side, codec) for side in sides):
         return False
     found = {type_of(side, codec) for side in sides}
     if operation.sign in COMPARISONS:
         return len(found) == 1 and float not in found
     return operation.sign == "+" if str in found else True
+
+
+def weight(expression: Expression, codec: Codec) -> int:
+    """How large the expression is as a column, where `//` and `%` have to repeat their operands."""
+    if not isinstance(expression, Operation):
+        return 1
+    left, right = weight(expression.left, codec), weight(expression.right, codec)
+    if expression.sign not in ("//", "%"):
+        return left + right + 1
+    is_float = float in (type_of(expression.left, codec), type_of(expression.right, codec))
+    if not is_float and is_positive(expression.right):
+        return 3 * left + 3
+    return 40 * left + 90 * right if is_float and expression.sign == "//" else 5 * left + 12 * right + 15
+
+
+def is_positive(expression: Expression) -> bool:
+    """A constant divisor of the usual kind, which has the shortest way."""
+    return isinstance(expression, Constant) and type(expression.value) is int and 0 < expression.value < LONGEST
 
 
 def _hint(expression: Expression, codec: Codec) -> object:
