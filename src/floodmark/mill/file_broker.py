@@ -27,4 +27,4 @@ class JsonFileMessageBroker:
         return Outlet(sink, publish=sink.publish)
 
     def _path(self, stream: Stream) -> Path:
-        return Path(place_of(self.stream_paths, stream, broker="JsonFileMessageBroker"))
+        return Path(place_of(self.stream_paths, stream, broker="JsonFileMessageBroker")).absolute()
