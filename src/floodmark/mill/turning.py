@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from floodmark.errors import FloodmarkError
-from floodmark.hwm import Json, Span
+from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.mill.ending import Returned, cut_at, first_end, only_before, with_end
-from floodmark.mill.feeds import Feed, elements_in
+from floodmark.mill.feeds import elements_in
 from floodmark.mill.horizon import begun_apart
 from floodmark.mill.milling import ENDS, Milling
 from floodmark.mill.mishaps import mishap_in
@@ -123,18 +124,21 @@ class MillStep(Step):
         return {name: replace(each, memory=each.memory.begun_anew()) for name, each in found.items()}
 
     def scouted(self, stretches: Mapping[str, Stretch]) -> dict[str, dict[int, Found]]:
-        """The keys and ends of every stream that has any."""
-        found = {}
-        for name, stretch in stretches.items():
-            span, feed = stretch.unread, stretch.feed
-            if span is not None and (feed.keys or feed.has_end_messages):
-                in_runs = name == self.planner.root.name and self.planner.is_in_runs(stretch)
-                found[name] = self.scouted_one(feed, span, ordered=not in_runs)
-        return found
+        """The keys and ends of every stream that has any, all of them at once."""
+        asked = [each for each in stretches.values() if each.unread and (each.feed.keys or each.feed.has_end_messages)]
+        if not asked:
+            return {}
+        spark = self.session()
+        with ThreadPoolExecutor(len(asked)) as pool:
+            found = list(pool.map(lambda each: self.scouted_one(each, spark), asked))
+        return {each.feed.name: own for each, own in zip(asked, found, strict=True)}
 
-    def scouted_one(self, feed: Feed, span: Span, *, ordered: bool) -> dict[int, Found]:
+    def scouted_one(self, stretch: Stretch, spark: SparkSession) -> dict[int, Found]:
+        in_runs = stretch.feed.name == self.planner.root.name and self.planner.is_in_runs(stretch)
+        if stretch.unread is None:
+            return {}
         try:
-            return scout(feed, self.session(), span, ordered=ordered)
+            return scout(stretch.feed, spark, stretch.unread, ordered=not in_runs)
         except Exception as error:
             raise (mishap_in(error) or error) from error
 
@@ -146,7 +150,7 @@ class MillStep(Step):
         except Exception as error:
             raise self.explained(error, "spool", begun, spark) from error
         rows = spool.read(spark)
-        end = first_end(rows)
+        end = first_end(rows) if spool.holds(ENDS) else None
         kept = only_before(rows, end) if end else rows.where(f"not {ENDS}")
         return Ground(with_end(kept) if end or self.stops(begun.batch) else kept, (), counted, {}, end=end)
 
