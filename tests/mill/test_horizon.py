@@ -42,6 +42,12 @@ def test_a_partition_that_was_never_filled_holds_everything_and_is_named() -> No
     assert (found.until, ("r", 1) in found.waits_for) == (NOTHING, True)
 
 
+def test_only_the_slower_side_is_waited_for() -> None:
+    """More masters change nothing while the right side stands at 3: a turn need not even read them."""
+    found = horizon(JOIN, {"l": {0: lane(1, 2, 3, 4)}, "r": {0: lane(1, 3)}})
+    assert found.waits_for == {("r", 0)}
+
+
 def test_an_idle_partition_is_not_waited_for() -> None:
     """Leaving it out is a choice."""
     found = horizon(JOIN, {"l": {0: lane(1, 5)}, "r": {0: lane(9), 1: lane(state="idle")}})

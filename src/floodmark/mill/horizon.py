@@ -113,9 +113,11 @@ def horizon(root: Node, seen: Seen, done: Level = NOTHING) -> Horizon:
     """The horizon of a whole tree; `done` is what earlier turns have reached, and it never falls below that."""
     end, final = end_of(root, seen), final_below(root, seen)
     stops = end is not None and final >= end
-    until = end if end is not None and stops else min(final, lowest(seen[root.name], 0))
+    own = lowest(seen[root.name], 0)
+    until = end if end is not None and stops else min(final, own)
     until = max(highest(seen[root.name]) if until == EVERYTHING else until, done)
-    return Horizon(until, _needed(root, seen, until), stops, _holding(root, seen))
+    held = _holding(root, seen) | (_slowest(root.name, seen[root.name], 0, own) if own <= final else set())
+    return Horizon(until, _needed(root, seen, until), stops, frozenset(held))
 
 
 def highest(lanes: Lanes) -> Level:
@@ -217,7 +219,7 @@ def _wanted_by(lane: Lane, key: int, level: Level) -> Level:
     return past(lane.last[key]) if lane.state == "ended" else at(lane.last[key])
 
 
-def _holding(root: Node, seen: Seen) -> frozenset[tuple[str, int]]:
+def _holding(root: Node, seen: Seen) -> set[tuple[str, int]]:
     """The slowest lanes, over both sides of every edge."""
     held: set[tuple[str, int]] = set()
     for place, branch in enumerate(root.branches, start=1):
@@ -225,8 +227,7 @@ def _holding(root: Node, seen: Seen) -> frozenset[tuple[str, int]]:
         held |= _slowest(root.name, seen[root.name], place, level)
         held |= _slowest(branch.node.name, seen[branch.node.name], 0, level)
         held |= _holding(branch.node, seen)
-    own = lowest(seen[root.name], 0)
-    return frozenset(held | _slowest(root.name, seen[root.name], 0, own))
+    return held
 
 
 def _slowest(name: str, lanes: Lanes, key: int, level: Level) -> set[tuple[str, int]]:
