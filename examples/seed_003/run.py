@@ -29,7 +29,7 @@ from floodmark.mill import (
     join_streams,
     window,
 )
-from floodmark.testing.servers import kafka_broker
+from floodmark.testing.servers import Broker, kafka_broker
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,12 @@ def on_files(folder: Path, store: fm.stores.MarkStore) -> None:
         show("file", output, json.loads(paths[output].read_text()))
 
 
-def on_topics(bootstrap: str, store: fm.stores.MarkStore) -> None:
+def on_topics(kafka: Broker, store: fm.stores.MarkStore) -> None:
+    bootstrap = kafka.bootstrap
     topics = {cls: f"{cls.__name__}-topic" for cls in (*INPUT, *EXPECTED)}
     topics[RobotLocationNextStep] = topics[RobotLocation]
+    for topic in {topics[cls] for cls in INPUT}:
+        kafka.create_topic(topic, 1)
     fill(bootstrap, {topics[cls]: rows for cls, rows in INPUT.items()})
     broker = KafkaMessageBroker(topic_names=topics, kafka_url=bootstrap)
     for output, declared in MILLS.items():
@@ -227,7 +230,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, kafka_broker(Path(name, "kafka")) as kafka:
         store = fm.stores.open("sqlite:///marks.db", folder=Path(name))
         on_files(Path(name), store)
-        on_topics(kafka.bootstrap, store)
+        on_topics(kafka, store)
     print("files and topics gave the same rows, each once")
     return 0
 

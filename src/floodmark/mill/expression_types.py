@@ -30,7 +30,7 @@ SAMPLES: Mapping[type, Any] = {
 }
 """One value of each type: what an operator gives for these is what it gives for all."""
 IN_SPARK = (int, float, bool, str)
-HEAVIEST = 1000
+HEAVIEST = 250
 
 
 def type_of(expression: Expression, codec: Codec) -> type | None:
