@@ -444,7 +444,6 @@ def _element_invalid(stream: str, field: str, reason: str, position: str) -> Ele
     return ElementInvalid(stream, field=field, reason=reason, position=position)
 
 
-
 class ElementFailed(FloodmarkError):
     """A process function raised; nothing of this turn was written."""
 
