@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 test check crash bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 example-003 test check crash bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ example-001: setup ## seed 001: healing, the mark follows what really succeeded,
 
 example-002: setup ## seed 002: a table polled for ever into Kafka, on real servers
 	@$(BIN)/python examples/seed_002/run.py
+
+example-003: setup ## seed 003: streams joined by typed functions, on files and on a real broker
+	@$(BIN)/python examples/seed_003/run.py
 
 test: setup ## run the tests, all but crash and bench
 	@$(BIN)/python -m pytest -m "not crash and not bench"

@@ -8,6 +8,8 @@ FloodmarkError
 │   ├── ColumnUnmapped          a column whose values Spark would change without a word
 │   ├── UnknownKind             a store, source, sink or mark type nobody registered
 │   ├── RuleInvalid             a quality rule that Spark cannot read
+│   ├── JoinTreeInvalid         streams that cannot be joined in this way
+│   ├── SignatureInvalid        a process function that does not fit what it would be given
 │   └── JobNotFound             --select named no job
 ├── MarkError
 │   ├── MarkInvalid             a value this kind of mark refuses
@@ -36,6 +38,7 @@ FloodmarkError
 │   └── SchemaChanged           the batch does not fit the target
 ├── SourceUnreadable            the source could not be looked at: never taken for "no rows"
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
+├── ElementInvalid              an element of a stream that does not fit its class, with its position
 ├── TransformFailed             the user's SQL or function raised
 ├── RuleBroken                  a rule with the action `fail` does not hold: nothing was written
 ├── TaskFailed                  the program of a workflow's task ended badly
@@ -139,6 +142,22 @@ class JobNotFound(ConfigError):
     def __init__(self, job: str, *, known: Sequence[str]) -> None:
         super().__init__(f"no job '{job}'.", hint=f"one of: {', '.join(known) or '(the project has no jobs)'}")
         self.job, self.known = job, tuple(known)
+
+
+class JoinTreeInvalid(ConfigError):
+    """Streams that cannot be joined in this way."""
+
+    def __init__(self, stream: str, *, reason: str, hint: str) -> None:
+        super().__init__(f"join of {stream}: {reason}.", hint=hint)
+        self.stream, self.reason = stream, reason
+
+
+class SignatureInvalid(ConfigError):
+    """A process function asks for something that it cannot be given, or gives what cannot be sent."""
+
+    def __init__(self, function: str, *, argument: str, reason: str, hint: str) -> None:
+        super().__init__(f"{function}, {argument}: {reason}.", hint=hint)
+        self.function, self.argument, self.reason = function, argument, reason
 
 
 class MarkError(FloodmarkError):
@@ -416,6 +435,53 @@ class RecordMalformed(SourceUnreadable):
             hint="mend the record, or add `dead_letters: {path: …}` to the job to put such records aside",
         )
         self.file, self.line, self.text = file, line, text
+
+
+class ElementInvalid(FloodmarkError):
+    """An element of a stream does not fit its class; `position` is empty while nobody has said where it stands."""
+
+    def __init__(self, stream: str, *, field: str, reason: str, position: str = "") -> None:
+        where = f" at {position}" if position else ""
+        what = f", field {field}" if field else ""
+        super().__init__(
+            f"element of {stream}{where}{what}: {reason}.",
+            hint="mend the element, change the class, or give WaterMill a deserializer for it",
+        )
+        self.stream, self.field, self.reason, self.position = stream, field, reason, position
+
+    def at(self, position: str) -> ElementInvalid:
+        """The same error, told where the element stands."""
+        return ElementInvalid(self.stream, field=self.field, reason=self.reason, position=position)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """It is raised beside the data and has to come back to the driver."""
+        return _element_invalid, (self.stream, self.field, self.reason, self.position)
+
+
+def _element_invalid(stream: str, field: str, reason: str, position: str) -> ElementInvalid:
+    return ElementInvalid(stream, field=field, reason=reason, position=position)
+
+
+class ElementFailed(FloodmarkError):
+    """A process function raised; nothing of this turn was written."""
+
+    def __init__(self, stream: str, *, position: str, reason: str) -> None:
+        super().__init__(
+            f"the process function failed on the element of {stream} at {position}: {reason}.",
+            hint="mend the function, or the element, and run again: the same turn is tried anew",
+        )
+        self.stream, self.position, self.reason = stream, position, reason
+
+
+class KeyDecreased(FloodmarkError):
+    """A key is lower than one before it in its partition: what it belongs to was joined already."""
+
+    def __init__(self, stream: str, *, position: str, key: str, before: str) -> None:
+        super().__init__(
+            f"element of {stream} at {position}: its key {key} is lower than {before} before it.",
+            hint="keys must not decrease within a partition: order the stream by its key, or join by another one",
+        )
+        self.stream, self.position, self.key, self.before = stream, position, key, before
 
 
 class TransformFailed(FloodmarkError):

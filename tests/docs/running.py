@@ -48,8 +48,9 @@ def run_blocks(blocks: Sequence[Block], printed: Callable[[], str]) -> list[tupl
 def run_block(block: Block, namespace: dict[str, object]) -> int:
     """A block that is a file is written, and run by pytest if it is a test; any other block is run here and now."""
     if block.file is None:
-        # the empty lines put the page's own line numbers into a traceback
-        exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), namespace)  # noqa: S102
+        # the empty lines put the page's own line numbers into a traceback; a page has no future but its own
+        code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec", dont_inherit=True)
+        exec(code, namespace)  # noqa: S102
         return pytest.ExitCode.OK
     Path(block.file).write_text(block.text)
     if not block.file.startswith("test_"):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-FileFormat = Literal["jsonl", "json", "csv", "parquet"]
+FileFormat = Literal["jsonl", "json", "csv", "parquet", "text"]
 CHUNK_BYTES = 1 << 20
 
 
@@ -24,6 +24,8 @@ def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
         rows.write.option("header", True).option("escape", '"').csv(target)
     elif file_format == "jsonl":
         rows.write.option("ignoreNullFields", False).json(target)
+    elif file_format == "text":
+        rows.write.text(target)  # one column, whose values hold no line break
     else:
         _as_lists(rows).write.text(target)
 
@@ -90,6 +92,7 @@ def _parquet_rows(file: Path) -> int:
 
 COUNTERS: dict[str, Callable[[Path], int]] = {
     "jsonl": _lines,
+    "text": _lines,
     "json": lambda file: max(_lines(file) - 2, 0),
     "csv": _csv_rows,
     "parquet": _parquet_rows,

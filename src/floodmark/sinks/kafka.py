@@ -39,7 +39,8 @@ class Kafka:
     """Rows as messages of a topic; consumers need `isolation.level=read_committed` to see each of them once.
 
     `key` is a column or an expression: rows of one key go to one partition, the Java client's, in the source's order.
-    `value` and `headers` are described at `kafka_rows.Shape`; `create` is {"partitions": n, "replication": r}.
+    `value`, `headers` and `partition` are described at `kafka_rows.Shape`; `create` is {"partitions": n,
+    "replication": r}.
     """
 
     bootstrap: str | Sequence[str]
@@ -52,6 +53,7 @@ class Kafka:
     name: str = "kafka"
     chunk_rows: int = 100_000
     chunk_seconds: float = 60.0
+    partition: str | None = None
     _client: KafkaOptions = field(init=False, repr=False, compare=False)
     _topic: Topic = field(init=False, repr=False, compare=False)
     _readers: dict[str, Consumer] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -66,12 +68,12 @@ class Kafka:
 
     def fingerprint(self) -> str:
         headers = self.headers if isinstance(self.headers, str) else dict(self.headers or {})
-        shape = {"key": self.key, "value": self.value, "headers": headers}
+        shape = {"key": self.key, "value": self.value, "headers": headers, "partition": self.partition}
         return f"kafka {self.topic} ({', '.join(f'{name} {what}' for name, what in shape.items() if what)})"
 
     def needs_position(self) -> bool:
-        """Only messages of one key have an order."""
-        return self.key is not None
+        """Only messages of one key, or of a chosen partition, have an order."""
+        return self._shape.has_order
 
     def freeze(self, session: Session) -> Mapping[str, Json]:
         with self._asked():
@@ -126,7 +128,7 @@ class Kafka:
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from deliver(order, batches)
 
-        messages = Shape(self.key, self.value, self.headers).routed(rows, order.layout)
+        messages = self._shape.routed(rows, order.layout)
         try:
             return [Delivered(**row.asDict()) for row in messages.mapInArrow(write, RESULT).collect()]
         except Exception as error:
@@ -181,6 +183,10 @@ class Kafka:
         self._readers[ledger] = reader
         return pages
 
+    @property
+    def _shape(self) -> Shape:
+        return Shape(self.key, self.value, self.headers, self.partition)
+
     @contextmanager
     def _asked(self) -> Iterator[None]:
         """What the driver says when the brokers do not answer, without secrets."""
@@ -193,7 +199,7 @@ class Kafka:
             raise SinkUnreachable(self.describe(), reason=reason) from None
 
     def _check(self) -> None:
-        Shape(self.key, self.value, self.headers).check(self.name)
+        self._shape.check(self.name)
         if self.chunk_rows < 1:
             raise ConfigError(f"sink '{self.name}' has chunk_rows {self.chunk_rows}.", hint="1 or more")
         if not 0 < self.chunk_seconds <= LONGEST_CHUNK_SECONDS:

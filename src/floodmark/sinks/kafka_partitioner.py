@@ -22,14 +22,14 @@ def partitions_of(keys: pa.Array, count: int) -> NDArray[np.int64]:
 
 
 def with_partitions(rows: pa.RecordBatch, count: int) -> pa.RecordBatch:
-    """The rows with the partition of every key filled in; those without a key have theirs."""
+    """The rows with the partition of every key filled in; those without a key, or with a chosen one, have theirs."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    keys = rows.column("key")
-    if keys.null_count == len(keys):
+    keys, chosen = rows.column("key"), rows.column("partition")
+    if chosen.null_count == 0:
         return rows
-    found = pc.if_else(keys.is_valid(), pa.array(partitions_of(keys, count), pa.int32()), rows.column("partition"))
+    found = pc.if_else(chosen.is_valid(), chosen, pa.array(partitions_of(keys, count), pa.int32()))
     return rows.set_column(rows.schema.get_field_index("partition"), "partition", found)
 
 

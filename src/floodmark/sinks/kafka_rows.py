@@ -28,12 +28,19 @@ class Shape:
     """How a row becomes a message.
 
     `value` is "json" (all columns), "text:<expression>" or "bytes:<column>". `headers` maps names to expressions, or
-    names a column of maps or of Spark's own header type; such a column is not part of the JSON.
+    names a column of maps or of Spark's own header type; such a column is not part of the JSON. `partition` is an
+    expression; where it is null, key or content decide.
     """
 
     key: str | None = None
     value: str = "json"
     headers: Mapping[str, str] | str | None = None
+    partition: str | None = None
+
+    @property
+    def has_order(self) -> bool:
+        """Whether rows of one partition stand in the order of the source."""
+        return self.key is not None or self.partition is not None
 
     def check(self, sink: str) -> None:
         kind, _, what = self.value.partition(":")
@@ -45,13 +52,14 @@ class Shape:
     def routed(self, rows: DataFrame, layout: Layout) -> DataFrame:
         """Each writer's messages in a task, in an order that is the same at every attempt.
 
-        The order is the source's where its position is known; then every column takes part. Rows of one key have one
-        writer, which finds their partition; rows without a key have one already.
+        The order is the source's where its position is known; then every column takes part. Rows of one key, or of a
+        chosen partition, have one writer, which finds the partition of a key; rows without a key have one already.
         """
         from pyspark.sql import functions as F
 
         content, key = hash_of(rows), self._key(rows)
         spread = content if self.key is None else F.when(key.isNull(), content).otherwise(F.xxhash64(key))
+        spread = spread if self.partition is None else F.coalesce(self._chosen().cast("long"), spread)
         placed = rows.withColumn(WRITER, F.pmod(spread, F.lit(layout.writers)).cast("int"))
         # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
         messages = self._messages(placed.repartitionById(layout.writers, F.col(WRITER)), content, layout)
@@ -63,12 +71,18 @@ class Shape:
 
         key = self._key(rows)
         partition = F.when(key.isNull(), F.pmod(content, F.lit(layout.partitions)).cast("int"))
-        place = F.col(POSITION) if self.key is not None and POSITION in rows.columns else content
+        partition = partition if self.partition is None else F.coalesce(self._chosen(), partition)
+        place = F.col(POSITION) if self.has_order and POSITION in rows.columns else content
         columns = [F.col(WRITER).alias("writer"), place.alias(PLACE)]
         columns += [key.alias("key"), self._value(rows).alias("value"), partition.alias("partition")]
         if self.headers:
             columns.append(self._headers(rows).cast(HEADERS_TYPE).alias("headers"))
         return rows.select(*columns)
+
+    def _chosen(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.expr(str(self.partition)).cast("int")
 
     def _key(self, rows: DataFrame) -> Column:
         from pyspark.sql import functions as F

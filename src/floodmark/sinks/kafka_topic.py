@@ -32,6 +32,10 @@ class Topic:
         found = self._all().get(self.name)
         return len(found.partitions) if found is not None and found.error is None else None
 
+    def names(self) -> list[str]:
+        """All topics there are."""
+        return sorted(self._all(self.options.admin()))
+
     def require(self) -> int:
         """The number of partitions; the topic is made if it may be. Raises ConfigError with names that are near."""
         topics = self._all()

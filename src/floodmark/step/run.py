@@ -71,6 +71,7 @@ class Step:
         reach("after_intent")
         with clock.timing("read"):
             prepared = self.prepare(begun)
+        begun = self.settled(begun, prepared, lease)
         reach("after_read")
         batch = batch_of(self.work, begun.record, begun.batch, self.store.namespace)
         closing = Closing(self.work, self.store, begun, prepared, batch, lease, clock)
@@ -140,6 +141,10 @@ class Step:
             return prepare(self.work, begun.batch, spark)
         except Exception as error:
             raise self.explained(error, "spool", begun, spark) from error
+
+    def settled(self, begun: Begun, prepared: Prepared, lease: HeldLease) -> Begun:
+        """The batch as its rows turned out: a step whose rows can end it early makes the shorter one durable here."""
+        return begun
 
     def write(self, closing: Closing) -> None:
         """Every sink in order. Whether the rows fit is judged for all of them before the first is written."""

@@ -55,6 +55,14 @@ class Spool:
     def read(self, spark: SparkSession) -> DataFrame:
         return spark.read.parquet(self.folder)
 
+    def holds(self, flag: str) -> bool:
+        """Whether a boolean column is true in any row; asked of that column alone, without Spark."""
+        import pyarrow.dataset as ds
+
+        system, path = self._place()
+        found = ds.dataset(path, filesystem=system, format="parquet", exclude_invalid_files=False)
+        return bool(found.count_rows(filter=ds.field(flag)))
+
     def remove(self) -> None:
         from pyarrow.fs import FileType
 

@@ -1,0 +1,172 @@
+"""Elements between a stream and a process function: read and written by closures that are made once per class."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from floodmark.errors import ConfigError, ElementInvalid
+from floodmark.mill.aliases import Stream, class_of, name_of
+from floodmark.mill.class_closures import class_reader, class_writer, text_writer, to_json
+from floodmark.mill.column_values import column_check
+from floodmark.mill.encoding import Write
+from floodmark.mill.field_types import Hints, all_hints, mentions, remember
+from floodmark.mill.scalars import Read, Unfit
+from floodmark.mill.spark_schema import spark_schema
+
+Element: TypeAlias = Any
+"""An instance of a user's dataclass."""
+Deserializer: TypeAlias = "Callable[[dict[str, Any]], Element]"
+Serializer: TypeAlias = "Callable[[Element], dict[str, Any]]"
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How elements of one stream are read and written; with a function of the user's own, only by that.
+
+    Every method raises ElementInvalid without a position: the caller knows it.
+    """
+
+    stream: Stream
+    deserializer: Deserializer | None = None
+    serializer: Serializer | None = None
+    is_for_columns: bool = False
+
+    @property
+    def cls(self) -> type:
+        return class_of(self.stream)
+
+    def parse(self, text: str) -> dict[str, Any]:
+        """The JSON object of an element; numbers keep all their digits if the class has a Decimal."""
+        try:
+            raw = json.loads(text, parse_float=Decimal) if self._has_decimals else json.loads(text)
+        except ValueError as error:
+            raise self._invalid(f"it is no JSON: {error}") from error
+        if type(raw) is not dict:
+            raise self._invalid(f"it is {type(raw).__name__}, not an object")
+        return raw
+
+    def parse_all(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """Many elements in one go, twice as fast; raises at the first bad one, of which `parse` then tells more."""
+        raws = json.loads(f"[{','.join(texts)}]", parse_float=Decimal if self._has_decimals else None)
+        if len(raws) != len(texts) or any(type(raw) is not dict for raw in raws):
+            raise ValueError("not one object per text")
+        return list(raws)
+
+    def decode(self, raw: dict[str, Any]) -> Element:
+        """The element that the process function gets."""
+        try:
+            return self._read(raw)
+        except Unfit as unfit:
+            raise self._invalid(unfit.reason, unfit.path.removeprefix(".")) from unfit
+        except Exception as error:
+            raise self._invalid(f"{type(error).__name__}: {error}") from error
+
+    def values(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """What expressions see: a dict with the types of the class, or as it came if the user reads it alone."""
+        if self.deserializer:
+            return raw
+        try:
+            found: dict[str, Any] = self._read_values(raw)
+            return found
+        except Unfit as unfit:
+            raise self._invalid(unfit.reason, unfit.path.removeprefix(".")) from unfit
+
+    def encode(self, element: Element) -> dict[str, Any]:
+        """The element as JSON's own values, its fields in the order of the class."""
+        try:
+            written: dict[str, Any] = self._write(element)
+            return written
+        except Exception as error:
+            raise self._invalid(f"it cannot be written: {type(error).__name__}: {error}") from error
+
+    def from_text(self, text: str) -> Element:
+        """The element of one JSON text."""
+        return self.decode(self.parse(text))
+
+    def values_from_text(self, text: str) -> dict[str, Any]:
+        """What expressions see of one JSON text."""
+        return self.values(self.parse(text))
+
+    def to_text(self, element: Element) -> str:
+        """The element as it stands in a stream."""
+        try:
+            text: str = self._write_text(element)
+            return text
+        except Unfit as unfit:
+            raise self._invalid(f"it cannot be written: {unfit.reason}", unfit.path.removeprefix(".")) from unfit
+        except Exception as error:
+            raise self._invalid(f"it cannot be written: {type(error).__name__}: {error}") from error
+
+    def for_columns(self) -> Codec:
+        """The same for a sink with typed columns, where what they cannot hold exactly is refused.
+
+        Raises ConfigError for a class that has no such columns.
+        """
+        if self.serializer is not None:
+            raise ConfigError(
+                f"{name_of(self.stream)} has a serializer, but its sink takes columns: the fields of the class.",
+                hint="leave the serializer out, or send the class to a topic or a JSON file",
+            )
+        spark_schema(self.cls)
+        return replace(self, is_for_columns=True)
+
+    def check(self) -> None:
+        """Raises ConfigError now, rather than at the first element, for a class that cannot be read."""
+        _ = self._read if self.deserializer else (self._read, self._read_values)
+
+    def check_output(self) -> None:
+        """The same for a class that is written."""
+        _ = self._write_text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """The closures are made anew where the elements are; only the types of the fields have to come along."""
+        made_of = (self.stream, self.deserializer, self.serializer, self.is_for_columns)
+        return _arrived, (made_of, all_hints(self.cls))
+
+    @cached_property
+    def _read(self) -> Read:
+        return self.deserializer or class_reader(self.cls)
+
+    @cached_property
+    def _read_values(self) -> Read:
+        return class_reader(self.cls, as_dict=True)
+
+    @cached_property
+    def _write(self) -> Write:
+        return self.serializer or class_writer(self.cls)
+
+    @cached_property
+    def _write_text(self) -> Write:
+        """A class of plain values needs no dict on the way."""
+        write = self.serializer
+        if write is not None:
+            return lambda element: to_json(write(element))
+        check = column_check(self.cls) if self.is_for_columns else None
+        return text_writer(self.cls) if check is None else checked(check, text_writer(self.cls))
+
+    @cached_property
+    def _has_decimals(self) -> bool:
+        return self.deserializer is None and mentions(self.cls, Decimal)
+
+    def _invalid(self, reason: str, field: str = "") -> ElementInvalid:
+        return ElementInvalid(name_of(self.stream), field=field, reason=reason)
+
+
+def _arrived(made_of: tuple[Any, ...], hints: dict[type, Hints]) -> Codec:
+    remember(hints)
+    return Codec(*made_of)
+
+
+def checked(check: Callable[[Element], None], write: Write) -> Write:
+    """A writer that looks before it writes."""
+
+    def look_and_write(element: Element) -> object:
+        check(element)
+        return write(element)
+
+    return look_and_write

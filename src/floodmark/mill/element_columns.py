@@ -1,0 +1,141 @@
+"""Columns that elements get on Spark: their keys, whether they are an end, which window they belong to."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ElementInvalid
+from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
+from floodmark.mill.codec import Codec
+from floodmark.mill.eos import MARKER
+from floodmark.mill.horizon import EVERYTHING, NOTHING, Level
+from floodmark.mill.keys import Key
+from floodmark.mill.mishaps import mishap
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+IS_END = "_fm_is_end"
+
+
+def is_end() -> Column:
+    """Whether a message is the end of its partition; cheap for those that do not even hold the word."""
+    from pyspark.sql import functions as F
+
+    said = F.get_json_object(VALUE, f"$.{MARKER}") == "true"
+    return F.coalesce(F.col(VALUE).contains(MARKER) & said, F.lit(False))
+
+
+def with_python_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
+    """The rows with keys that only Python can tell; an element without one fails with its position."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    types = {name: from_arrow_type(ARROW_TYPES[key.spark_type]()) for name, key in keys.items()}
+    schema = StructType([*rows.schema.fields, *(StructField(name, kind) for name, kind in types.items())])
+
+    def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (with_computed(batch, codec, keys) for batch in batches)
+
+    return rows.mapInArrow(compute, schema)
+
+
+def with_computed(batch: pa.RecordBatch, codec: Codec, keys: Mapping[str, Key]) -> pa.RecordBatch:
+    """One batch with its computed keys; ends have none."""
+    import pyarrow as pa
+
+    places = zip(batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True)
+    ends = batch.column(IS_END).to_pylist() if IS_END in batch.schema.names else [False] * batch.num_rows
+    texts = batch.column(VALUE).to_pylist()
+    rows = [
+        (None,) * len(keys) if end else computed(codec, keys.values(), text, place)
+        for text, end, place in zip(texts, ends, places, strict=True)
+    ]
+    columns = zip(*rows, strict=True) if rows else [()] * len(keys)
+    for (name, key), values in zip(keys.items(), columns, strict=True):
+        batch = batch.append_column(name, pa.array(list(values), ARROW_TYPES[key.spark_type]()))
+    return batch
+
+
+def computed(codec: Codec, keys: Iterable[Key], text: str | None, place: tuple[int, int]) -> tuple[Any, ...]:
+    """The keys of one element. Raises a mishap that the driver can tell of."""
+    try:
+        values = codec.values_from_text(text or "null")
+        return tuple(key.of(values) for key in keys)
+    except ElementInvalid as error:
+        raise mishap(error, *place) from None
+
+
+def _arrow(name: str, *arguments: int) -> Callable[[], pa.DataType]:
+    def made() -> pa.DataType:
+        import pyarrow as pa
+
+        return getattr(pa, name)(*arguments)
+
+    return made
+
+
+ARROW_TYPES: Mapping[str, Callable[[], pa.DataType]] = {
+    "bigint": _arrow("int64"),
+    "double": _arrow("float64"),
+    "string": _arrow("string"),
+    "decimal(38,18)": _arrow("decimal128", 38, 18),
+}
+
+
+def between(rows: DataFrame, after: Level, until: Level) -> DataFrame:
+    """The elements that stand at or above one level and below another."""
+    kept = rows if after == NOTHING else rows.where(~_is_below(after))
+    return kept if until == EVERYTHING else kept.where(_is_below(until))
+
+
+def _is_below(level: Level) -> Column:
+    """(key, partition, offset) against a level of as many parts as it has."""
+    from pyspark.sql import functions as F
+
+    if level in (NOTHING, EVERYTHING):
+        return F.lit(level == EVERYTHING)
+    columns = [F.col("k0"), F.col(PARTITION).cast("bigint"), F.col(OFFSET)]
+    below = F.lit(False)
+    for column, bound in reversed(list(zip(columns, level[1:], strict=False))):
+        below = (column < F.lit(bound)) | ((column == F.lit(bound)) & below)
+    return below
+
+
+def with_window_numbers(rows: DataFrame, lanes: Mapping[int, Sequence[tuple[int, int, int]]]) -> DataFrame:
+    """The elements of windows that were decided in the driver, with the window's number as their key."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    schema = StructType([*rows.schema.fields, StructField("k0", LongType())])
+
+    def number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (numbered(batch, lanes) for batch in batches)
+
+    return rows.mapInArrow(number, schema).where("k0 is not null")
+
+
+def numbered(batch: pa.RecordBatch, lanes: Mapping[int, Sequence[tuple[int, int, int]]]) -> pa.RecordBatch:
+    """One batch; what belongs to no window has no number."""
+    import pyarrow as pa
+
+    starts = {lane: [first for first, _, _ in ranges] for lane, ranges in lanes.items()}
+    numbers: list[int | None] = []
+    for lane, offset in zip(batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True):
+        place = bisect_right(starts.get(lane, []), offset) - 1
+        _, upto, found = lanes[lane][place] if place >= 0 else (0, 0, None)
+        numbers.append(found if offset < upto else None)
+    return batch.append_column("k0", pa.array(numbers, pa.int64()))
+
+
+def numbered_runs(rows: DataFrame) -> DataFrame:
+    """The rows with the number of their run in place of their key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    along = Window.partitionBy(PARTITION).orderBy(OFFSET)
+    begins = F.coalesce(F.col("k0") != F.lag("k0").over(along), F.lit(False))
+    flagged = rows.withColumn("_fm_begins", begins.cast("bigint"))
+    return flagged.withColumn("k0", F.sum("_fm_begins").over(along)).drop("_fm_begins")

@@ -1,0 +1,222 @@
+"""Expressions on the fields of an element: what keys and windows are made of, as plain values that can be looked at."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from floodmark.step.transform import code_texts, short_hash
+
+Value: TypeAlias = Any
+"""What a user's field or function holds."""
+Sign = Literal["+", "-", "*", "//", "%", "==", "!=", "<", "<=", ">", ">="]
+SIGNS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+
+
+class Expression:
+    """Something that has a value for every element; operators make greater ones, with Python's own precedence.
+
+    Comparing two expressions gives an expression too, so they have no equality of their own: `fingerprint` tells them
+    apart.
+    """
+
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
+        """The value for an element, given as a dict; None stands for an idle poll."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """As it would be written."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        """Changes when the expression does, the code of its functions included."""
+        codes = [node.code() for node in self.walk() if isinstance(node, Call)]
+        return " ".join([self.describe(), *codes])
+
+    def walk(self) -> Iterator[Expression]:
+        """This expression and all that it is made of."""
+        yield self
+
+    def __getitem__(self, name: str) -> Expression:
+        return Item(self, name)
+
+    def __add__(self, other: object) -> Expression:
+        return Operation("+", self, expression_of(other))
+
+    def __radd__(self, other: object) -> Expression:
+        return Operation("+", expression_of(other), self)
+
+    def __sub__(self, other: object) -> Expression:
+        return Operation("-", self, expression_of(other))
+
+    def __rsub__(self, other: object) -> Expression:
+        return Operation("-", expression_of(other), self)
+
+    def __mul__(self, other: object) -> Expression:
+        return Operation("*", self, expression_of(other))
+
+    def __rmul__(self, other: object) -> Expression:
+        return Operation("*", expression_of(other), self)
+
+    def __floordiv__(self, other: object) -> Expression:
+        return Operation("//", self, expression_of(other))
+
+    def __rfloordiv__(self, other: object) -> Expression:
+        return Operation("//", expression_of(other), self)
+
+    def __mod__(self, other: object) -> Expression:
+        return Operation("%", self, expression_of(other))
+
+    def __rmod__(self, other: object) -> Expression:
+        return Operation("%", expression_of(other), self)
+
+    def __neg__(self) -> Expression:
+        return Operation("-", Constant(0), self)
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # an expression, as with Spark's columns
+        return Operation("==", self, expression_of(other))
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]  # the same
+        return Operation("!=", self, expression_of(other))
+
+    def __lt__(self, other: object) -> Expression:
+        return Operation("<", self, expression_of(other))
+
+    def __le__(self, other: object) -> Expression:
+        return Operation("<=", self, expression_of(other))
+
+    def __gt__(self, other: object) -> Expression:
+        return Operation(">", self, expression_of(other))
+
+    def __ge__(self, other: object) -> Expression:
+        return Operation(">=", self, expression_of(other))
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self.describe()} has a value for each element, not one that `if`, `and` or `or` could use")
+
+
+@dataclass(frozen=True, eq=False)
+class Field(Expression):
+    """A field of the element."""
+
+    name: str
+
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
+        if element is None:
+            raise TypeError(f"{self.describe()} has no value on an idle poll")
+        return element[self.name]
+
+    def describe(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Item(Expression):
+    """A part of a nested field."""
+
+    whole: Expression
+    name: str
+
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
+        whole = self.whole.evaluate(element)
+        return None if whole is None else whole[self.name]
+
+    def describe(self) -> str:
+        return f"{self.whole.describe()}[{self.name!r}]"
+
+    def walk(self) -> Iterator[Expression]:
+        yield self
+        yield from self.whole.walk()
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Expression):
+    """The same value for every element."""
+
+    value: Any
+
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
+        return self.value
+
+    def describe(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Expression):
+    """What a function says about the element; it gets a dict, and None on an idle poll."""
+
+    function: Callable[[Any], Any]
+
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
+        return self.function(element)
+
+    def describe(self) -> str:
+        return f"function_call({getattr(self.function, '__qualname__', type(self.function).__name__)})"
+
+    def code(self) -> str:
+        """A short word for the function's code."""
+        code = getattr(self.function, "__code__", None)
+        return short_hash(*code_texts(code)) if code else type(self.function).__qualname__
+
+
+@dataclass(frozen=True, eq=False)
+class Operation(Expression):
+    """Two expressions and a sign between them. Without a value on one side there is none: a null key is an error."""
+
+    sign: Sign
+    left: Expression
+    right: Expression
+
+    def evaluate(self, element: Mapping[str, Any] | None) -> Value:
+        left, right = self.left.evaluate(element), self.right.evaluate(element)
+        return None if left is None or right is None else SIGNS[self.sign](left, right)
+
+    def describe(self) -> str:
+        return f"({self.left.describe()} {self.sign} {self.right.describe()})"
+
+    def walk(self) -> Iterator[Expression]:
+        yield self
+        yield from self.left.walk()
+        yield from self.right.walk()
+
+
+def expression_of(value: object) -> Expression:
+    """An expression as it is, anything else as a constant."""
+    return value if isinstance(value, Expression) else Constant(value)
+
+
+def get_field(field_name: str) -> Expression:
+    """The value of a field; nested ones by `['name']`."""
+    return Field(field_name)
+
+
+get_fields = get_field
+"""The seed's other spelling."""
+
+
+def const_expression(constant: object) -> Expression:
+    """The same value for every element."""
+    return Constant(constant)
+
+
+def function_call(func: Callable[[Any], Any]) -> Expression:
+    """What `func` says about the element, given as a dict; it runs as Python, beside the data."""
+    return Call(func)

@@ -1,0 +1,128 @@
+"""A node of the join tree as a source of the step: its elements with their keys, from where the last turn stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from floodmark.hwm import HWM, Json, Span
+from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet
+from floodmark.mill.codec import Codec
+from floodmark.mill.element_columns import (
+    IS_END,
+    between,
+    is_end,
+    numbered_runs,
+    with_python_keys,
+    with_window_numbers,
+)
+from floodmark.mill.horizon import EVERYTHING, NOTHING, Level
+from floodmark.mill.keys import Key, key_schema
+from floodmark.mill.remembering import level_from_json
+from floodmark.mill.timed import numbers_by_lane
+from floodmark.sources.contract import Reading, Request, Session, Sight
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DETAIL = "mill"
+"""The part of a span's detail that is ours: from which level of keys to which, and how many elements that are."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One stream with its keys: key 0 orders it, key 1 + i is what its i-th branch is joined by."""
+
+    inlet: Inlet
+    codec: Codec
+    keys: tuple[Key, ...]
+
+    @property
+    def name(self) -> str:
+        return self.inlet.source.name
+
+    @property
+    def key_names(self) -> list[str]:
+        return [f"k{place}" for place in range(len(self.keys))]
+
+    @property
+    def has_end_messages(self) -> bool:
+        return self.inlet.ends == "by_message"
+
+    def fingerprint(self, session: Session) -> str:
+        """A mark says nothing about a stream whose keys are others now, so they are part of what it is."""
+        keys = ", ".join(dict.fromkeys(key.expression.fingerprint() for key in self.keys))
+        source = self.inlet.source.fingerprint(session)
+        return f"{source} by {keys}" if keys else source
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """A source that is all there will ever be is read whole: half of it would be taken for its end."""
+        asked = request if self.has_end_messages else replace(request, max_rows=None)
+        return self.inlet.source.look(mark, asked, session)
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        """The elements of a turn, in columns partition, offset, value and k0, k1 and so on."""
+        rows = self.inlet.source.read(spark, span).rows.select(PARTITION, OFFSET, VALUE)
+        windows = part_of(span, "windows")
+        if isinstance(windows, list):
+            return Reading(with_window_numbers(rows, numbers_by_lane(windows)))
+        if not self.keys:
+            return Reading(rows)
+        if is_in_runs(span):
+            return Reading(numbered_runs(self.with_keys(rows)))
+        return Reading(between(self.with_keys(rows), *levels_in(span)))
+
+    def nothing(self, spark: SparkSession) -> DataFrame:
+        """The columns of `read`, and no rows."""
+        keys = [f"k{place} {key.spark_type}" for place, key in enumerate(self.keys)]
+        return spark.createDataFrame([], ", ".join([f"{PARTITION} int, {OFFSET} bigint, {VALUE} string", *keys]))
+
+    def scan(self, spark: SparkSession, span: Span) -> DataFrame:
+        """What a turn is planned by: partition, offset, whether it is an end, the keys; the text where one is null."""
+        from pyspark.sql import functions as F
+
+        rows = self.inlet.source.read(spark, span).rows
+        flagged = rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False))
+        keyed = self.with_keys(flagged)
+        missing = [F.col(name).isNull() for name in self.key_names]
+        bad = F.greatest(F.lit(False), *missing) & ~F.col(IS_END) if missing else F.lit(False)
+        rows = keyed.select(PARTITION, OFFSET, IS_END, *self.key_names, F.when(bad, F.col(VALUE)).alias(VALUE))
+        return rows if self.inlet.is_ordered or not self.keys else rows.orderBy(*self.key_names)
+
+    def with_keys(self, rows: DataFrame) -> DataFrame:
+        """The rows and a column for every key: Spark's own where it can, else by Python beside the data."""
+        from pyspark.sql import functions as F
+
+        compiled = {name: key for name, key in zip(self.key_names, self.keys, strict=True) if key.compiled}
+        if compiled:
+            element = F.from_json(VALUE, key_schema(self.codec, list(compiled.values())))
+            parsed = rows.withColumn("_fm_element", element)
+            columns = {name: key.column(F.col("_fm_element")) for name, key in compiled.items()}
+            rows = parsed.withColumns(columns).drop("_fm_element")
+        computed = {name: key for name, key in zip(self.key_names, self.keys, strict=True) if not key.compiled}
+        return with_python_keys(rows, self.codec, computed) if computed else rows
+
+
+def part_of(span: Span, name: str) -> Json:
+    """One of our own entries in the detail of a span."""
+    stored = span.detail.get(DETAIL)
+    return stored.get(name) if isinstance(stored, dict) else None
+
+
+def levels_in(span: Span) -> tuple[Level, Level]:
+    """From where to where a turn reads, as its intent has it."""
+    after, until = part_of(span, "after"), part_of(span, "until")
+    return (
+        level_from_json(after) if after is not None else NOTHING,
+        level_from_json(until) if until is not None else EVERYTHING,
+    )
+
+
+def is_in_runs(span: Span) -> bool:
+    """Whether windows are runs of neighbours, whose keys need no order."""
+    return part_of(span, "runs") is True
+
+
+def elements_in(span: Span) -> int:
+    """How many elements of a stream a turn reads."""
+    return int(str(part_of(span, "elements") or 0))

@@ -1,0 +1,82 @@
+"""What a mill keeps in its record beside the marks: how high each partition's keys were, and which have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from floodmark.hwm import Json
+from floodmark.mill.horizon import NOTHING, Keys, Level
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is remembered of one stream: by partition the highest keys, the next unseen offset, and where it ended.
+
+    `done` and `stopped` are kept with the master: the level below which everything was given to the function, and
+    whether the mill has come to its end. `has_rest`: elements were seen behind an end, which the next run reads.
+    """
+
+    last: Mapping[int, Keys] = field(default_factory=dict)
+    seen: Mapping[int, int] = field(default_factory=dict)
+    ended: Mapping[int, int] = field(default_factory=dict)
+    done: Level = NOTHING
+    stopped: bool = False
+    has_rest: bool = False
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "last": {str(lane): [key_to_json(key) for key in keys] for lane, keys in self.last.items()},
+            "seen": {str(lane): offset for lane, offset in self.seen.items()},
+            "ended": {str(lane): offset for lane, offset in self.ended.items()},
+            "done": level_to_json(self.done),
+            "stopped": self.stopped,
+            "has_rest": self.has_rest,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Memory:
+        """What a record holds; an empty memory if the stream is new to it."""
+        if not stored:
+            return cls()
+        return cls(
+            last={int(lane): tuple(map(key_from_json, keys)) for lane, keys in stored["last"].items()},
+            seen={int(lane): offset for lane, offset in stored["seen"].items()},
+            ended={int(lane): offset for lane, offset in stored["ended"].items()},
+            done=level_from_json(stored["done"]),
+            stopped=stored["stopped"],
+            has_rest=stored["has_rest"],
+        )
+
+    def begun_anew(self) -> Memory:
+        """For the run after the one that ended: ended partitions go on behind their end, and their keys begin anew."""
+        has_ended = bool(self.seen) and self.ended.keys() >= self.seen.keys()
+        return Memory(
+            last={lane: keys for lane, keys in self.last.items() if lane not in self.ended},
+            seen=self.seen,
+            done=NOTHING if has_ended else self.done,
+        )
+
+
+def level_to_json(level: Level) -> Json:
+    """A level as a record holds it."""
+    kind, *rest = level
+    return [kind, *map(key_to_json, rest)]
+
+
+def level_from_json(stored: Any) -> Level:  # noqa: ANN401 (out of a record)
+    """The level that was stored."""
+    kind, *rest = stored
+    return (kind, *map(key_from_json, rest))
+
+
+def key_to_json(key: Any) -> Json:  # noqa: ANN401 (a key of whatever kind)
+    """A key as JSON keeps it exactly."""
+    return {"decimal": str(key)} if isinstance(key, Decimal) else key
+
+
+def key_from_json(stored: Any) -> Any:  # noqa: ANN401 (a key of whatever kind)
+    """The key that was stored."""
+    return Decimal(stored["decimal"]) if isinstance(stored, dict) else stored

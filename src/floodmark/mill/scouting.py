@@ -1,0 +1,218 @@
+"""One pass over the keys of a stream, from which a turn is planned: pieces of neighbours, faults, and ends.
+
+The pieces of a task begin with single elements and double in size after every few hundred, so what the driver holds
+grows with the logarithm of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ElementInvalid, FloodmarkError, KeyDecreased
+from floodmark.hwm import Span
+from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
+from floodmark.mill.element_columns import ARROW_TYPES, IS_END
+from floodmark.mill.feeds import Feed
+from floodmark.mill.horizon import Keys, Piece
+from floodmark.mill.mishaps import position
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+PIECES_OF_ONE_SIZE = 256
+PLACES = ("first", "next", "count", "run", "end", "rest", "fault")
+TEXTS = ("text", "key", "before")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the pass met in one partition, in order; `end` is the offset of its first end message.
+
+    `has_rest`: something follows the end. (Offsets cannot tell: transactions use some up.)
+    """
+
+    pieces: tuple[Piece, ...] = ()
+    end: int | None = None
+    has_rest: bool = False
+
+
+def scout(feed: Feed, spark: SparkSession, span: Span, *, ordered: bool = True) -> dict[int, Found]:
+    """What stands in the span, by partition.
+
+    Raises KeyDecreased where `ordered` and keys go down, ElementInvalid for an element without a key.
+    """
+    types = tuple(key.spark_type for key in feed.keys)
+
+    def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from Survey(types, ordered=ordered).run(batches)
+
+    keys = [f"{end}{place} {kind}" for end in ("low", "high") for place, kind in enumerate(types)]
+    plain = ["partition int", *(f"{name} bigint" for name in PLACES), *(f"{name} string" for name in TEXTS)]
+    schema = ", ".join([*plain, *keys])
+    rows = feed.scan(spark, span).mapInArrow(survey, schema).collect()
+    return found_in(feed, [row.asDict() for row in rows], ordered=ordered)
+
+
+def found_in(feed: Feed, rows: Sequence[Mapping[str, Any]], *, ordered: bool) -> dict[int, Found]:
+    """What all tasks told, by partition. Raises for the first fault of one."""
+    found = {}
+    for lane in dict.fromkeys(row["partition"] for row in rows):
+        own = [row for row in rows if row["partition"] == lane]
+        found[lane] = _before_end(feed, own)
+        _require_sound(feed, lane, found[lane], own, ordered=ordered)
+    return found
+
+
+@dataclass
+class Growing:
+    """The piece that a task is at."""
+
+    first: int
+    low: Keys
+    high: Keys
+    next: int = 0
+    count: int = 0
+    run: int | None = None
+
+
+@dataclass
+class Survey:
+    """One task's pass; a lane that has ended is not looked at any further."""
+
+    types: tuple[str, ...]
+    ordered: bool
+    lane: int | None = None
+    piece: Growing | None = None
+    size: int = 1
+    made: int = 0
+    is_over: bool = False
+    has_rest: bool = False
+    out: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            names = [PARTITION, OFFSET, IS_END, VALUE, *(f"k{place}" for place in range(len(self.types)))]
+            columns = [batch.column(name).to_pylist() for name in names]
+            for lane, offset, is_end, text, *keys in zip(*columns, strict=True):
+                self.take(lane, offset, is_end, text, tuple(keys))
+            yield self.told()
+        self.close()
+        yield self.told()
+
+    def take(self, lane: int, offset: int, is_end: bool, text: str | None, keys: Keys) -> None:
+        if lane != self.lane:
+            self.close()
+            self.lane, self.is_over, self.has_rest = lane, False, False
+        if self.is_over:
+            self.note_rest(offset)
+            return
+        if is_end:
+            self.stop(end=offset)
+        elif None in keys:
+            self.stop(fault=offset, text=text)
+        else:
+            self.add(offset, keys)
+
+    def add(self, offset: int, keys: Keys) -> None:
+        piece = self.piece
+        if piece is None:
+            self.piece = Growing(offset, keys, keys, offset + 1, 1)
+            return
+        if self.ordered and any(new < old for new, old in zip(keys, piece.high, strict=True)):
+            new, old = next((n, o) for n, o in zip(keys, piece.high, strict=True) if n < o)
+            self.stop(fault=offset, key=repr(new), before=repr(old))
+            return
+        changes = keys[:1] != piece.high[:1]
+        if piece.count >= self.size and keys != piece.high:
+            self.close()
+            self.piece = Growing(offset, keys, keys, offset + 1, 1, offset if changes else None)
+            return
+        piece.high, piece.next, piece.count = keys, offset + 1, piece.count + 1
+        piece.run = offset if changes else piece.run
+
+    def close(self) -> None:
+        """The piece is whole; after many of one size they become larger."""
+        piece = self.piece
+        if piece is None:
+            return
+        lows = {f"low{place}": key for place, key in enumerate(piece.low)}
+        highs = {f"high{place}": key for place, key in enumerate(piece.high)}
+        plain = {"first": piece.first, "next": piece.next, "count": piece.count, "run": piece.run}
+        self.out.append({"partition": self.lane, **plain, **lows, **highs})
+        self.piece, self.made = None, self.made + 1
+        self.size *= 2 if self.made % PIECES_OF_ONE_SIZE == 0 else 1
+
+    def note_rest(self, offset: int) -> None:
+        """Once: there is more behind the end."""
+        if not self.has_rest:
+            self.out.append({"partition": self.lane, "rest": offset})
+        self.has_rest = True
+
+    def stop(self, **found: object) -> None:
+        self.close()
+        self.out.append({"partition": self.lane, **found})
+        self.is_over = True
+
+    def told(self) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        rows, self.out = self.out, []
+        return pa.RecordBatch.from_pylist(rows, schema=self.schema())
+
+    def schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        places, texts = ((name, pa.int64()) for name in PLACES), ((name, pa.string()) for name in TEXTS)
+        keys = [(f"{e}{p}", ARROW_TYPES[kind]()) for e in ("low", "high") for p, kind in enumerate(self.types)]
+        return pa.schema([("partition", pa.int32()), *places, *texts, *keys])
+
+
+def _before_end(feed: Feed, rows: Sequence[Mapping[str, Any]]) -> Found:
+    """The pieces of one partition up to its first end.
+
+    Offsets tell their order, or, for a stream that was sorted by its keys, the keys do.
+    """
+    end = min((row["end"] for row in rows if row.get("end") is not None), default=None)
+    told = [_piece(row, len(feed.keys)) for row in rows if row.get("first") is not None]
+    pieces = sorted(told, key=lambda piece: piece.first if feed.inlet.is_ordered else (piece.low, piece.high))
+    rest = end is not None and any((row.get("rest") or row.get("first") or -1) > end for row in rows)
+    return Found(tuple(piece for piece in pieces if end is None or piece.first < end), end, rest)
+
+
+def _piece(row: Mapping[str, Any], keys: int) -> Piece:
+    low, high = (tuple(row[f"{end}{place}"] for place in range(keys)) for end in ("low", "high"))
+    return Piece(row["first"], row["next"], row["count"], low, high, row["run"])
+
+
+def _require_sound(feed: Feed, lane: int, found: Found, rows: Sequence[Mapping[str, Any]], *, ordered: bool) -> None:
+    """No fault before the end; and two tasks may each have seen an order that does not hold between them."""
+    faults = [row for row in rows if row.get("fault") is not None and (found.end is None or row["fault"] < found.end)]
+    for fault in sorted(faults, key=lambda row: int(row["fault"]))[:1]:
+        raise _told(feed, lane, fault)
+    for before, after in pairwise(found.pieces) if ordered else ():
+        require_order(feed, lane, after.first, before.high, after.low)
+
+
+def require_order(feed: Feed, lane: int, offset: int, before: Keys, keys: Keys) -> None:
+    """Raises KeyDecreased if a key is lower than the one before it."""
+    for old, new in zip(before, keys, strict=True):
+        if new < old:
+            raise KeyDecreased(feed.name, position=position(lane, offset), key=repr(new), before=repr(old))
+
+
+def _told(feed: Feed, lane: int, fault: Mapping[str, Any]) -> FloodmarkError:
+    """What is wrong with an element, in the words of whoever reads its text in full."""
+    place = position(lane, fault["fault"])
+    if fault.get("key") is not None:
+        return KeyDecreased(feed.name, position=place, key=fault["key"], before=fault["before"])
+    try:
+        values = feed.codec.values_from_text(fault.get("text") or "null")
+        for key in feed.keys:
+            key.of(values)
+    except ElementInvalid as error:
+        return error.at(place)
+    return ElementInvalid(feed.name, field="", reason="it has no key that could be compared", position=place)

@@ -1,0 +1,193 @@
+"""The mill itself: made of a broker and a process function, it turns until its streams end."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from floodmark import stores
+from floodmark.errors import FloodmarkError
+from floodmark.logs import get_logger
+from floodmark.mill.aliases import Stream, name_of
+from floodmark.mill.brokers import MessageBroker, Outlet
+from floodmark.mill.codec import Deserializer, Serializer
+from floodmark.mill.declaration import Declaration, declare
+from floodmark.mill.injection import Provider, Wanted
+from floodmark.mill.joining import JoinTree, Window
+from floodmark.mill.milling import Milling
+from floodmark.mill.planning import Planner
+from floodmark.mill.progress import Progress, Watch
+from floodmark.mill.signature import Process
+from floodmark.mill.timed import timed_windows
+from floodmark.mill.trees import feeds_of, node_of
+from floodmark.mill.turning import MillStep, MillWork, remembered
+from floodmark.mill.waits import wait_seconds
+from floodmark.probes.durations import seconds_in
+from floodmark.spark.session import spark_session
+from floodmark.stores.contract import Housed, MarkStore
+from floodmark.stores.record import Receipt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = get_logger(__name__)
+DEFAULT_STORE = "sqlite:///floodmark.db"
+TURN_ELEMENTS = 1_000_000
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
+
+
+class WaterMill:
+    """Reads the streams of a join tree, joins what is final, and gives every master element to a function once.
+
+    Positions are saved under `name`, else the broker's `consumer_group_name`, else the function's qualified name, in
+    `store` (marks in ./floodmark.db without one). `turn_elements` bounds what one turn reads of a stream.
+    `idle_after` (milliseconds, or text) leaves partitions without new elements out of the horizon after that time.
+    """
+
+    def __init__(
+        self,
+        broker: MessageBroker,
+        process_func: Process,
+        stream_cls: Stream | Window | None = None,
+        join_tree: JoinTree | None = None,
+        serializers: Mapping[Stream, Serializer] | None = None,
+        deserializers: Mapping[Stream, Deserializer] | None = None,
+        injector: Mapping[Wanted, Provider] | None = None,
+        output_broker: MessageBroker | None = None,
+        name: str | None = None,
+        spark: SparkSession | Callable[[], SparkSession] | None = None,
+        store: MarkStore | None = None,
+        *,
+        turn_elements: int | None = TURN_ELEMENTS,
+        idle_after: float | str | None = None,
+    ) -> None:
+        self.declared = declare(
+            process_func,
+            stream_cls=stream_cls,
+            join_tree=join_tree,
+            serializers=serializers,
+            deserializers=deserializers,
+            injector=injector,
+        )
+        self.name = name or mill_name(broker, self.declared)
+        self._session = session_of(spark)
+        self._store, self._stop = store, threading.Event()
+        self._broker = broker
+        self._feeds = feeds_of(self.declared, broker)
+        self._outlet = outlet_of(self.declared, output_broker or broker)
+        node = node_of(self.declared, self.declared.tree.root)
+        self._planner = Planner(node, self._feeds, self.declared.tree.window is not None)
+        inlets = {name: feed.inlet for name, feed in self._feeds.items()}
+        poll = inlets[node.name].poll_timeout_seconds if self.declared.tree.window is not None else None
+        timed = timed_windows(self.declared, poll)
+        self._watch = Watch(inlets, turn_elements, wait_seconds(idle_after, field="idle_after"), timed)
+
+    def turn(self) -> Receipt:
+        """Do what can be done now: finish an open turn, else join what has become final. Raises FloodmarkError."""
+        step = self._step()
+        try:
+            receipt = step.run()
+        except FloodmarkError as error:
+            self._note_failure(error)
+            raise
+        if receipt.status == "done":
+            self._after(step, receipt)
+        return receipt
+
+    def run(self, *, every: str | float | None = None) -> Progress:
+        """Turn until the streams have ended, or for ever if `every` says how often; `stop` ends it between turns."""
+        pause, idle = seconds_in(every, field="every") if every is not None else None, 0
+        self._watch.begin()
+        while not self._stop.is_set():
+            receipt = self.turn()
+            has_ended = self._watch.is_over or (receipt.status == "done" and self.has_stopped())
+            if pause is None and has_ended:
+                self._publish()
+                break
+            idle = 0 if receipt.status == "done" else idle + 1
+            self._stop.wait(pause if pause is not None else pause_seconds(idle))
+        self._stop.clear()
+        return self.progress()
+
+    def stop(self) -> None:
+        """Ask a run in another thread to end after its turn."""
+        self._stop.set()
+
+    def progress(self) -> Progress:
+        """How far the mill is, as of its last turn."""
+        return self._watch.progress()
+
+    def has_stopped(self) -> bool:
+        """Whether the last turn that was committed was the end of the streams."""
+        record = self._opened().read(self.name)
+        return record is not None and record.intent is None and remembered(record, self._planner.root.name).stopped
+
+    def _step(self) -> MillStep:
+        store = self._opened()
+        work = MillWork(
+            name=self.name,
+            sources=tuple(self._feeds.values()),
+            sinks=(self._outlet.sink,) if self._outlet else (),
+            transform=Milling(self.declared, form=self._outlet.form if self._outlet else "json"),
+            spool_folder=spool_beside(store),
+        )
+        return MillStep(work, store, self._session, planner=self._planner, watch=self._watch)
+
+    def _opened(self) -> MarkStore:
+        if self._store is None:
+            self._store = stores.open(DEFAULT_STORE)
+        return self._store
+
+    def _after(self, step: MillStep, receipt: Receipt) -> None:
+        """What follows a commit: others are told how far the streams are read, and an ended output is put in place."""
+        progress = self.progress()
+        lag = {name: stream.lag for name, stream in progress.streams.items()}
+        log.info("turn done", mill=self.name, elements=receipt.rows_read, horizon=progress.horizon, lag=lag)
+        publish = getattr(self._broker, "publish_positions", None)
+        record = step.store.read(self.name)
+        if publish and record:
+            for stream in self.declared.tree.nodes:
+                mark = record.marks.get(name_of(stream))
+                if mark is not None:
+                    publish(stream, mark.value)
+        if self.has_stopped():
+            self._publish()
+
+    def _publish(self) -> None:
+        if self._outlet and self._outlet.publish:
+            self._outlet.publish()
+
+    def _note_failure(self, error: FloodmarkError) -> None:
+        log.error("turn failed", mill=self.name, error=str(error))
+
+
+def outlet_of(declared: Declaration, broker: MessageBroker) -> Outlet | None:
+    """Where output goes, if the function gives any."""
+    return broker.outlet(declared.output.stream) if declared.output else None
+
+
+def mill_name(broker: MessageBroker, declared: Declaration) -> str:
+    """What positions are saved under where nobody said it."""
+    group = getattr(broker, "consumer_group_name", None)
+    found = group or declared.signature.name
+    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", found).strip("._-") or "mill"
+
+
+def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Callable[[], SparkSession]:
+    """A session that is there, or one that is started with the first elements."""
+    if spark is None:
+        return spark_session
+    return spark if callable(spark) else lambda: spark
+
+
+def spool_beside(store: MarkStore) -> str:
+    """A folder that the next run finds again."""
+    return str((store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute() / "spool")
+
+
+def pause_seconds(idle: int) -> float:
+    """Short after work, longer the longer nothing comes."""
+    return min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2.0 ** min(idle, 10))

@@ -1,0 +1,49 @@
+"""A mill over topics as a program that can be killed: `killable FOLDER`, in which mill.json says which topics."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import floodmark as fm
+from floodmark.mill import KafkaMessageBroker, WaterMill, function_call, window
+from tests.mill.cases import BY_K, Joined, L, R, join_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from floodmark.mill.aliases import Stream
+
+SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def by_file(clock: Path) -> Callable[[Any], str]:
+    """A window expression that depends on more than the element: on what a file says at this moment."""
+    return lambda element: clock.read_text()
+
+
+def sizes(lefts: list[L]) -> Joined:
+    return Joined(len(lefts), [left.name for left in lefts])
+
+
+def mill_in(folder: Path, spark: SparkSession | Callable[[], SparkSession]) -> WaterMill:
+    """The mill that a folder describes, with its marks in the folder."""
+    told = json.loads((folder / "mill.json").read_text())
+    names: dict[Stream, str] = {L: told["left"], R: told["right"], Joined: told["out"]}
+    broker = KafkaMessageBroker(names, told["bootstrap"])
+    store = fm.stores.open("sqlite:///marks.db", folder=folder)
+    if told["kind"] == "join":
+        return WaterMill(broker, join_names, name="mill", spark=spark, store=store, turn_elements=20, **BY_K)
+    stream = window(L, function_call(by_file(folder / "clock")))
+    return WaterMill(broker, sizes, stream_cls=stream, name="mill", spark=spark, store=store)
+
+
+if __name__ == "__main__":
+    mill_in(Path(sys.argv[1]), fm.spark_session(SETTINGS)).run()

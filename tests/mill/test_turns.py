@@ -1,0 +1,145 @@
+"""However the streams arrive, the turns together give what a plain nested loop gives over all of them, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floodmark.mill import JoinWith, get_field, join_streams, window
+from floodmark.mill.aliases import Stream
+from tests.mill.cases import L, R, S
+from tests.mill.nested_loop import calls
+from tests.mill.offline import END, OfflineMill, offline_mill
+
+K = get_field("k")
+
+
+def pair(left: L, rights: Mapping[L, list[R]]) -> None:
+    """Only its signature is used here."""
+
+
+def three(left: L, rights: Mapping[L, list[R]], others: Mapping[L, list[S]]) -> None:
+    """A star."""
+
+
+def chain(left: L, rights: Mapping[L, list[R]], others: Mapping[R, list[S]]) -> None:
+    """A chain."""
+
+
+def windowed(lefts: list[L]) -> None:
+    """Windows."""
+
+
+def windowed_pair(lefts: list[L], rights: Mapping[L, list[R]]) -> None:
+    """Windows with a join."""
+
+
+JOIN = join_streams(L, JoinWith(R, K, K))
+STAR = join_streams(L, JoinWith(R, K, K), JoinWith(S, K // 2, K))
+CHAIN = join_streams(L, JoinWith(join_streams(R, JoinWith(S, K // 2, K)), K, K))
+LEFT = join_streams(L, JoinWith(R, K, K, how="left"))
+CHAIN_LEFT = join_streams(L, JoinWith(join_streams(R, JoinWith(S, K, K // 2, how="left")), K + 1, K))
+WINDOW_JOIN = join_streams(window(L, K // 3), JoinWith(R, K, K))
+
+lanes = st.lists(st.lists(st.integers(0, 12), max_size=9).map(sorted), min_size=1, max_size=3)
+cuts = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(1, 6)), max_size=25)
+
+
+def elements(cls: Any, keys: list[list[int]]) -> list[list[Any]]:  # noqa: ANN401 (a class of elements)
+    return [[cls(key, f"{cls.__name__}{lane}.{n}") for n, key in enumerate(own)] for lane, own in enumerate(keys)]
+
+
+def with_ends(partitions: list[list[Any]]) -> list[list[Any]]:
+    return [[*own, END] for own in partitions]
+
+
+def arrive(mill: OfflineMill, streams: list[Stream], stream: int, lane: int, count: int) -> None:
+    source = mill.broker.streams[streams[stream % len(streams)]]
+    number = lane % len(source.partitions)
+    source.arrived[number] = min(source.arrived.get(number, 0) + count, len(source.partitions[number]))
+
+
+def turned(process: Any, streams: Mapping[Stream, list[list[Any]]], plan: list[Any], **declared: Any) -> OfflineMill:  # noqa: ANN401
+    """A mill that has seen everything, in the turns that the plan says, and then the ends."""
+    mill = offline_mill(process, {stream: with_ends(own) for stream, own in streams.items()}, **declared)
+    for stream, lane, count in plan:
+        arrive(mill, list(streams), stream, lane, count)
+        mill.turn()
+    for source in mill.broker.streams.values():
+        source.arrived = {number: len(own) for number, own in enumerate(source.partitions)}
+    for _ in range(4):
+        mill.turn()
+    return mill
+
+
+def agrees(process: Any, streams: Mapping[Stream, list[list[Any]]], plan: list[Any], **declared: Any) -> None:  # noqa: ANN401
+    mill = turned(process, streams, plan, **declared)
+    assert mill.given == calls(mill.declared.tree, streams)
+    assert mill.stopped
+
+
+@settings(max_examples=100, deadline=None)
+@given(lanes, lanes, cuts)
+def test_a_join_is_the_same_in_whatever_turns(left: list[list[int]], right: list[list[int]], plan: list[Any]) -> None:
+    """The horizon lets nothing out before its partners are there, and nothing twice."""
+    agrees(pair, {L: elements(L, left), R: elements(R, right)}, plan, join_tree=JOIN)
+
+
+@settings(max_examples=50, deadline=None)
+@given(lanes, lanes, cuts)
+def test_a_left_join_gives_lonely_masters_too(left: list[list[int]], right: list[list[int]], plan: list[Any]) -> None:
+    """A master without a partner is given out once it can have none."""
+    agrees(pair, {L: elements(L, left), R: elements(R, right)}, plan, join_tree=LEFT)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lanes, lanes, lanes, cuts)
+def test_a_star_waits_for_every_branch(
+    left: list[list[int]], right: list[list[int]], other: list[list[int]], plan: list[Any]
+) -> None:
+    """Two edges with different keys: an element is final when both are."""
+    agrees(three, {L: elements(L, left), R: elements(R, right), S: elements(S, other)}, plan, join_tree=STAR)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lanes, lanes, lanes, cuts)
+def test_a_chain_waits_for_the_partners_of_partners(
+    left: list[list[int]], right: list[list[int]], other: list[list[int]], plan: list[Any]
+) -> None:
+    """A master is final when its partners are, all along the chain."""
+    agrees(chain, {L: elements(L, left), R: elements(R, right), S: elements(S, other)}, plan, join_tree=CHAIN)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lanes, lanes, lanes, cuts)
+def test_a_chain_may_end_in_a_left_join(
+    left: list[list[int]], right: list[list[int]], other: list[list[int]], plan: list[Any]
+) -> None:
+    """Partners without partners of their own stay."""
+    agrees(chain, {L: elements(L, left), R: elements(R, right), S: elements(S, other)}, plan, join_tree=CHAIN_LEFT)
+
+
+@settings(max_examples=50, deadline=None)
+@given(lanes, cuts)
+def test_windows_are_never_split_between_turns(left: list[list[int]], plan: list[Any]) -> None:
+    """An open window stays unread, however many partitions it has elements in."""
+    agrees(windowed, {L: elements(L, left)}, plan, stream_cls=window(L, K // 3))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 3), max_size=15), cuts)
+def test_windows_of_one_partition_are_runs_of_neighbours(keys: list[int], plan: list[Any]) -> None:
+    """Their keys may go up and down."""
+    agrees(windowed, {L: elements(L, [keys])}, plan, stream_cls=window(L, K))
+
+
+@settings(max_examples=50, deadline=None)
+@given(lanes, lanes, cuts)
+def test_windows_of_joined_masters_are_never_split(
+    left: list[list[int]], right: list[list[int]], plan: list[Any]
+) -> None:
+    """A window is given out when all its elements are final and no other can belong to it."""
+    agrees(windowed_pair, {L: elements(L, left), R: elements(R, right)}, plan, join_tree=WINDOW_JOIN)
