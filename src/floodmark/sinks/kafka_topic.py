@@ -34,7 +34,7 @@ class Topic:
 
     def names(self) -> list[str]:
         """All topics there are."""
-        return sorted(self._all(self.options.admin()))
+        return sorted(self._all())
 
     def require(self) -> int:
         """The number of partitions; the topic is made if it may be. Raises ConfigError with names that are near."""
