@@ -43,7 +43,7 @@ class Order:
         left = records_since(options, topic, since) if unknown else {}
         if not left:
             return replace(self, out=dict.fromkeys(unknown, 0))
-        at_once(self.place.take_over, unknown)  # a transaction that a dead writer left open would hide what follows it
+        at_once(self.place.take_over, range(layout.writers))  # what any of them left open would hide all that follows
         stamps = highest_stamps(options, topic, since, left)
         return replace(self, out={writer: stamps.get(self.label(writer), 0) for writer in unknown})
 
