@@ -125,7 +125,8 @@ class Broker:
         }
         arriving = self.folder / "server.properties.new"
         arriving.write_text("".join(f"{name}={value}\n" for name, value in {**SETTINGS, **own}.items()))
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # The first byte is fixed: an id that begins with a dash would be taken for an option.
+        cluster = urlsafe_b64encode(b"f" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
         command = _java(self.log, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", arriving)
         with self.log.open("ab") as output:
             done = subprocess.run(command, stdout=output, stderr=output, check=False)
