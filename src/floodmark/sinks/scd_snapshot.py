@@ -56,27 +56,31 @@ def _moments(how: Snapshots, rows: DataFrame, current: DataFrame | None, batch: 
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    moment, spark = quoted(how.sequence[0]), rows.sparkSession
     kind = rows.schema[how.sequence[0]].dataType
-    found = rows.select(F.col(quoted(how.sequence[0])).alias(AT)).distinct()
-    if found.isEmpty():
-        if not how.allow_empty:
-            raise SnapshotRefused(batch.job, sink=how.name, reason="it is empty, which would delete every row")
-        found = rows.sparkSession.range(1).select(F.lit(batch.batch_time).cast(kind).alias(AT))
-    if current is not None:
-        _require_newer(how, found, current, batch)
-    first = rows.sparkSession.range(1).select(F.lit(None).cast(kind).alias(AT))
-    return found.unionByName(first).select(AT, F.lead(AT).over(Window.orderBy(AT)).alias("_fm_next"))
+    first = _earliest(how, rows, batch)
+    if current is not None and first is not None:
+        _require_newer(how, first, current.agg(F.max(moment)).collect()[0][0], batch)
+    empty = spark.range(1).select(F.lit(batch.batch_time).cast(kind).alias(AT))
+    found = rows.select(F.col(moment).alias(AT)).distinct() if first is not None else empty
+    before = spark.range(1).select(F.lit(None).cast(kind).alias(AT))
+    return found.unionByName(before).select(AT, F.lead(AT).over(Window.orderBy(AT)).alias("_fm_next"))
 
 
-def _require_newer(how: Snapshots, found: DataFrame, current: DataFrame, batch: Batch) -> None:
-    """What was absent from an older snapshot can no longer be told."""
+def _earliest(how: Snapshots, rows: DataFrame, batch: Batch) -> object | None:
+    """The moment of the first snapshot; None if there is no row, and that is allowed."""
     from pyspark.sql import functions as F
 
-    last = current.agg(F.max(quoted(how.sequence[0])).alias("last"))
-    older = found.join(F.broadcast(last), F.col(AT) < F.col("last")).agg(F.min(AT), F.min("last")).collect()[0]
-    if older[0] is not None:
-        reason = f"it is of {older[0]}, and the table has one of {older[1]}"
-        raise SnapshotRefused(batch.job, sink=how.name, reason=reason)
+    first: object | None = rows.agg(F.min(quoted(how.sequence[0]))).collect()[0][0]
+    if first is None and not how.allow_empty:
+        raise SnapshotRefused(batch.job, sink=how.name, reason="it is empty, which would delete every row")
+    return first
+
+
+def _require_newer(how: Snapshots, first: object, last: object | None, batch: Batch) -> None:
+    """What was absent from an older snapshot can no longer be told."""
+    if last is not None and first < last:  # type: ignore[operator]
+        raise SnapshotRefused(batch.job, sink=how.name, reason=f"it is of {first}, and the table has one of {last}")
 
 
 def _seen(rows: DataFrame, current: DataFrame | None, moments: DataFrame, how: Snapshots) -> DataFrame:
