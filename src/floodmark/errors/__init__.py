@@ -1,0 +1,191 @@
+"""Every error Floodmark raises: the class is the condition, the attributes are the facts, the hint is the next step.
+
+FloodmarkError
+├── ConfigError                 exit 2: the project file, an option or an argument is wrong
+│   ├── UnknownField            a field nobody knows, with the nearest known name
+│   ├── FieldInvalid            a field that is missing, or whose value does not fit
+│   ├── VariableMissing         ${NAME} without a value
+│   ├── ColumnUnmapped          a column whose values Spark would change without a word
+│   ├── UnknownKind             a store, source, sink or mark type nobody registered
+│   ├── RuleInvalid             a quality rule that Spark cannot read
+│   ├── JoinTreeInvalid         streams that cannot be joined in this way
+│   ├── SignatureInvalid        a process function that does not fit what it would be given
+│   └── JobNotFound             --select named no job
+├── MarkError
+│   ├── MarkInvalid             a value this kind of mark refuses
+│   ├── MarkFieldUnknown        a mark was made with a field it does not have
+│   └── MarkKindMismatch        two marks that cannot be compared
+├── StoreError
+│   ├── StoreUnreachable        the store could not be read or written: never taken for "first run"
+│   │   └── StoreNotPrepared    its tables are not there, and this user may not make them
+│   ├── MarkUnreadable          a record is there but cannot be parsed
+│   ├── MarkMoved               another run committed first
+│   └── LeaseLost               this run's lease expired or was taken over
+├── LeaseHeld                   exit 4: another run works on this job
+├── DecisionNeeded              exit 5: going on would lose or repeat rows; a person has to choose
+│   ├── MarkMissing             no mark, but the target already holds rows
+│   ├── SinkAhead               a sink has recorded a batch that the store has not
+│   ├── SinkDisagrees           a sink recorded this number for other rows
+│   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
+│   ├── CodeChanged             an open batch is half written and the code is another one now
+│   ├── SourceChanged           the mark belongs to another source
+│   ├── SourceRegressed         the source ends below the mark
+│   ├── SourceGap               what follows the mark is no longer there
+│   ├── CursorNull              rows without a cursor value would never be read
+│   ├── SourceRewritten         something below the mark was changed
+│   ├── ChangeFeedOff           a Delta source whose changes are not recorded
+│   ├── SourceEmpty             a full refresh of an empty source would empty the targets
+│   └── SchemaChanged           the batch does not fit the target
+├── SourceUnreadable            the source could not be looked at: never taken for "no rows"
+│   └── RecordMalformed         a record that cannot be parsed, with file and line
+├── ElementInvalid              an element of a stream that does not fit its class, with its position
+├── ElementFailed               a process function raised, with the element's position
+├── KeyDecreased                a stream that is joined goes back in its key
+├── TransformFailed             the user's SQL or function raised
+├── RuleBroken                  a rule with the action `fail` does not hold: nothing was written
+├── TaskFailed                  the program of a workflow's task ended badly
+│   └── TaskTimedOut            it did not end within its time
+├── SinkFailed                  a sink could not be written
+│   ├── ConflictingEvents       two events of one key and moment say different things
+│   └── SnapshotRefused         a snapshot that would delete everything, or is older than the last
+├── KeysCollide                 two rows of a dimension got the same surrogate key
+├── SinkUnreachable             a sink's server could not be reached: never taken for "nothing recorded"
+├── RecordsFailed               records of a stream failed: its mark stops at the first of them
+├── HealingFailed               the steps of a stream could not be run on Spark at all
+├── PublicationFailed           the group's offsets could not be published to Kafka; our own mark has moved
+└── SparkUnavailable            no session could be started
+    ├── JavaMissing             no Java 17 or 21
+    └── ConnectorsMissing       the JVM connectors could not be resolved
+"""
+
+from __future__ import annotations
+
+from floodmark.errors.configuration import (
+    ColumnUnmapped,
+    ConfigError,
+    FieldInvalid,
+    JobNotFound,
+    JoinTreeInvalid,
+    RuleInvalid,
+    SignatureInvalid,
+    UnknownField,
+    UnknownKind,
+    VariableMissing,
+)
+from floodmark.errors.decisions import (
+    ChangeFeedOff,
+    CodeChanged,
+    CursorNull,
+    DecisionNeeded,
+    MarkMissing,
+    SchemaChanged,
+    SinkAhead,
+    SinkDisagrees,
+    SinkUndecided,
+    SourceChanged,
+    SourceEmpty,
+    SourceGap,
+    SourceRegressed,
+    SourceRewritten,
+)
+from floodmark.errors.keeping import (
+    LeaseHeld,
+    LeaseLost,
+    MarkError,
+    MarkFieldUnknown,
+    MarkInvalid,
+    MarkKindMismatch,
+    MarkMoved,
+    MarkUnreadable,
+    StoreError,
+    StoreNotPrepared,
+    StoreUnreachable,
+)
+from floodmark.errors.reading import (
+    ElementFailed,
+    ElementInvalid,
+    KeyDecreased,
+    RecordMalformed,
+    SourceUnreadable,
+)
+from floodmark.errors.root import (
+    FloodmarkError,
+)
+from floodmark.errors.running import (
+    ConnectorsMissing,
+    HealingFailed,
+    JavaMissing,
+    PublicationFailed,
+    RecordsFailed,
+    RuleBroken,
+    SparkUnavailable,
+    TaskFailed,
+    TaskTimedOut,
+    TransformFailed,
+)
+from floodmark.errors.writing import (
+    ConflictingEvents,
+    KeysCollide,
+    SinkFailed,
+    SinkUnreachable,
+    SnapshotRefused,
+)
+
+__all__ = [
+    "ChangeFeedOff",
+    "CodeChanged",
+    "ColumnUnmapped",
+    "ConfigError",
+    "ConflictingEvents",
+    "ConnectorsMissing",
+    "CursorNull",
+    "DecisionNeeded",
+    "ElementFailed",
+    "ElementInvalid",
+    "FieldInvalid",
+    "FloodmarkError",
+    "HealingFailed",
+    "JavaMissing",
+    "JobNotFound",
+    "JoinTreeInvalid",
+    "KeyDecreased",
+    "KeysCollide",
+    "LeaseHeld",
+    "LeaseLost",
+    "MarkError",
+    "MarkFieldUnknown",
+    "MarkInvalid",
+    "MarkKindMismatch",
+    "MarkMissing",
+    "MarkMoved",
+    "MarkUnreadable",
+    "PublicationFailed",
+    "RecordMalformed",
+    "RecordsFailed",
+    "RuleBroken",
+    "RuleInvalid",
+    "SchemaChanged",
+    "SignatureInvalid",
+    "SinkAhead",
+    "SinkDisagrees",
+    "SinkFailed",
+    "SinkUndecided",
+    "SinkUnreachable",
+    "SnapshotRefused",
+    "SourceChanged",
+    "SourceEmpty",
+    "SourceGap",
+    "SourceRegressed",
+    "SourceRewritten",
+    "SourceUnreadable",
+    "SparkUnavailable",
+    "StoreError",
+    "StoreNotPrepared",
+    "StoreUnreachable",
+    "TaskFailed",
+    "TaskTimedOut",
+    "TransformFailed",
+    "UnknownField",
+    "UnknownKind",
+    "VariableMissing",
+]

@@ -1,0 +1,92 @@
+"""Errors in what a person wrote: the project file, an option, a rule, a function's signature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from floodmark.errors.root import FloodmarkError
+
+
+class ConfigError(FloodmarkError):
+    """The project file, an option or an argument is wrong."""
+
+    exit_code = 2
+
+
+class UnknownField(ConfigError):
+    """A field nobody knows."""
+
+    def __init__(self, field: str, *, where: str, nearest: str | None) -> None:
+        hint = f"did you mean '{nearest}'?" if nearest else "floodmark schema shows every field"
+        super().__init__(f"unknown field '{field}' at {where}.", hint=hint)
+        self.field, self.where, self.nearest = field, where, nearest
+
+
+class FieldInvalid(ConfigError):
+    """A field that is missing, or whose value does not fit; the value itself may be a secret and is not shown."""
+
+    def __init__(self, field: str, *, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {field} {reason}.", hint="mend that line; floodmark schema shows every field")
+        self.field, self.where, self.reason = field, where, reason
+
+
+class VariableMissing(ConfigError):
+    """`${NAME}` stands in the project file and has no value."""
+
+    def __init__(self, variable: str, *, where: str) -> None:
+        super().__init__(
+            f"variable {variable} has no value ({where}).",
+            hint=f"export {variable}=…, give --env-file, or write ${{{variable}:default}}",
+        )
+        self.variable, self.where = variable, where
+
+
+class ColumnUnmapped(ConfigError):
+    """A column of a type that Spark cannot hold as it is: reading it would change values without a word."""
+
+    def __init__(self, source: str, *, column: str, type_name: str) -> None:
+        super().__init__(
+            f"column '{column}' of {source} is of type {type_name or '(none)'}, which Spark would change.",
+            hint=f"say what it shall be, as in `types: {{{column}: string}}` or `decimal(38,10)`, or leave it out",
+        )
+        self.source, self.column, self.type_name = source, column, type_name
+
+
+class UnknownKind(ConfigError):
+    """A store, source, sink or mark type that nobody registered."""
+
+    def __init__(self, thing: str, kind: str, *, known: Sequence[str]) -> None:
+        super().__init__(f"unknown {thing} '{kind}'.", hint=f"one of: {', '.join(sorted(known))}")
+        self.thing, self.kind, self.known = thing, kind, tuple(known)
+
+
+class RuleInvalid(ConfigError):
+    """A quality rule that Spark cannot read: a column that is not there, or SQL that is none."""
+
+    def __init__(self, rule: str, *, reason: str) -> None:
+        super().__init__(f"rule '{rule}' cannot be judged: {reason}", hint="mend the rule; its SQL is Spark's dialect")
+        self.rule, self.reason = rule, reason
+
+
+class JobNotFound(ConfigError):
+    """`--select` named no job of this project."""
+
+    def __init__(self, job: str, *, known: Sequence[str]) -> None:
+        super().__init__(f"no job '{job}'.", hint=f"one of: {', '.join(known) or '(the project has no jobs)'}")
+        self.job, self.known = job, tuple(known)
+
+
+class JoinTreeInvalid(ConfigError):
+    """Streams that cannot be joined in this way."""
+
+    def __init__(self, stream: str, *, reason: str, hint: str) -> None:
+        super().__init__(f"join of {stream}: {reason}.", hint=hint)
+        self.stream, self.reason = stream, reason
+
+
+class SignatureInvalid(ConfigError):
+    """A process function asks for something that it cannot be given, or gives what cannot be sent."""
+
+    def __init__(self, function: str, *, argument: str, reason: str, hint: str) -> None:
+        super().__init__(f"{function}, {argument}: {reason}.", hint=hint)
+        self.function, self.argument, self.reason = function, argument, reason

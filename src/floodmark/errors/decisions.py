@@ -1,0 +1,161 @@
+"""Where going on would lose or repeat rows, and a person has to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from floodmark.errors.root import FloodmarkError
+
+
+class DecisionNeeded(FloodmarkError):
+    """Going on would lose or repeat rows: a person has to choose."""
+
+    exit_code = 5
+
+
+class MarkMissing(DecisionNeeded):
+    """The store has no mark, but the target already holds rows."""
+
+    def __init__(self, job: str, *, sink: str, target: str) -> None:
+        super().__init__(
+            f"job '{job}' has no mark, but its sink '{sink}' ({target}) already holds rows: "
+            "reading from the beginning would write them twice.",
+            hint=f"`floodmark run --select {job} --full-refresh` to rebuild the target, `--from VALUE` to go on from "
+            f"a place you know, or `floodmark marks reset {job}` to deliver everything again",
+        )
+        self.job, self.sink, self.target = job, sink, target
+
+
+class SinkAhead(DecisionNeeded):
+    """A sink has recorded a batch that the store has not: the store is older than the sink."""
+
+    def __init__(self, job: str, *, sink: str, recorded: int, stored: int) -> None:
+        super().__init__(
+            f"sink '{sink}' of job '{job}' has recorded batch {recorded}, the store knows only {stored}: "
+            "the store was restored from an older copy, or belongs to another run of this job.",
+            hint=f"bring back the newer store, or `floodmark marks reset {job}` and `run --full-refresh`",
+        )
+        self.job, self.sink, self.recorded, self.stored = job, sink, recorded, stored
+
+
+class SinkDisagrees(DecisionNeeded):
+    """A sink recorded this batch number for other rows."""
+
+    def __init__(self, job: str, *, sink: str, number: int, recorded: str, intended: str) -> None:
+        super().__init__(
+            f"sink '{sink}' of job '{job}' recorded batch {number} for span {recorded}, the store intends {intended}.",
+            hint=f"find out which store is the right one, or `floodmark run --select {job} --full-refresh`",
+        )
+        self.job, self.sink, self.number, self.recorded, self.intended = job, sink, number, recorded, intended
+
+
+class SinkUndecided(DecisionNeeded):
+    """A sink lost its own record of a batch that was begun, and the target cannot tell either."""
+
+    def __init__(self, job: str, *, sink: str, number: int, reason: str) -> None:
+        super().__init__(
+            f"sink '{sink}' of job '{job}' cannot tell how much of batch {number} it has: {reason}.",
+            hint=f"look into the target; `floodmark run --select {job} --abandon` reads the span again as a new batch "
+            "(rows that did arrive come a second time)",
+        )
+        self.job, self.sink, self.number, self.reason = job, sink, number, reason
+
+
+class CodeChanged(DecisionNeeded):
+    """An open batch was written to some sinks, there is no spool, and the code is another one now."""
+
+    def __init__(self, job: str, *, number: int, changed: Sequence[str], confirmed: Sequence[str]) -> None:
+        super().__init__(
+            f"batch {number} of job '{job}' is already in {', '.join(confirmed)}, and {', '.join(changed)} changed "
+            "since: the remaining sinks would get other rows.",
+            hint=f"`floodmark run --select {job} --finish` writes the rest with the new code (the sinks may differ for "
+            "this batch); `--abandon` skips the rest and reads the span again as a new batch "
+            "(append sinks that confirmed get those rows a second time)",
+        )
+        self.job, self.number = job, number
+        self.changed, self.confirmed = tuple(changed), tuple(confirmed)
+
+
+class SourceChanged(DecisionNeeded):
+    """The stored mark belongs to another source."""
+
+    def __init__(self, job: str, *, stored: str, found: str) -> None:
+        super().__init__(
+            f"the mark of job '{job}' was made for {stored}, the job now reads {found}.",
+            hint=f"give the job another name, or `floodmark marks reset {job}` to read the new one from its beginning",
+        )
+        self.job, self.stored, self.found = job, stored, found
+
+
+class SourceRegressed(DecisionNeeded):
+    """The source ends below the mark: truncated, restored or recreated."""
+
+    def __init__(self, source: str, *, mark: str, highest: str) -> None:
+        super().__init__(
+            f"{source} ends at {highest}, below the mark {mark}: it was truncated or restored.",
+            hint="`floodmark marks set` to go on from a place you know, or `floodmark run --full-refresh`",
+        )
+        self.source, self.mark, self.highest = source, mark, highest
+
+
+class SourceGap(DecisionNeeded):
+    """What follows the mark is no longer there to be read."""
+
+    def __init__(self, source: str, *, mark: str, oldest: str, hint: str | None = None) -> None:
+        super().__init__(
+            f"{source} no longer has what follows the mark {mark}; the oldest it has is {oldest}.",
+            hint=hint or f"`floodmark run --from {oldest}` accepts the gap, `--full-refresh` rebuilds the target",
+        )
+        self.source, self.mark, self.oldest = source, mark, oldest
+
+
+class CursorNull(DecisionNeeded):
+    """Rows have no value in the column that a table is read by: no mark would ever reach them."""
+
+    def __init__(self, source: str, *, column: str, rows: int) -> None:
+        super().__init__(
+            f"{source} has {rows} rows without a {column}, which would never be read.",
+            hint="fill the column, or set `on_null: exclude` to leave such rows out (they are counted)",
+        )
+        self.source, self.column, self.rows = source, column, rows
+
+
+class SourceRewritten(DecisionNeeded):
+    """Something at or below the mark was changed, so what was read is no longer what is there."""
+
+    def __init__(self, source: str, *, what: str, hint: str) -> None:
+        super().__init__(f"{source}: {what}.", hint=hint)
+        self.source, self.what = source, what
+
+
+class SourceEmpty(DecisionNeeded):
+    """A full refresh found nothing to read: it would leave every target empty."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(
+            f"the source of job '{job}' is empty: a full refresh would empty every target.",
+            hint=f"check the source; to begin anew with the next rows, `floodmark marks reset {job}`",
+        )
+        self.job = job
+
+
+class ChangeFeedOff(DecisionNeeded):
+    """A Delta source does not record its changes, so what comes after a snapshot could not be read."""
+
+    def __init__(self, source: str, *, where: str, since: int | None = None) -> None:
+        when = f"was off at version {since}, which was not read yet" if since is not None else "is off"
+        turn_on = f"ALTER TABLE {where} SET TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        mend = "`floodmark run --full-refresh` starts again from a snapshot"
+        super().__init__(f"the change feed of {source} {when}.", hint=mend if since is not None else turn_on)
+        self.source, self.where, self.since = source, where, since
+
+
+class SchemaChanged(DecisionNeeded):
+    """The batch does not fit the target, and nothing was written."""
+
+    def __init__(self, job: str, *, sink: str, differences: Sequence[str]) -> None:
+        super().__init__(
+            f"the rows of job '{job}' do not fit sink '{sink}': {'; '.join(differences)}. Nothing was written.",
+            hint="set `on_schema_change: evolve` to add new columns, `ignore` to leave them out, or mend the transform",
+        )
+        self.job, self.sink, self.differences = job, sink, tuple(differences)
