@@ -13,7 +13,7 @@ from floodmark.health.performance import performance
 from floodmark.health.quality import quality
 from floodmark.health.watch import JobWatch
 from floodmark.hwm import ColumnIntHWM
-from floodmark.stores.record import Intent, JobRecord, Receipt
+from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 ORDERS = JobWatch("orders", keeps_rows=True)
@@ -71,6 +71,15 @@ def test_quality_is_the_share_of_rows_that_were_kept(refused: int, dead: int, st
     found = quality(ORDERS, JobFacts(RECORD, (FAILED, replace(DONE, rows_refused=refused, rows_dead=dead))))
     assert found is not None
     assert (found.status, found.facts["score"]) == (status, score)
+
+
+def test_a_rule_that_only_warns_is_heard_here_too() -> None:
+    """Every row was written, and two of them broke a rule."""
+    rules = (RuleOutcome("cheap", "warn", 2, 100), RuleOutcome("there", "drop", 0, 100))
+    found = quality(ORDERS, JobFacts(RECORD, (replace(DONE, rules=rules),)))
+    assert found is not None
+    assert (found.status, found.facts["score"]) == ("WARNING", 0.99)
+    assert found.facts["failed_by_rule"] == {"cheap": 2, "there": 0}
 
 
 @pytest.mark.parametrize(
