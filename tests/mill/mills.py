@@ -74,7 +74,7 @@ class Topics:
     def mill(self, process: Callable[..., Any], spark: SparkSession, **declared: Any) -> WaterMill:  # noqa: ANN401
         """A mill over the topics; `options` are the broker's."""
         options = declared.pop("options", {})
-        names: dict[Stream, str] = {stream: topic for stream, topic in self.names.items()}
+        names: dict[Stream, str] = dict(self.names.items())
         broker = KafkaMessageBroker(names, self.broker.bootstrap, **options)
         store = stores.open(f"sqlite:///{self.folder}/marks.db")
         settings = {"name": "mill", "spark": spark, "store": store, **declared}
