@@ -40,7 +40,7 @@ def mill_in(folder: Path, spark: SparkSession | Callable[[], SparkSession]) -> W
     broker = KafkaMessageBroker(names, told["bootstrap"])
     store = fm.stores.open("sqlite:///marks.db", folder=folder)
     if told["kind"] == "join":
-        return WaterMill(broker, join_names, name="mill", spark=spark, store=store, turn_elements=20, **BY_K)
+        return WaterMill(broker, join_names, name="mill", spark=spark, store=store, turn_elements=40, **BY_K)
     stream = window(L, function_call(by_file(folder / "clock")))
     return WaterMill(broker, sizes, stream_cls=stream, name="mill", spark=spark, store=store)
 
