@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.mill.aliases import Stream, name_of
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
+from floodmark.mill.codec import Codec
 from floodmark.mill.declaration import Declaration
 from floodmark.mill.grinding import ELEMENT, OUTPUT, Joined, Task
-from floodmark.mill.spark_schema import spark_schema
+from floodmark.mill.spark_schema import spark_schema, typed
 from floodmark.sinks.contract import POSITION
 from floodmark.step.transform import code_texts, short_hash
 
@@ -53,6 +54,11 @@ class Milling:
     def is_deterministic(self) -> bool:
         return False
 
+    def output(self) -> Codec | None:
+        """How output is written; columns refuse what they cannot hold exactly."""
+        output = self.declared.output
+        return output.for_columns() if output is not None and self.form == "columns" else output
+
     def _with_partners(self, stream: Stream, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The elements of a stream, each with a list of partners for every edge that leaves it."""
         rows = frames[name_of(stream)]
@@ -67,11 +73,11 @@ class Milling:
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
 
-        declared, number = self.declared, self.number
+        declared, number, output = self.declared, self.number, self.output()
         root, edges = joined_shape(declared, declared.tree.root), len(declared.tree.edges)
 
         def grind(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            task = Task(root, declared.signature, declared.injector, declared.output, number, edges)
+            task = Task(root, declared.signature, declared.injector, output, number, edges)
             yield from task.run(batches)
 
         keys = [each for each in rows.schema.fields if each.name != ELEMENT]
@@ -88,12 +94,11 @@ class Milling:
         """The output as its sink takes it: text, or the fields of the class."""
         from pyspark.sql import functions as F
 
-        output = self.declared.output
+        output = self.output()
         if self.form == "json" or output is None:
             return [VALUE]
-        schema = spark_schema(output.cls)
-        element = F.from_json(VALUE, schema)
-        return [element[name].alias(name) for name in schema.names]
+        element = typed(F.col(VALUE), output.cls)
+        return [element[name].alias(name) for name in spark_schema(output.cls).names]
 
 
 def output_fields() -> list[StructField]:

@@ -78,6 +78,7 @@ class WaterMill:
         self._broker = broker
         self._feeds = feeds_of(self.declared, broker)
         self._outlet = outlet_of(self.declared, output_broker or broker)
+        self._milling().output()  # a class that its sink's columns cannot hold is refused here
         node = node_of(self.declared, self.declared.tree.root)
         self._planner = Planner(node, self._feeds, self.declared.tree.window is not None)
         inlets = {name: feed.inlet for name, feed in self._feeds.items()}
@@ -131,10 +132,13 @@ class WaterMill:
             name=self.name,
             sources=tuple(self._feeds.values()),
             sinks=(self._outlet.sink,) if self._outlet else (),
-            transform=Milling(self.declared, form=self._outlet.form if self._outlet else "json"),
+            transform=self._milling(),
             spool_folder=spool_beside(store),
         )
         return MillStep(work, store, self._session, planner=self._planner, watch=self._watch)
+
+    def _milling(self) -> Milling:
+        return Milling(self.declared, form=self._outlet.form if self._outlet else "json")
 
     def _opened(self) -> MarkStore:
         if self._store is None:
