@@ -8,11 +8,14 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from floodmark.health.counts import rows_agree
+from floodmark.health.examining import examine
 from floodmark.health.offsets import JobFacts, processing_offset
 from floodmark.health.performance import performance
 from floodmark.health.quality import quality
-from floodmark.health.watch import JobWatch
+from floodmark.health.watch import JobWatch, Watch
 from floodmark.hwm import ColumnIntHWM
+from floodmark.stores.lease import hold
+from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
@@ -61,6 +64,17 @@ def test_rows_that_are_held_back_are_told_with_their_reason() -> None:
     held = replace(DONE, rows_held_back=2, notes=("pid 7 has an open transaction",))
     message = processing_offset(ORDERS, JobFacts(RECORD, (held,)), NOON).message
     assert message == "2 rows are held back: pid 7 has an open transaction"
+
+
+def test_a_stream_that_is_stuck_is_found_in_the_store_with_its_record() -> None:
+    """No project file names it; partition, offset, age and error are those of its last receipt."""
+    store, line = MemoryMarkStore(), "orders/0/17 has failed for 12 s (3 attempts): no such customer"
+    with hold(store, "readers") as held:
+        stream = replace(RECORD, job="readers", number=1, extras={"healing": {}}, modified_time=NOON)
+        receipt = replace(DONE, job="readers", notes=(line,))
+        store.commit(stream, expected=0, lease=held.lease, receipt=receipt)
+    found = {finding.check: finding for finding in examine(Watch(), store, NOON).findings}["processing_offsets"]
+    assert (found.subject, found.status, found.kind, line in found.message) == ("readers", "WARNING", "stuck", True)
 
 
 @pytest.mark.parametrize(

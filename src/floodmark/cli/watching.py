@@ -29,7 +29,7 @@ def watch_of(project: Project, site: Site) -> Watch:
     places, named = _places(project, site), project.health.tables
     places |= {name: site.path(own.path) for name, own in named.items() if own.path}
     tables = [TableWatch(name, where, _own(limits, named.get(name))) for name, where in places.items()]
-    return Watch(tuple(tables), tuple(JobWatch(job.name, limits, _keeps_rows(job)) for job in project.jobs))
+    return Watch(tuple(tables), tuple(JobWatch(job.name, limits, _keeps_rows(job)) for job in project.jobs), limits)
 
 
 def subscriptions_of(project: Project, site: Site) -> list[Subscription]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from floodmark.health.counts import rows_agree, table_count
 from floodmark.health.findings import Finding, Report
 from floodmark.health.freshness import freshness
-from floodmark.health.offsets import JobFacts, processing_offset
+from floodmark.health.offsets import HEALING, JobFacts, processing_offset
 from floodmark.health.performance import COMPARED, performance
 from floodmark.health.quality import quality
 from floodmark.health.tables import TableFacts, look_at
+from floodmark.health.watch import JobWatch
 
 if TYPE_CHECKING:
-    from floodmark.health.watch import JobWatch, TableWatch, Watch
+    from floodmark.health.watch import TableWatch, Watch
     from floodmark.stores.contract import MarkStore
 
 RUNS_READ = 5 * COMPARED
@@ -26,10 +27,17 @@ def examine(watch: Watch, store: MarkStore, now: datetime, counts_before: Mappin
     """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks."""
     facts = [(table, look_at(table)) for table in watch.tables]
     findings = [finding for table, seen in facts for finding in _of_table(table, seen, now, counts_before or {})]
-    for job in watch.jobs:
+    for job in [*watch.jobs, *_streams(watch, store)]:
         known = JobFacts(store.read(job.name), tuple(store.runs(job.name, RUNS_READ)), store.last_looked(job.name))
         findings += _of_job(job, known, now)
     return Report(now, tuple(findings))
+
+
+def _streams(watch: Watch, store: MarkStore) -> list[JobWatch]:
+    """Streams stand in no project file: the store knows which there are."""
+    known = {job.name for job in watch.jobs}
+    records = {name: store.read(name) for name in store.jobs() if name not in known}
+    return [JobWatch(name, watch.limits) for name, record in records.items() if record and HEALING in record.extras]
 
 
 def row_counts(report: Report) -> dict[str, int]:

@@ -12,6 +12,8 @@ from floodmark.stores.record import JobRecord, Receipt
 
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
+HEALING = "healing"
+"""What the record of a stream holds beside its marks: what was done ahead of them."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,9 @@ class JobFacts:
 
     def last_of(self, status: str) -> Receipt | None:
         return next((run for run in self.runs if run.status == status), None)
+
+    def is_a_stream(self) -> bool:
+        return self.record is not None and HEALING in self.record.extras
 
     def last_sign(self) -> datetime | None:
         """When the job last knew that it was up to date."""
@@ -55,6 +60,10 @@ def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, told: dict[str,
     if intent is not None and now - intent.batch_time > OPEN_TOO_LONG:
         message = f"batch {intent.number} has been open since {intent.batch_time:%Y-%m-%d %H:%M} UTC"
         advice = f"{job.name}: `floodmark run --select {job.name}` finishes the open batch"
+        return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
+    if facts.is_a_stream() and facts.runs and facts.runs[0].notes:
+        message = f"records wait to be healed: {'; '.join(facts.runs[0].notes)}"
+        advice = f"{job.name}: mend what fails these records; `floodmark deadletters list` shows what was given up"
         return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
     held = facts.runs[0].rows_held_back if facts.runs else 0
     if held:

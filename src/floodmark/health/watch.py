@@ -44,3 +44,5 @@ class Watch:
 
     tables: tuple[TableWatch, ...] = ()
     jobs: tuple[JobWatch, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    """For streams, which nobody has to name."""
