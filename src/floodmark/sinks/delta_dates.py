@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
+from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
 from floodmark.spark.delta_tables import quoted
 
@@ -19,7 +19,7 @@ NAMES_A_DATE = "_fm_date"
 
 
 @dataclass(frozen=True)
-class DeltaDates(Atomic):
+class DeltaDates:
     """Facts by date. The rows of a batch take the place of all rows with its dates; other dates' files are not touched.
 
     A batch names its dates by rows with NAMES_A_DATE, of which only the date counts.
