@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 
 BROADCAST_AT_MOST = 200_000
 """Keys that are sent to every task, so that the log is filtered where it is read and not moved."""
-
-
-@contextmanager
-def held_in_memory(rows: DataFrame) -> Iterator[DataFrame]:
-    """The rows, computed once for all that is asked of them; what does not fit into memory goes to disk."""
-    kept = rows.persist()
-    try:
-        yield kept
-    finally:
-        kept.unpersist()
 
 
 @dataclass(frozen=True)
@@ -71,11 +60,9 @@ class Keeping:
         is_refresh = batch.kind == "refresh"
         floors = None if is_refresh else self.log.floors(spark)
         arriving = received(events, self.order, floors, ledger=ledger, number=batch.number)
-        is_new = self.log.number(ledger, lambda: spark) < batch.number
-        with held_in_memory(arriving) if is_new else nullcontext(arriving) as rows:
-            if is_new and self.order.ties != "quarantine":
-                self._require_agreement(rows, None if is_refresh else self.log.accepted(spark), batch)
-            return self.log.append(rows, batch)
+        if self.log.number(ledger, lambda: spark) < batch.number and self.order.ties != "quarantine":
+            self._require_agreement(arriving, None if is_refresh else self.log.accepted(spark), batch)
+        return self.log.append(arriving, batch)
 
     def rebuild(self, spark: SparkSession, batch: Batch, arrived: int | None = None) -> None:
         """The second commit: every key with events above the number that the table has, from all its events."""
