@@ -39,7 +39,7 @@ check: setup ## lint, format, types, layers
 	@$(BIN)/python -m pytest -q tests/test_layers.py
 
 crash: setup ## kill runs at every point and compare the rows
-	@$(BIN)/python -m pytest -m crash tests/crash
+	@$(BIN)/python -m pytest -m crash
 
 bench: setup ## measure
 	@$(BIN)/python bench/run.py

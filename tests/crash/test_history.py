@@ -28,7 +28,7 @@ SILVER = (
     "after_commit",
 )
 GOLD = tuple(point for point in SILVER if point != "after_events")
-IN_EVERY_BUILD = ("after_events",)
+IN_EVERY_BUILD: tuple[str, ...] = ()
 
 
 def killed(home: Path, job: str, point: str) -> int:

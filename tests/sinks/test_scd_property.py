@@ -88,6 +88,7 @@ def test_eight_shuffled_batches_give_the_versions_of_one_in_order(
     assert table(spark, tmp_path / "often") == by_the_rules
 
 
+@pytest.mark.crash
 @pytest.mark.spark
 def test_the_latest_rows_do_not_depend_on_the_order_either(
     spark: SparkSession, batches: list[DataFrame], tmp_path: Path
