@@ -163,12 +163,12 @@ def test_a_missing_topic_is_told_with_those_that_are_near(spark: SparkSession, t
 
 
 def test_several_mills_run_in_threads_of_one_process(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
-    """Each has its marks, its output and its end."""
+    """Each has its name, its marks, its output and its end; one name on a broker is one writer, whatever the store."""
     others = Topics(topics.broker, tmp_path / "other")
     others.folder.mkdir()
     topics.make(L, Joined).put(L, *keyed("l", 1), END)
     others.make(L, Joined).put(L, *keyed("m", 2), END)
-    run_side_by_side(topics.mill(identity, spark), others.mill(identity, spark))
+    run_side_by_side(topics.mill(identity, spark), others.mill(identity, spark, name="other"))
     assert (topics.held(Joined), others.held(Joined)) == ([*joined((1, ["l0"])), END], [*joined((2, ["m0"])), END])
 
 
