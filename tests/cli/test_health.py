@@ -99,3 +99,16 @@ def test_alerts_without_a_place_are_refused(folder: Path, floodmark: Floodmark) 
     (folder / "floodmark.yaml").write_text("alerts: [{to: webhook}]\n")
     said = floodmark("health")
     assert (said.code, "alerts to webhook need `url`" in said.err) == (2, True)
+
+
+@pytest.mark.usefixtures("folder")
+def test_two_tables_of_one_folder_name_are_told_apart_by_their_jobs(folder: Path, floodmark: Floodmark) -> None:
+    """Neither hides the other, here and in `optimize`, which takes its tables from the same list."""
+    jobs = [
+        f"{{name: {name}, source: {{type: files, path: in}}, sinks: [{{type: delta, path: {name}/t}}]}}"
+        for name in "ab"
+    ]
+    (folder / "floodmark.yaml").write_text(f"store: memory\njobs: [{', '.join(jobs)}]\n")
+    checks = json.loads(floodmark("health", "--json").out)["checks"]
+    assert list(checks["data_freshness"]["subjects"]) == ["a.t", "b.t"]
+    assert "one of: a.t, b.t" in floodmark("optimize", "--select", "t").err

@@ -11,7 +11,7 @@ import typer
 
 from floodmark.cli.deadletters_found import JobLetters, Letter, StreamLetters, found, found_one
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Yes, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, DryRun, Yes, agreed, print_json, print_line, print_table
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def replay(
             f"the steps of stream '{name}' are in your program.",
             hint=f"floodmark deadletters replay {name} --from MODULE:STREAM, where STREAM is what from_kafka returned",
         )
-    if _agreed(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
+    if agreed(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
         told = _replayed(holder, letters, origin)
         _tell(told, invocation, name, as_json=as_json)
         raise typer.Exit(1 if told.failed else 0)
@@ -105,7 +105,7 @@ def discard(
     """Close letters without running them; they stay in `list --all`."""
     holder = _of_a_stream(found_one(ctx.obj, state, name), "discarded")
     letters = _open_ones(holder, letter)
-    if _agreed(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
+    if agreed(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
         for each in letters:
             holder.letters.resolve(each.record, "discarded", at=time.time())
         print_line(f"{name}: {len(letters)} discarded")
@@ -159,13 +159,6 @@ def _known(letters: Collection[str], named: Sequence[str] | None, of: str) -> Co
         if letter not in letters:
             raise ConfigError(f"'{of}' has no such letter: {letter}.", hint=f"floodmark deadletters list {of} --all")
     return named or letters
-
-
-def _agreed(act: str, *, yes: bool, dry_run: bool) -> bool:
-    if dry_run:
-        print_line(f"would {act}")
-        return False
-    return yes or typer.confirm(f"{act}?", abort=True)
 
 
 def _cells(letter: Letter, invocation: Invocation) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import typer
 
 from floodmark.cli import marks_import, marks_transfer, marks_upkeep
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Yes, print_json, print_line, print_table, shown
+from floodmark.cli.output import AsJson, DryRun, Yes, agreed, print_json, print_line, print_table, shown
 from floodmark.errors import JobNotFound, LeaseHeld
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def set_(
 ) -> None:
     """Put a job's mark somewhere else; the next run reads what lies above it."""
     invocation: Invocation = ctx.obj
-    if agreed(invocation, job, f"set the mark of '{job}' to {value}", yes=yes, dry_run=dry_run):
+    if _agreed(invocation, job, f"set the mark of '{job}' to {value}", yes=yes, dry_run=dry_run):
         [selected] = invocation.jobs([job])
         mark = selected.set_mark(value, invocation.session(), invocation.store())
         print_line(f"{job}: mark {shown(mark.show())}")
@@ -83,7 +83,7 @@ def set_(
 def reset(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Forget a job's mark; the next run delivers everything again."""
     invocation: Invocation = ctx.obj
-    if agreed(invocation, job, f"forget the mark of '{job}' and deliver everything again", yes=yes, dry_run=dry_run):
+    if _agreed(invocation, job, f"forget the mark of '{job}' and deliver everything again", yes=yes, dry_run=dry_run):
         [selected] = invocation.jobs([job])
         selected.reset(invocation.session(), invocation.store())
         print_line(f"{job}: no mark")
@@ -96,7 +96,7 @@ app.command("init")(marks_upkeep.init)
 app.command("prune")(marks_upkeep.prune)
 
 
-def agreed(invocation: Invocation, job: str, act: str, *, yes: bool, dry_run: bool) -> bool:
+def _agreed(invocation: Invocation, job: str, act: str, *, yes: bool, dry_run: bool) -> bool:
     """Whether to go on; refuses at once while another run holds the job's lease."""
     from floodmark.stores.owner import alive
 
@@ -106,10 +106,7 @@ def agreed(invocation: Invocation, job: str, act: str, *, yes: bool, dry_run: bo
         raise LeaseHeld(job, holder=str(lease.owner), since=lease.since.isoformat(timespec="seconds"))
     now = ", ".join(shown(mark.show()) for mark in record.marks.values()) if record else ""
     print_line(f"{job}: mark {now or 'none'}")
-    if dry_run:
-        print_line(f"would {act}")
-        return False
-    return yes or typer.confirm(f"{act}?", abort=True)
+    return agreed(act, yes=yes, dry_run=dry_run)
 
 
 def chosen(invocation: Invocation, store: MarkStore, job: str | None) -> list[str]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from floodmark.medallion.upkeep import TableReport, Upkeep
 
 app = typer.Typer(add_completion=False)
-SOME_FAILED = 3
 Zorder = Annotated[str | None, typer.Option(metavar="A,B", help="Order the rows by these columns.")]
 
 
@@ -52,25 +51,24 @@ def optimize(
 
 def chosen(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
     """The tables of the project, or those of these names."""
-    from floodmark.jobs.kinds import DeltaSink, Site
+    from floodmark.cli.watching import tables_of
+    from floodmark.jobs.kinds import Site
 
     site = Site(invocation.document().folder)
-    sinks = [sink for job in invocation.loaded_project().jobs for sink in job.sinks if isinstance(sink, DeltaSink)]
-    known = {upkeep.name: upkeep for upkeep in (upkeep_of(sink, site) for sink in sinks)}
+    tables = tables_of(invocation.loaded_project(), site)
+    known = {name: upkeep_of(name, sink, site) for name, sink in tables.items()}
     for name in select:
         if name not in known:
             raise ConfigError(f"no table '{name}'.", hint=f"one of: {', '.join(known) or '(no job fills one)'}")
     return [upkeep for name, upkeep in known.items() if not select or name in select]
 
 
-def upkeep_of(sink: DeltaSink, site: Site) -> Upkeep:
-    """What the project file says of the table's upkeep; a table is known by its name or its folder's."""
+def upkeep_of(name: str, sink: DeltaSink, site: Site) -> Upkeep:
+    """What the project file says of the table's upkeep."""
     from floodmark.medallion.upkeep import DEFAULT_FILE_SIZE, Upkeep
     from floodmark.probes.durations import seconds_in
 
-    place = sink.place(site)
-    name = sink.table or (place or "").rstrip("/").rpartition("/")[2]
-    options = sink.optimize
+    place, options = sink.place(site), sink.optimize
     vacuum = timedelta(seconds=seconds_in(options.vacuum, field="vacuum")) if options.vacuum else None
     size = options.target_file_size or DEFAULT_FILE_SIZE
     return Upkeep(name, place, sink.table, sink.zorder, sink.statistics, size, options.after_small_files, vacuum)
@@ -106,5 +104,7 @@ def _print(reports: Sequence[TableReport]) -> None:
 
 
 def _exit_code(reports: Sequence[TableReport]) -> int:
+    from floodmark.jobs.running import SOME_FAILED
+
     failed = sum(each.error is not None for each in reports)
     return 0 if not failed else 1 if failed == len(reports) else SOME_FAILED

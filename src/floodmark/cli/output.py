@@ -21,6 +21,14 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
 
+def agreed(act: str, *, yes: bool, dry_run: bool) -> bool:
+    """Whether to go on: a dry run only says what it would do, and without --yes a person is asked."""
+    if dry_run:
+        print_line(f"would {act}")
+        return False
+    return yes or typer.confirm(f"{act}?", abort=True)
+
+
 def print_json(document: Mapping[str, object]) -> None:
     """The document, on stdout."""
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")

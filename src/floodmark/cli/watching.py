@@ -14,7 +14,7 @@ from floodmark.probes.durations import seconds_in
 
 if TYPE_CHECKING:
     from floodmark.health.alerts import Channel
-    from floodmark.jobs.kinds import Site
+    from floodmark.jobs.kinds import DeltaSink, Site
     from floodmark.jobs.project import Alerts, JobModel, Project, TableHealth
 
 
@@ -26,7 +26,8 @@ def watch_of(project: Project, site: Site) -> Watch:
         project.health.min_rows,
         _share(project.health.count_change),
     )
-    places, named = _places(project, site), project.health.tables
+    places = {name: where for name, sink in tables_of(project, site).items() if (where := sink.place(site))}
+    named = project.health.tables
     places |= {name: site.path(own.path) for name, own in named.items() if own.path}
     tables = [TableWatch(name, where, _own(limits, named.get(name))) for name, where in places.items()]
     return Watch(tuple(tables), tuple(JobWatch(job.name, limits, _keeps_rows(job)) for job in project.jobs), limits)
@@ -37,15 +38,16 @@ def subscriptions_of(project: Project, site: Site) -> list[Subscription]:
     return [Subscription(_channel(each, site), each.on, each.min_severity) for each in project.alerts]
 
 
-def _places(project: Project, site: Site) -> dict[str, str]:
-    """The folders of the tables that jobs fill, by their last name; where two share it, by the job's as well."""
+def tables_of(project: Project, site: Site) -> dict[str, DeltaSink]:
+    """The tables that jobs fill, each once: by catalog name or folder; where two share that, by the job's as well."""
     from floodmark.jobs.kinds import DeltaSink
 
-    sinks = [(job, sink.place(site)) for job in project.jobs for sink in job.sinks if isinstance(sink, DeltaSink)]
-    found = {where.rstrip("/"): job.name for job, where in sinks if where is not None}
-    times = Counter(where.rpartition("/")[2] for where in found)
-    last = {where: where.rpartition("/")[2] for where in found}
-    return {last[where] if times[last[where]] == 1 else f"{job}.{last[where]}": where for where, job in found.items()}
+    sinks = [(job.name, sink) for job in project.jobs for sink in job.sinks if isinstance(sink, DeltaSink)]
+    found = {sink.table or str(sink.place(site)).rstrip("/"): (job, sink) for job, sink in sinks}
+    short = {where: where if sink.table else where.rpartition("/")[2] for where, (_, sink) in found.items()}
+    times = Counter(short.values())
+    names = {where: name if times[name] == 1 else f"{found[where][0]}.{name}" for where, name in short.items()}
+    return {names[where]: sink for where, (_, sink) in found.items()}
 
 
 def _keeps_rows(job: JobModel) -> bool:

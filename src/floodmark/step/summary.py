@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
+from typing import Protocol
 
 from floodmark.hwm import Json
 from floodmark.rules import Tally
@@ -117,7 +118,16 @@ def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
     )
 
 
-def nothing_new(record: JobRecord, outlook: Outlook | None, clock: Clock) -> Receipt:
+class Waiting(Protocol):
+    """What a look says of rows that are there and have to wait."""
+
+    @property
+    def held_back(self) -> int: ...
+    @property
+    def held_reason(self) -> str | None: ...
+
+
+def nothing_new(record: JobRecord, outlook: Waiting | None, clock: Clock, notes: tuple[str, ...] = ()) -> Receipt:
     """A look that found nothing to do, and what has to wait."""
     held_reason = outlook.held_reason if outlook else None
     return Receipt(
@@ -130,5 +140,5 @@ def nothing_new(record: JobRecord, outlook: Outlook | None, clock: Clock) -> Rec
         rows_held_back=outlook.held_back if outlook else 0,
         mark_before=shown(record.marks),
         mark_after=shown(record.marks),
-        notes=(held_reason,) if held_reason else (),
+        notes=(*((held_reason,) if held_reason else ()), *notes),
     )

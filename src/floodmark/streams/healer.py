@@ -14,7 +14,7 @@ from floodmark.logs import get_logger
 from floodmark.probes.kafka import Offsets, Place
 from floodmark.sources.contract import Session
 from floodmark.step.run import LONGEST_MARK_TOLD, noted_in
-from floodmark.step.summary import Clock, as_texts
+from floodmark.step.summary import Clock, as_texts, nothing_new
 from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease, hold
@@ -25,7 +25,7 @@ from floodmark.streams.journal import StateFolder
 from floodmark.streams.looking import Lookout, Outlook, reads_in
 from floodmark.streams.outcomes import Progress
 from floodmark.streams.policy import OnError
-from floodmark.streams.receipts import nothing_new, stuck_lines
+from floodmark.streams.receipts import stuck_lines
 from floodmark.streams.standing import EXTRAS, extras_with, standing_in
 from floodmark.streams.task import Order
 from floodmark.streams.tries import Tries
@@ -79,7 +79,7 @@ class Healer:
             return self.turn_unhealed(record, limit, clock)
         outlook = None if record.intent else self.look(record, limit)
         if outlook and self.agenda(record, outlook, limit).is_empty and not outlook.is_beginning:
-            return nothing_new(record, outlook, clock)
+            return nothing_new(record, outlook, clock, outlook.notes)
         with hold(self.store, self.group) as lease:
             return self.turn_held(record, outlook, limit, lease, clock)
 
@@ -92,7 +92,7 @@ class Healer:
             outlook = None
         begun, agenda = self.recover(record, lease) or self.plan(record, outlook, limit, lease)
         if begun.intent is None:
-            return nothing_new(record, outlook, clock)
+            return nothing_new(record, outlook, clock, outlook.notes if outlook else ())
         reach("after_intent")
         turn = None if agenda.is_empty else self.heal(agenda, noted_in(lease, self.session))
         reach("after_read")
@@ -105,7 +105,7 @@ class Healer:
         agenda = self.agenda(record, outlook, limit)
         if agenda.is_empty:
             self.passed = dict(outlook.standing)
-            return nothing_new(record, outlook, clock)
+            return nothing_new(record, outlook, clock, outlook.notes)
         with hold(self.store, self.group) as lease:
             turn = self.heal(replace(agenda, again={}), noted_in(lease, self.session))
             ends = {place: upto for place, (_, upto) in agenda.reads.items()}

@@ -12,27 +12,9 @@ from floodmark.step.summary import Clock
 from floodmark.step.work import shown
 from floodmark.stores.record import JobRecord, Receipt
 from floodmark.streams.failures import Failed
-from floodmark.streams.looking import Outlook
 from floodmark.streams.outcomes import Range
 from floodmark.streams.tries import FailedRecords
 from floodmark.streams.turn import Tallied
-
-
-def nothing_new(record: JobRecord, outlook: Outlook | None, clock: Clock) -> Receipt:
-    """A look that found nothing to do."""
-    held = (outlook.held_reason,) if outlook and outlook.held_reason else ()
-    return Receipt(
-        job=record.job,
-        run="",
-        status="nothing_new",
-        started=clock.started,
-        seconds=clock.elapsed(),
-        number=record.number,
-        rows_held_back=outlook.held_back if outlook else 0,
-        mark_before=shown(record.marks),
-        mark_after=shown(record.marks),
-        notes=(*held, *(outlook.notes if outlook else ())),
-    )
 
 
 def receipt_of(
