@@ -32,6 +32,7 @@ FloodmarkError
 │   ├── SourceRegressed         the source ends below the mark
 │   ├── SourceGap               what follows the mark is no longer there
 │   ├── CursorNull              rows without a cursor value would never be read
+│   ├── FenceBlind              a fence cannot see who may still write
 │   ├── SourceRewritten         something below the mark was changed
 │   ├── ChangeFeedOff           a Delta source whose changes are not recorded
 │   ├── SourceEmpty             a full refresh of an empty source would empty the targets
@@ -77,6 +78,7 @@ from floodmark.errors.decisions import (
     CodeChanged,
     CursorNull,
     DecisionNeeded,
+    FenceBlind,
     MarkMissing,
     SchemaChanged,
     SinkAhead,
@@ -142,6 +144,7 @@ __all__ = [
     "DecisionNeeded",
     "ElementFailed",
     "ElementInvalid",
+    "FenceBlind",
     "FieldInvalid",
     "FloodmarkError",
     "HealingFailed",

@@ -120,6 +120,18 @@ class CursorNull(DecisionNeeded):
         self.source, self.column, self.rows = source, column, rows
 
 
+class FenceBlind(DecisionNeeded):
+    """A fence cannot see every transaction that may still write here, so rows that commit late would be lost."""
+
+    def __init__(self, source: str, *, reason: str, hint: str = "") -> None:
+        super().__init__(
+            f"{source} cannot be read behind a fence: {reason}.",
+            hint=f"{hint + ', or ' if hint else ''}choose another safety for the cursor: `safety: {{delay: 30s}}` or "
+            "`safety: {lag: 1h}`; a table can be read by `cursor: xmin`",
+        )
+        self.source, self.reason = source, reason
+
+
 class SourceRewritten(DecisionNeeded):
     """Something at or below the mark was changed, so what was read is no longer what is there."""
 

@@ -111,7 +111,7 @@ class Postgres(Atomic):
 
         It is called once, also if the number was recorded before: then with the rows of then (0 if they are not known).
         """
-        server = self._server(f"floodmark/{batch.job}")
+        server = self._server(f"floodmark-sink/{batch.job}")  # a fence leaves floodmark/… out: those only read
         with self._told(batch.job, server):
             with server.connect() as connection:
                 ledger = self._ledger(connection, batch.ledger(self.name))

@@ -27,6 +27,8 @@ class Sight:
     expected_rows: int | None = None
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What the record has to remember beside the mark once this span is committed."""
+    pending: Mapping[str, Json] = field(default_factory=dict)
+    """What the record has to learn even if there is no span; it is laid over what the record remembers already."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Request:
     start: str | None = None
     max_rows: int | None = None
     whole: bool = False
+    waits: bool = False
+    """Whether the run has time to wait a little for what is held back; a loop looks again soon."""
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What an earlier Sight asked the record to remember."""
 

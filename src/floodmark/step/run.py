@@ -14,6 +14,7 @@ from floodmark.spark.session import jvm_pid
 from floodmark.step.batch import Prepared, batch_of, explained, prepare
 from floodmark.step.closing import Closing
 from floodmark.step.fitting import fit
+from floodmark.step.keeping import keep_pending
 from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.recovery import drop, fence_laggards, new_intent, next_attempt, open_intent
 from floodmark.step.spool import Spool
@@ -56,6 +57,7 @@ class Step:
         self.tell_mark(record)
         outlook = None if record.intent else self.look(record)
         if outlook and outlook.is_empty:
+            keep_pending(self.store, record, outlook)
             return nothing_new(record, outlook, clock)
         with hold(self.store, self.work.name) as lease:
             return replace(self, session=noted_in(lease, self.session)).run_held(record, outlook, lease, clock)
