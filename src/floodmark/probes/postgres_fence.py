@@ -8,20 +8,29 @@ and counting it costs a little patience and needs no clock. Each statement has t
 one the list of open transactions is read only once.
 
 One moment stays uncovered: PostgreSQL takes the time that now() gives a little before it shows the transaction. The
-list therefore is asked for again if the highest value is a time younger than `UNSEEN_SECONDS`.
+lists are therefore read `UNSEEN_SECONDS` after the highest value if that is a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import FenceBlind
+from floodmark.probes.cursor_sql import Postgres, text_literal
+from floodmark.probes.postgres_fence_fit import Doubt, doubts, require_fit
+
+if TYPE_CHECKING:
+    from floodmark.probes.postgres import PostgresProbe
+    from floodmark.probes.tables import Bounds, Ceiling, Cursor, Low
+
+SQL = Postgres()
 
 OUR_READERS = "floodmark/"
 """How our reading sessions call themselves; they are read-only. Our writing ones have no slash in their name."""
-UNSEEN_SECONDS = 0.05
+UNSEEN_SECONDS = 0.25
+"""How long a transaction may have its time and not show it yet: microseconds, unless its process is made to wait."""
 OPEN = f"""
 SELECT pid, xact_start::text, backend_xid::text, application_name, backend_type,
        extract(epoch FROM clock_timestamp() - xact_start)::float8
@@ -78,7 +87,8 @@ class Writers:
         return bool(self.open or self.prepared)
 
     def __str__(self) -> str:
-        each = sorted((*self.open, *self.prepared), key=lambda one: -one.seconds)
+        all_of_them: list[OpenTransaction | PreparedTransaction] = [*self.open, *self.prepared]
+        each = sorted(all_of_them, key=lambda one: -one.seconds)
         more = f" and {len(each) - 1} more" if len(each) > 1 else ""
         return f"{each[0]}{more}" if each else "nobody"
 
@@ -97,3 +107,37 @@ def _open(row: Sequence[Any], source: str) -> OpenTransaction:
     if began is None:
         raise FenceBlind(source, reason=f"the session with pid {pid} hides its transactions (track_activities is off)")
     return OpenTransaction(pid, began, xid, application or "", max(0.0, seconds))
+
+
+@dataclass
+class FenceProbe:
+    """A table together with the transactions that may still write to its database."""
+
+    probe: PostgresProbe
+    _fit: Cursor | None = None
+
+    def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling]) -> tuple[Bounds, Writers]:
+        """How far the table reaches, and then who may still write: three transactions in one round trip."""
+        asked = self.probe.question(low, ceilings)
+        (answer,), *lists = self.probe.at_once(asked.bounds(max_rows), OPEN, PREPARED)
+        return asked.told(answer), writers(*lists, self.probe.place())
+
+    def writers(self) -> Writers:
+        """Who may still write now."""
+        return writers(*self.probe.at_once(OPEN, PREPARED), self.probe.place())
+
+    def newly_fit(self) -> tuple[Doubt, ...]:
+        """Asked once per connection, for another one may lead elsewhere. Raises FenceBlind; gives what is in doubt."""
+        cursor = self.probe.cursor()  # kept with the connection
+        if self._fit is cursor:
+            return ()
+        name = self.probe.relation.sql(SQL.quote, {}) if self.probe.relation.table is not None else None
+        table = text_literal(name) if name is not None else None
+        require_fit(self._row, self.probe.place(), table)
+        self._fit = cursor
+        columns = [text_literal(column.name) for column in cursor.columns[:1]] if table else []
+        return tuple(doubt for column in columns for doubt in doubts(self._row, table or "", column))
+
+    def _row(self, sql: str) -> Sequence[Any]:
+        (rows,) = self.probe.at_once(sql)
+        return rows[0] if rows else ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from floodmark.errors import FenceBlind
 
-Row = Callable[[str], Sequence[Any]]
+Row: TypeAlias = Callable[[str], Sequence[Any]]
 """Runs a statement and gives its one row."""
 SERVER = """
 SELECT pg_is_in_recovery(), pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'),
@@ -57,7 +57,7 @@ def require_fit(row: Row, source: str, table: str | None) -> None:
         raise FenceBlind(source, reason="this user may not see the transactions of others", hint=GRANT)
     if not is_tracked:
         raise FenceBlind(source, reason="track_activities is off, so open transactions are not shown", hint=TRACK)
-    kind, of_table = row(TABLE.format(table=table)) or ("v", subscribed) if table else ("v", subscribed)
+    kind, of_table = (row(TABLE.format(table=table)) if table else None) or ("v", subscribed)
     if kind == "f":
         raise FenceBlind(source, reason="it is a foreign table, and its writers are on another server")
     if subscribed if kind in VIEWS else of_table:
@@ -72,7 +72,8 @@ TRACK = "turn track_activities on"
 
 def doubts(row: Row, table: str, column: str) -> tuple[Doubt, ...]:
     """What the default of the cursor's column leaves open: values that were not taken inside the transaction."""
-    default, cache, increment, cycles = row(COLUMN.format(table=table, column=column)) or (None,) * 4
+    found = row(COLUMN.format(table=table, column=column)) or (None,) * 4
+    default, cache, increment, cycles = found
     if cache is None:
         inside = default is not None and TAKEN_INSIDE.search(default)
         made = f"its default is {default}" if default else "it has no default"
