@@ -38,7 +38,7 @@ class Fenced:
         bounds, now = self.probe.bounds(low, max_rows, ceilings)
         top = bounds.top
         if bounds.lowest is None or top is None:
-            return Guarded(bounds, tuple(ceilings))
+            return Guarded(bounds, tuple(ceilings), _given_up(before))
         fence = self._followed(before, top, now, waits=request.waits)
         if fence.passed == list(top):
             return Guarded(bounds, tuple(ceilings), _pending(fence, before, request, bounds))
@@ -77,6 +77,11 @@ def _ceiling(fence: Fence) -> Ceiling:
 
 def _holders(fence: Fence) -> str:
     return str(fence.pending.holders) if fence.pending else "nobody"
+
+
+def _given_up(before: Fence) -> dict[str, Json]:
+    """What was held back is no longer there: nobody is waited for."""
+    return {FENCE: Fence(before.passed).serialize(), HELD: None} if before.pending else {}
 
 
 def _pending(fence: Fence, before: Fence, request: Request, bounds: Bounds) -> dict[str, Json]:

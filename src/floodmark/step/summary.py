@@ -113,7 +113,7 @@ def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
         mark_after=shown(marks_after(record, intent)),
         span=spans,
         durations=dict(clock.seconds),
-        notes=() if outlook else ("finished a batch that an earlier run had begun",),
+        notes=told_by(outlook) if outlook else ("finished a batch that an earlier run had begun",),
         recovered=outlook is None,
     )
 
@@ -127,9 +127,13 @@ class Waiting(Protocol):
     def held_reason(self) -> str | None: ...
 
 
+def told_by(waiting: Waiting) -> tuple[str, ...]:
+    """Why rows wait, if any do."""
+    return (waiting.held_reason,) if waiting.held_reason else ()
+
+
 def nothing_new(record: JobRecord, outlook: Waiting | None, clock: Clock, notes: tuple[str, ...] = ()) -> Receipt:
     """A look that found nothing to do, and what has to wait."""
-    held_reason = outlook.held_reason if outlook else None
     return Receipt(
         job=record.job,
         run="",
@@ -140,5 +144,5 @@ def nothing_new(record: JobRecord, outlook: Waiting | None, clock: Clock, notes:
         rows_held_back=outlook.held_back if outlook else 0,
         mark_before=shown(record.marks),
         mark_after=shown(record.marks),
-        notes=(*((held_reason,) if held_reason else ()), *notes),
+        notes=(*(told_by(outlook) if outlook else ()), *notes),
     )
