@@ -32,6 +32,7 @@ FloodmarkError
 │   ├── SourceRegressed         the source ends below the mark
 │   ├── SourceGap               what follows the mark is no longer there
 │   ├── CursorNull              rows without a cursor value would never be read
+│   ├── TiesTooMany             more rows share a cursor value than can be remembered
 │   ├── FenceBlind              a fence cannot see who may still write
 │   ├── SourceRewritten         something below the mark was changed
 │   ├── ChangeFeedOff           a Delta source whose changes are not recorded
@@ -89,6 +90,7 @@ from floodmark.errors.decisions import (
     SourceGap,
     SourceRegressed,
     SourceRewritten,
+    TiesTooMany,
 )
 from floodmark.errors.keeping import (
     LeaseHeld,
@@ -187,6 +189,7 @@ __all__ = [
     "StoreUnreachable",
     "TaskFailed",
     "TaskTimedOut",
+    "TiesTooMany",
     "TransformFailed",
     "UnknownField",
     "UnknownKind",

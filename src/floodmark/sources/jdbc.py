@@ -11,10 +11,11 @@ from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Dialect
 from floodmark.probes.tables import Column
 from floodmark.sources.contract import Reading, Request, Session, Sight
-from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint
+from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import JdbcTable, require_ordered
 from floodmark.sources.table_jdbc_probe import JdbcProbe, is_postgres, without_login
+from floodmark.sources.table_looking import Looker
 from floodmark.sources.table_postgres_types import selected as postgres_columns
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Jdbc:
     partitions: int | None = None
     fetch_rows: int = 10_000
     name: str = "jdbc"
+    key: Sequence[str] = ()
     _relation: Relation = field(init=False, repr=False, compare=False)
     _cursor: Cursor = field(init=False, repr=False, compare=False)
 
@@ -105,7 +107,7 @@ class Jdbc:
         return ours | ({"driver": self.driver} if self.driver else {}) | dict(self.options)
 
     def _probe(self, session: Session) -> JdbcProbe:
-        return JdbcProbe(self.url, self._properties(), self._relation, self._cursor.name, session)
+        return JdbcProbe(self.url, self._properties(), self._relation, self._cursor.asked(self.key), session)
 
     def _described(self) -> str:
         return f"{without_login(self.url)} {entity(self._relation)}"

@@ -11,9 +11,10 @@ from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Postgres as Dialect
 from floodmark.probes.postgres import Address, PostgresProbe
 from floodmark.sources.contract import Reading, Request, Session, Sight
-from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint
+from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import JdbcTable, require_ordered
+from floodmark.sources.table_looking import Looker
 from floodmark.sources.table_postgres_types import selected
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Postgres:
     bytes (COLLATE "C"), as we do.
 
     `types` says what a column becomes that Spark has no type for, as in `{"total": "decimal(38,10)"}`. `partitions`
-    left out means one per core, at most 8: each is a connection. `key` is what ties will be told apart by, later.
+    left out means one per core, at most 8: each is a connection. `key` tells rows apart that share a value of the
+    cursor; left out, it is the primary key.
     """
 
     url: str = field(repr=False)
@@ -89,7 +91,7 @@ class Postgres:
     def _probe(self) -> PostgresProbe:
         if "only" not in self._probes:  # made at the first look: the URL is read with the driver
             address = Address.parse(self.url)
-            self._probes["only"] = PostgresProbe(address, self._relation, self._cursor.name, self.name)
+            self._probes["only"] = PostgresProbe(address, self._relation, self._cursor.asked(self.key), self.name)
         return self._probes["only"]
 
     def _described(self) -> str:
