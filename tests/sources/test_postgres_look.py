@@ -365,11 +365,3 @@ def test_an_idle_look_takes_less_than_20_milliseconds(orders: str) -> None:
         return time.perf_counter() - begun
 
     assert sorted(map(seconds, range(50)))[25] < 0.02
-
-
-def test_what_comes_later_is_refused_by_name() -> None:
-    """A promise that is not kept yet is not accepted."""
-    with pytest.raises(ConfigError, match="later part"):
-        Cursor("seq", safety="fence")
-    with pytest.raises(UnknownKind):
-        Cursor("seq", on_null="guess")  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.probes.postgres_xmin import FULL_XMIN, XMIN
 from floodmark.probes.tables import CursorColumn, Kind, Point
 
 POSTGRES_TOPS = {"smallint": str(2**15 - 1), "integer": str(2**31 - 1), "bigint": str(2**63 - 1), "numeric": "NaN"}
@@ -76,6 +77,8 @@ class Postgres:
         return f"CAST({text_literal(bottoms.get(column.kind, '-infinity'))} AS {as_type})"
 
     def ordered(self, column: CursorColumn) -> str:
+        if column == XMIN:
+            return FULL_XMIN
         return value_of(self, column) + (' COLLATE "C"' if column.kind == "text" else "")
 
     def compared(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from floodmark.probes.cursor_columns import Catalog, Finder, kind_by_type
 from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Postgres
 from floodmark.probes.postgres_catalog import catalog_sql, catalog_told
+from floodmark.probes.postgres_xmin import XMIN, xmin_cursor
 from floodmark.probes.tables import Asked, Bounds, Ceiling, Column, Cursor, Kind, Low, Point
 
 if TYPE_CHECKING:
@@ -119,19 +120,21 @@ class PostgresProbe:
 
     def cursor(self) -> Cursor:
         """Kept with the connection, as is what the catalog said."""
+        if self._cursor is None and self.asked.columns == ((XMIN.name,),):
+            self._cursor = xmin_cursor(self.place(), self.relation.table)
         if self._cursor is None:
             self._cursor = FINDER.cursor(self.asked, self.columns(), self._catalog(), self.place())
         return self._cursor
 
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
-        asked = self._question(low, ceilings)
+        asked = self.question(low, ceilings)
         return asked.told(self._rows(asked.bounds(max_rows))[0])
 
     def keys_at(self, value: Point | None, at_most: int) -> tuple[Point, ...]:
-        return keys_told(SQL, self.cursor(), self._rows(self._question(Low()).keys_at(value, at_most)))
+        return keys_told(SQL, self.cursor(), self._rows(self.question(Low()).keys_at(value, at_most)))
 
     def beside(self, value: Point, low: Low, ceilings: Sequence[Ceiling] = ()) -> tuple[Point | None, Point | None]:
-        asked = self._question(low, ceilings)
+        asked = self.question(low, ceilings)
         below, over = self._rows(asked.beside(value))[0]
         return SQL.unpacked(below, asked.width), SQL.unpacked(over, asked.width)
 
@@ -151,12 +154,23 @@ class PostgresProbe:
         types = {oid: str(name) for oid, name in rows}
         return tuple(_column(each, types[each.type_code]) for each in told)
 
-    def _question(self, low: Low, ceilings: Sequence[Ceiling] = ()) -> Question:
+    def question(self, low: Low, ceilings: Sequence[Ceiling] = ()) -> Question:
+        """What lies above the low bound and under every ceiling, as a statement."""
         return question(SQL, self.relation, self.cursor(), low, ceilings)
 
     def _catalog(self) -> Catalog:
         rows = self._rows(catalog_sql(self.relation)) if self.relation.table is not None else []
         return catalog_told(rows[0][0]) if rows else Catalog()
+
+    def at_once(self, *statements: str) -> list[list[tuple[Any, ...]]]:
+        """The rows of each statement, in one round trip; each is a transaction of its own and sees what is there then."""
+        with self._failing_as_unreadable():
+            connection, answers = self._connected(), []
+            with connection.pipeline() as pipeline:
+                for statement in statements:
+                    answers.append(connection.execute(statement.encode()))
+                    pipeline.sync()  # without it they would all be one transaction
+            return [answer.fetchall() for answer in answers]
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with self._failing_as_unreadable():

@@ -93,11 +93,11 @@ class Writers:
         return f"{each[0]}{more}" if each else "nobody"
 
 
-def writers(open_rows: Sequence[Sequence[Any]], prepared_rows: Sequence[Sequence[Any]], source: str) -> Writers:
+def writers(lists: Sequence[Sequence[Sequence[Any]]], source: str) -> Writers:
     """What the two lists say. Raises FenceBlind if a session hides what it does."""
-    return Writers(
-        tuple(_open(row, source) for row in open_rows), tuple(PreparedTransaction(*r) for r in prepared_rows)
-    )
+    open_rows, prepared_rows = lists
+    opened = tuple(_open(row, source) for row in open_rows)
+    return Writers(opened, tuple(PreparedTransaction(*row) for row in prepared_rows))
 
 
 def _open(row: Sequence[Any], source: str) -> OpenTransaction:
@@ -120,11 +120,11 @@ class FenceProbe:
         """How far the table reaches, and then who may still write: three transactions in one round trip."""
         asked = self.probe.question(low, ceilings)
         (answer,), *lists = self.probe.at_once(asked.bounds(max_rows), OPEN, PREPARED)
-        return asked.told(answer), writers(*lists, self.probe.place())
+        return asked.told(answer), writers(lists, self.probe.place())
 
     def writers(self) -> Writers:
         """Who may still write now."""
-        return writers(*self.probe.at_once(OPEN, PREPARED), self.probe.place())
+        return writers(self.probe.at_once(OPEN, PREPARED), self.probe.place())
 
     def newly_fit(self) -> tuple[Doubt, ...]:
         """Asked once per connection, for another one may lead elsewhere. Raises FenceBlind; gives what is in doubt."""

@@ -72,7 +72,7 @@ TRACK = "turn track_activities on"
 
 def doubts(row: Row, table: str, column: str) -> tuple[Doubt, ...]:
     """What the default of the cursor's column leaves open: values that were not taken inside the transaction."""
-    found = row(COLUMN.format(table=table, column=column)) or (None,) * 4
+    found: Sequence[Any] = row(COLUMN.format(table=table, column=column)) or (None,) * 4
     default, cache, increment, cycles = found
     if cache is None:
         inside = default is not None and TAKEN_INSIDE.search(default)

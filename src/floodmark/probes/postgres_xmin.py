@@ -17,11 +17,10 @@ from floodmark.probes.tables import Cursor, CursorColumn
 if TYPE_CHECKING:
     from floodmark.probes.postgres import PostgresProbe
 
-XMIN = "xmin"
-COLUMN = CursorColumn(XMIN, "xid8", "bigint", is_nullable=False)
+XMIN = CursorColumn("xmin", "xid8", "bigint", is_nullable=False)
 BITS = "CAST(CAST(fm.xmin AS text) AS bigint)"
 LAST = "(SELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint) - 1)"
-FULL = f"(CASE WHEN {BITS} < 3 THEN {BITS} ELSE {LAST} - (({LAST} - {BITS}) & 4294967295) END)"
+FULL_XMIN = f"(CASE WHEN {BITS} < 3 THEN {BITS} ELSE {LAST} - (({LAST} - {BITS}) & 4294967295) END)"
 """Ids below 3 are no transactions: rows from before the beginning have them. The next id is asked for once."""
 HORIZON = """
 SELECT CAST(CAST(pg_snapshot_xmin(s) AS text) AS bigint), CAST(CAST(pg_snapshot_xmax(s) AS text) AS bigint)
@@ -52,7 +51,7 @@ class Horizon:
         if mark >= self.following:
             raise SourceRegressed(source, mark=f"transaction {mark}", highest=f"transaction {self.following - 1}")
         if self.following - mark > TOO_OLD:
-            hint = "`floodmark run --full-refresh` rebuilds the target; if nothing was written since, `floodmark marks set`"
+            hint = "`floodmark run --full-refresh`, or `floodmark marks set` if nothing was written since"
             oldest = f"transaction {self.following - TOO_OLD}"
             raise SourceGap(source, mark=f"transaction {mark}", oldest=oldest, hint=hint)
 
@@ -70,7 +69,7 @@ def xmin_cursor(source: str, table: str | None) -> Cursor:
     """
     if table is None:
         raise ConfigError(f"{source}: a query has no xmin.", hint="name the table, or read the query by a column")
-    return Cursor((COLUMN,), is_unique=True)
+    return Cursor((XMIN,), is_unique=True)
 
 
 def _told(rows: Sequence[Sequence[Any]]) -> str:

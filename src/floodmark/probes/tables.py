@@ -15,7 +15,7 @@ from floodmark.hwm import (
     ColumnTextHWM,
 )
 
-Kind = Literal["int", "decimal", "date", "timestamp", "timestamptz", "text", "uuid"]
+Kind = Literal["int", "decimal", "date", "timestamp", "timestamptz", "text", "uuid", "xid8"]
 """What a cursor can be. A uuid is compared as its database does, and its mark is text."""
 
 Point: TypeAlias = tuple[str, ...]
@@ -29,6 +29,7 @@ MARKS: dict[Kind, type[ColumnHWM[object]]] = {
     "timestamptz": ColumnDateTimeHWM,  # type: ignore[dict-item]
     "text": ColumnTextHWM,  # type: ignore[dict-item]
     "uuid": ColumnTextHWM,  # type: ignore[dict-item]
+    "xid8": ColumnIntHWM,  # type: ignore[dict-item]
 }
 
 

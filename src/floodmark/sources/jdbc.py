@@ -17,6 +17,7 @@ from floodmark.sources.table_jdbc import JdbcTable, require_ordered
 from floodmark.sources.table_jdbc_probe import JdbcProbe, is_postgres, without_login
 from floodmark.sources.table_looking import Looker
 from floodmark.sources.table_postgres_types import selected as postgres_columns
+from floodmark.sources.table_safety import guard_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +66,9 @@ class Jdbc:
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Two or three small statements through Spark."""
         whole, name = not self._relation.is_bounded, entity(self._relation)
-        looker = Looker(self._described(), self.name, name, self._cursor, self._probe(session), is_whole=whole)
+        probe = self._probe(session)
+        guard = guard_of(self._cursor.safety, probe)
+        looker = Looker(self._described(), self.name, name, self._cursor, probe, is_whole=whole, guard=guard)
         return looker.look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:

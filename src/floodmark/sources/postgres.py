@@ -10,18 +10,21 @@ from floodmark.errors import ConfigError
 from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Postgres as Dialect
 from floodmark.probes.postgres import Address, PostgresProbe
+from floodmark.probes.postgres_xmin import XMIN
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import JdbcTable, require_ordered
 from floodmark.sources.table_looking import Looker
 from floodmark.sources.table_postgres_types import selected
+from floodmark.sources.table_safety_postgres import postgres_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from floodmark.errors import SourceUnreadable
     from floodmark.hwm import HWM, Span
+    from floodmark.sources.table_safety import Guard
 
 DRIVER = "org.postgresql.Driver"
 PASSED_ON = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")
@@ -54,6 +57,7 @@ class Postgres:
     _relation: Relation = field(init=False, repr=False, compare=False)
     _cursor: Cursor = field(init=False, repr=False, compare=False)
     _probes: dict[str, PostgresProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _guards: dict[str, Guard] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_relation", Relation(self.table, self.query))
@@ -63,11 +67,11 @@ class Postgres:
         return fingerprint(self._probe().place(), entity(self._relation), self._probe().cursor())
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
-        """One statement on a kept, read-only connection."""
+        """One round trip on a kept, read-only connection, and another if rows have to wait."""
         probe = self._probe()
-        is_whole = not self._relation.is_bounded
-        looker = Looker(self._described(), self.name, entity(self._relation), self._cursor, probe, is_whole=is_whole)
-        return looker.look(mark, request)
+        is_whole = not self._relation.is_bounded and not self._is_by_xmin
+        what = (self._described(), self.name, entity(self._relation), self._cursor, probe)
+        return Looker(*what, is_whole=is_whole, guard=self._guard()).look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""
@@ -93,6 +97,15 @@ class Postgres:
             address = Address.parse(self.url)
             self._probes["only"] = PostgresProbe(address, self._relation, self._cursor.asked(self.key), self.name)
         return self._probes["only"]
+
+    @property
+    def _is_by_xmin(self) -> bool:
+        return self._cursor.columns == (XMIN.name,)
+
+    def _guard(self) -> Guard:
+        if "only" not in self._guards:  # kept, since it asks once whether it fits this server
+            self._guards["only"] = postgres_guard(self._cursor.safety, self._probe(), is_by_xmin=self._is_by_xmin)
+        return self._guards["only"]
 
     def _described(self) -> str:
         return f"{self._probe().place()} {entity(self._relation)}"

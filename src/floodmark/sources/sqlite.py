@@ -18,6 +18,7 @@ from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import backquoted, position
 from floodmark.sources.table_looking import Looker
 from floodmark.sources.table_marks import low_of, point_of
+from floodmark.sources.table_safety import guard_of
 from floodmark.sources.table_split import null_keys, partitions_for, ranges, tie_conditions
 from floodmark.sources.table_sqlite_rows import fields, read_ranges
 
@@ -63,7 +64,8 @@ class Sqlite:
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One statement on the file, opened read-only."""
         whole, name = not self._relation.is_bounded, entity(self._relation)
-        looker = Looker(self._described(), self.name, name, self._cursor, self._probe, is_whole=whole)
+        probe, guard = self._probe, guard_of(self._cursor.safety, self._probe)
+        looker = Looker(self._described(), self.name, name, self._cursor, probe, is_whole=whole, guard=guard)
         return looker.look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:

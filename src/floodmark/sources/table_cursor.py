@@ -12,9 +12,9 @@ from floodmark.probes.cursor_query import Relation
 from floodmark.probes.durations import seconds_in
 from floodmark.probes.tables import Asked
 from floodmark.probes.tables import Cursor as Seen
+from floodmark.sources.table_safety import Chosen, Safety
 
 OnNull = Literal["fail", "exclude", "include"]
-LATER = "comes with a later part of Floodmark"
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,14 @@ class Cursor:
     `unique` is the user's word that no two rows share a value; without it the catalog is asked, and where rows may
     share one, those at the mark are read again and told apart by their key. `coalesce` names the column and others of
     its type that stand in for it where it is null. `max_future` ("1h") keeps rows waiting that lie further ahead of
-    the database's clock.
+    the database's clock. `safety` says what is done about rows that commit late: "fence" (left out, it is this on
+    PostgreSQL), "none" (left out elsewhere), {"delay": "30s"} or {"lag": "1h"}.
     """
 
     column: str | Sequence[str] = ()
     start: str | int | Sequence[str | int] = "earliest"
     on_null: OnNull = "fail"
-    safety: str = "none"
+    safety: Chosen | None = None
     unique: bool = False
     coalesce: Sequence[str] = ()
     max_future: str | None = None
@@ -38,8 +39,8 @@ class Cursor:
     def __post_init__(self) -> None:
         if self.on_null not in get_args(OnNull):
             raise UnknownKind("on_null", self.on_null, known=get_args(OnNull))
-        if self.safety != "none":
-            raise ConfigError(f"cursor: safety {self.safety!r} {LATER}.", hint="leave it out, or write safety: none")
+        if self.safety is not None:
+            Safety.of(self.safety)
         if self.max_future is not None:
             seconds_in(self.max_future, field="max_future")
         if self.coalesce and self.coalesce[0] not in self.columns:

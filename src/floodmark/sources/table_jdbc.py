@@ -10,6 +10,7 @@ from floodmark.errors import ConfigError
 from floodmark.probes.cursor_conditions import from_clause, has_null, is_among
 from floodmark.probes.cursor_query import Relation, for_jdbc
 from floodmark.probes.cursor_sql import Dialect
+from floodmark.probes.postgres_xmin import XMIN
 from floodmark.probes.tables import Cursor, CursorColumn
 from floodmark.sources.contract import Reading
 from floodmark.sources.table_marks import low_of, point_of
@@ -59,7 +60,9 @@ class JdbcTable:
             predicates=[for_jdbc(each) for each in self._predicates(spark, span, partitions)],
             properties=dict(self.properties),
         )
-        own = [column.name for column in self._renamed().columns]
+        own = tuple(column.name for column in self._renamed().columns)
+        if self.cursor.columns == (XMIN,):  # no column of the table, so it is carried along for the order
+            return Reading(self._arrived(rows), hidden=own, position=position(self._renamed()))
         return Reading(self._arrived(rows.drop(*own, WITHOUT_CURSOR)), position=position(self.cursor))
 
     def _statement(self, span: Span) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import CursorNull, SourceRegressed
 from floodmark.hwm import ColumnHWM, Span
@@ -26,6 +25,7 @@ from floodmark.sources.table_marks import (
     stored_keys,
     stored_point,
 )
+from floodmark.sources.table_safety import Guard, Guarded, Unguarded
 from floodmark.sources.table_ties import (
     REMEMBERED_BYTES,
     TIES,
@@ -39,28 +39,6 @@ from floodmark.sources.table_ties import (
 
 if TYPE_CHECKING:
     from floodmark.hwm import HWM, Json
-
-
-@dataclass(frozen=True)
-class Limit:
-    """How far a look may go: the ceiling (None: as far as the table reaches), and what the record has to learn."""
-
-    ceiling: Ceiling | None = None
-    pending: Mapping[str, Json] = field(default_factory=dict)
-
-
-class Safety(Protocol):
-    """Keeps a look from passing what may still get rows below it."""
-
-    def limit(self, probe: TableProbe, request: Request) -> Limit:
-        """Asked once for each look, before the span is fixed."""
-
-
-class Unlimited:
-    """No safety: every value that is there counts as final."""
-
-    def limit(self, probe: TableProbe, request: Request) -> Limit:
-        return Limit()
 
 
 @dataclass(frozen=True)
@@ -81,7 +59,10 @@ class Nulls:
 
 @dataclass(frozen=True)
 class Looker:
-    """One look at one table. `is_whole` says that the probe sees all of it, also what lies at or below the mark."""
+    """One look at one table, past the guard of its safety.
+
+    `is_whole` says that the probe sees all of it, also what lies at or below the mark.
+    """
 
     source: str
     name: str
@@ -89,20 +70,18 @@ class Looker:
     cursor: Cursor
     probe: TableProbe
     is_whole: bool = True
-    safety: Safety = field(default_factory=Unlimited)
+    guard: Guard | None = None
 
     def look(self, mark: HWM[Any] | None, request: Request) -> Sight:
         """The span above the mark, the user's start, or the beginning. Raises CursorNull, SourceRegressed."""
         require_told_apart(self.source, self.probe.cursor(), is_whole=self.is_whole)
-        limit = self.safety.limit(self.probe, request)
-        ceilings = tuple(each for each in (limit.ceiling, self._future()) if each is not None)
-        beginning = self._beginning(mark, request)
+        beginning, guard = self._beginning(mark, request), self.guard or Unguarded(self.probe)
         if beginning is None:
-            return self._nothing_before(ceilings, limit)
-        bounds = self.probe.bounds(beginning.low, request.max_rows, ceilings)
+            return self._nothing_before(guard.bounds(Low(), None, self._future(), request))
+        guarded = guard.bounds(beginning.low, request.max_rows, self._future(), request)
         if beginning.after is not None and self.is_whole:
-            self._require_not_below(beginning.after, self._marks.found(bounds.highest))
-        return self._sight(beginning, bounds, ceilings, request, limit)
+            self._require_not_below(beginning.after, self._marks.found(guarded.bounds.highest))
+        return self._sight(beginning, guarded, request)
 
     @cached_property
     def _marks(self) -> Marks:
@@ -121,41 +100,39 @@ class Looker:
         after = self._marks.given(mark.dump())
         return Beginning(after, low_above(point_of(after) or (), self.probe.cursor(), request.extras))
 
-    def _future(self) -> Ceiling | None:
+    def _future(self) -> tuple[Ceiling, ...]:
         if self.cursor.max_future is None:
-            return None
+            return ()
         ahead = seconds_in(self.cursor.max_future, field="max_future")
-        return Ceiling(
-            ahead_seconds=ahead, reason=f"lie more than {self.cursor.max_future} ahead of the database's clock"
-        )
+        reason = f"lie more than {self.cursor.max_future} ahead of the database's clock"
+        return (Ceiling(ahead_seconds=ahead, reason=reason),)
 
-    def _nothing_before(self, ceilings: tuple[Ceiling, ...], limit: Limit) -> Sight:
+    def _nothing_before(self, guarded: Guarded) -> Sight:
         """A mark at the table's end by a batch without rows; of an empty table too, since all that comes is new."""
-        bounds = self.probe.bounds(Low(), None, ceilings)
+        bounds, ceilings = guarded.bounds, guarded.ceilings
         if bounds.top is None and bounds.highest is not None:
             held, reason = _held(bounds, ceilings)
-            return Sight(None, held_back=held, held_reason=reason, expected_rows=0, pending=limit.pending)
+            return Sight(None, held_back=held, held_reason=reason, expected_rows=0, pending=guarded.pending)
         end = self._end(bounds.top, Low(), ceilings) if bounds.top is not None else None
         upto = self._marks.found(end.value if end else None)
         extras = end.remembered() if end else {}
-        return Sight(Span(None, upto, {VOID: True}), expected_rows=0, extras=extras, pending=limit.pending)
+        return Sight(Span(None, upto, {VOID: True}), expected_rows=0, extras=extras, pending=guarded.pending)
 
-    def _sight(
-        self, beginning: Beginning, bounds: Bounds, ceilings: tuple[Ceiling, ...], request: Request, limit: Limit
-    ) -> Sight:
+    def _sight(self, beginning: Beginning, guarded: Guarded, request: Request) -> Sight:
+        bounds, ceilings = guarded.bounds, guarded.ceilings
         held, reason = self._left_out(bounds, ceilings)
         nulls = self._nulls(bounds, request)
         wanted, rows = (bounds.top, bounds.rows) if bounds.cut is None else (bounds.cut, request.max_rows)
         end = None if bounds.lowest is None or wanted is None else self._end(wanted, beginning.low, ceilings)
         if end is None and not nulls.new:
-            return Sight(None, held_back=held, held_reason=reason, expected_rows=0, pending=limit.pending)
+            return Sight(None, held_back=held, held_reason=reason, expected_rows=0, pending=guarded.pending)
         span = self._span(beginning, end, bounds, rows, nulls)
         kept = request.extras.get(TIES)
         remembered = end.remembered() if end else ({TIES: kept} if kept else {})
         if nulls.all:
             remembered[NULLS] = stored_keys(nulls.all)
         expected = None if rows is None else (rows if end else 0) + len(nulls.new)
-        return Sight(span, held, reason, expected_rows=expected, extras=remembered, pending=limit.pending)
+        return Sight(span, held, reason, expected_rows=expected, extras=remembered, pending=guarded.pending)
 
     def _span(self, beginning: Beginning, end: End | None, bounds: Bounds, rows: int | None, nulls: Nulls) -> Span:
         detail: dict[str, Json] = {NULLS: stored_keys(nulls.new)} if nulls.new else {}

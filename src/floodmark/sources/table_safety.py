@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from floodmark.sources.contract import Request
 
 Way = Literal["fence", "delay", "lag", "none"]
-Chosen: TypeAlias = "str | Mapping[str, str | float]"
+Chosen: TypeAlias = "str | Mapping[str, str]"
 DEFAULTS: dict[Way, str] = {"fence": "5s", "delay": "30s", "lag": "1h", "none": "0s"}
 OPTIONS: dict[str, Way] = {"fence_wait": "fence", "delay": "delay", "lag": "lag"}
 TIMES = ("timestamp", "timestamptz")
@@ -43,6 +43,17 @@ class Safety:
             )
         ((option, duration),) = chosen.items()
         return cls(OPTIONS[option], seconds_in(duration, field=option))
+
+
+def guard_of(chosen: Chosen | None, probe: TableProbe) -> Guard:
+    """What guards a look by this choice, in any database. Raises ConfigError for a fence, which few can tell."""
+    safety = Safety.of(chosen or "none")
+    if safety.way == "fence":
+        raise ConfigError(
+            f"safety: a fence needs PostgreSQL, and this is {probe.place()}.",
+            hint="choose safety: {delay: 30s} or safety: {lag: 1h}",
+        )
+    return Delayed(probe, safety.seconds) if safety.way == "delay" else Unguarded(probe)
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,6 @@ class Delayed:
                 f"safety: delay needs a cursor that is a time, and {first.name} is {first.type}.",
                 hint="read by a time, or choose safety: fence",
             )
-        reason = f"younger than {self.seconds:g} s (safety: delay)"
+        reason = f"are younger than {self.seconds:g} s (safety: delay)"
         every = (*ceilings, Ceiling(ahead_seconds=-self.seconds, reason=reason))
         return Guarded(self.probe.bounds(low, max_rows, every), every)

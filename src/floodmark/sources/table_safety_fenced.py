@@ -72,11 +72,11 @@ class Fenced:
 
 def _ceiling(fence: Fence) -> Ceiling:
     upto = tuple(map(str, fence.passed)) if isinstance(fence.passed, list) else None
-    return Ceiling(upto, reason=f"a lower one may come from {_holders(fence)}", is_final=True)
+    return Ceiling(upto, reason=_reason(fence), is_final=True)
 
 
-def _holders(fence: Fence) -> str:
-    return str(fence.pending.holders) if fence.pending else "nobody"
+def _reason(fence: Fence) -> str:
+    return f"wait, since a lower one may come from {fence.pending.holders if fence.pending else 'nobody'}"
 
 
 def _given_up(before: Fence) -> dict[str, Json]:
@@ -90,7 +90,7 @@ def _pending(fence: Fence, before: Fence, request: Request, bounds: Bounds) -> d
         return {name: request.extras[name] for name in (FENCE, HELD) if name in request.extras}
     if fence.pending is None:
         return {FENCE: fence.serialize(), HELD: None}
-    rows, reason = sum(bounds.held), f"a lower one may come from {_holders(fence)}"
-    log.info("rows are held back", rows=rows, holder=_holders(fence))
+    rows, reason = bounds.held[-1], _reason(fence)
+    log.info("rows are held back", rows=rows, reason=reason)
     since = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return {FENCE: fence.serialize(), HELD: {"rows": rows, "reason": reason, "since": since}}

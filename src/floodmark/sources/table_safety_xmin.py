@@ -25,6 +25,6 @@ class BelowHorizon:
         horizon = horizon_of(self.probe)
         if low.value is not None and not low.inclusive:
             horizon.require_reaches(int(low.value[0]), self.probe.place())
-        reason = f"transactions below theirs still run: {horizon.holder}"
+        reason = f"wait for an older transaction: {horizon.holder}"
         every = (*ceilings, Ceiling((str(horizon.over),), reason=reason, is_final=True))
         return Guarded(self.probe.bounds(low, max_rows, every), every)
