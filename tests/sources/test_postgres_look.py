@@ -365,3 +365,9 @@ def test_an_idle_look_takes_less_than_20_milliseconds(orders: str) -> None:
         return time.perf_counter() - begun
 
     assert sorted(map(seconds, range(50)))[25] < 0.02
+
+
+def test_a_policy_for_nulls_that_nobody_knows_is_refused() -> None:
+    """With what there is instead."""
+    with pytest.raises(UnknownKind):
+        Cursor("seq", on_null="guess")  # type: ignore[arg-type]

@@ -50,9 +50,9 @@ def open_transaction(database: str, *statements: str, application: str = "shop")
 
 
 def looked(
-    source: Postgres, mark: HWM[Any] | None = None, extras: Mapping[str, Json] | None = None, **request: Any
+    source: Postgres, mark: HWM[Any] | None = None, extras: Mapping[str, Json] | None = None, *, waits: bool = False
 ) -> Sight:
-    return source.look(mark, Request(extras=extras or {}, **request), no_session)
+    return source.look(mark, Request(extras=extras or {}, waits=waits), no_session)
 
 
 def reached(sight: Sight) -> object:

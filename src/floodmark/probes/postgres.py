@@ -163,7 +163,7 @@ class PostgresProbe:
         return catalog_told(rows[0][0]) if rows else Catalog()
 
     def at_once(self, *statements: str) -> list[list[tuple[Any, ...]]]:
-        """The rows of each statement, in one round trip; each is a transaction of its own and sees what is there then."""
+        """The rows of each statement, in one round trip; each is a transaction of its own."""
         with self._failing_as_unreadable():
             connection, answers = self._connected(), []
             with connection.pipeline() as pipeline:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def postgres_guard(chosen: Chosen | None, probe: PostgresProbe, *, is_by_xmin: bool) -> Guard:
-    """The guard by the user's choice; a fence if there is none. Raises ConfigError for a choice that xmin has no use for."""
+    """The guard by the user's choice; a fence if there is none. Raises ConfigError for a choice beside xmin."""
     if is_by_xmin and chosen is not None:
         raise ConfigError("cursor: xmin is safe by itself and takes no `safety`.", hint="leave safety out")
     if is_by_xmin:
