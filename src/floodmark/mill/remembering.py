@@ -39,7 +39,7 @@ class Memory:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Memory:
         """What a record holds; an empty memory if the stream is new to it."""
-        if not stored:
+        if "last" not in stored:  # a source may have left something there before the first turn
             return cls()
         return cls(
             last={int(lane): tuple(map(key_from_json, keys)) for lane, keys in stored["last"].items()},

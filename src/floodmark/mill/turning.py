@@ -74,7 +74,7 @@ class MillStep(Step):
         if stretches is None:
             return replace(outlook, sights={})
         if not self.watch.is_worth_reading(record.number, self.watch.waiting()):
-            return replace(outlook, sights=self.watch.waiting_sights())
+            return with_pending(outlook, self.watch.waiting_sights())
         turn = self.planned(stretches)
         self.watch.saw(record.number, turn)
         self.tell_skipped(turn)
@@ -82,13 +82,13 @@ class MillStep(Step):
             return self.look(record)
         if not turn.moves:
             reason = held(turn)
-            return replace(outlook, sights={turn.root: Sight(None, held_reason=reason)})
+            return with_pending(outlook, {turn.root: Sight(None, held_reason=reason)})
         memories, spans = turn.memories(), turn.spans()
         sights = {
             name: Sight(spans.get(name), extras={**outlook.sights[name].extras, **memory.to_json()})
             for name, memory in memories.items()
         }
-        return replace(outlook, sights=sights)
+        return with_pending(outlook, sights)
 
     def tell_skipped(self, turn: Turn) -> None:
         """Once, when the streams are seen for the first time: they may begin at different keys."""
@@ -192,6 +192,13 @@ class MillStep(Step):
         remember = intent.extras.get("remember")
         own = remember.get(self.planner.root.name) if isinstance(remember, dict) else None
         return isinstance(own, dict) and own.get("stopped") is True
+
+
+def with_pending(outlook: Outlook, sights: Mapping[str, Sight]) -> Outlook:
+    """What the turn makes of the look, with all that a source wants remembered whether it is read or not."""
+    pending = {name: sight.pending for name, sight in outlook.sights.items() if sight.pending}
+    kept = {name: replace(sights.get(name, Sight(None)), pending=pending[name]) for name in pending}
+    return replace(outlook, sights={**sights, **kept})
 
 
 def remembered(record: JobRecord, name: str) -> Memory:
