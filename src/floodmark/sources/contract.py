@@ -27,6 +27,8 @@ class Sight:
     expected_rows: int | None = None
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What the record has to remember beside the mark once this span is committed."""
+    ahead: float | None = None
+    """Which share of what lies above the mark is left for later batches, as far as the source can tell."""
     pending: Mapping[str, Json] = field(default_factory=dict)
     """What the record has to learn even if there is no span; it is laid over what the record remembers already."""
 

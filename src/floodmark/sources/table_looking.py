@@ -25,6 +25,7 @@ from floodmark.sources.table_marks import (
     stored_keys,
     stored_point,
 )
+from floodmark.sources.table_progress import share_ahead
 from floodmark.sources.table_safety import Guard, Guarded, Unguarded
 from floodmark.sources.table_ties import (
     REMEMBERED_BYTES,
@@ -55,6 +56,28 @@ class Nulls:
 
     new: tuple[Point, ...] = ()
     all: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Rows that are there and are not read now, each kind with its reason."""
+
+    kinds: tuple[tuple[int, str], ...] = ()
+
+    @classmethod
+    def under(cls, bounds: Bounds, ceilings: tuple[Ceiling, ...]) -> Waiting:
+        """What the ceilings hold back."""
+        pairs = zip(bounds.held, ceilings, strict=True)
+        return cls(tuple((rows, ceiling.reason) for rows, ceiling in pairs if rows))
+
+    def with_rows(self, rows: int, reason: str) -> Waiting:
+        return Waiting((*self.kinds, (rows, reason)))
+
+    def told(self) -> tuple[int, str | None]:
+        """How many, and why, for people."""
+        most = f"more than {COUNTED_AT_MOST:,}"
+        reasons = [f"{most if rows > COUNTED_AT_MOST else f'{rows:,}'} rows {why}" for rows, why in self.kinds]
+        return sum(rows for rows, _ in self.kinds), "; ".join(reasons) or None
 
 
 @dataclass(frozen=True)
@@ -111,28 +134,39 @@ class Looker:
         """A mark at the table's end by a batch without rows; of an empty table too, since all that comes is new."""
         bounds, ceilings = guarded.bounds, guarded.ceilings
         if bounds.top is None and bounds.highest is not None:
-            held, reason = _held(bounds, ceilings)
-            return Sight(None, held_back=held, held_reason=reason, expected_rows=0, pending=guarded.pending)
+            return self._nothing_new(Waiting.under(bounds, ceilings), guarded)
         end = self._end(bounds.top, Low(), ceilings) if bounds.top is not None else None
         upto = self._marks.found(end.value if end else None)
         extras = end.remembered() if end else {}
         return Sight(Span(None, upto, {VOID: True}), expected_rows=0, extras=extras, pending=guarded.pending)
 
+    def _nothing_new(self, waiting: Waiting, guarded: Guarded) -> Sight:
+        held, reason = waiting.told()
+        return Sight(None, held_back=held, held_reason=reason, expected_rows=0, pending=guarded.pending)
+
     def _sight(self, beginning: Beginning, guarded: Guarded, request: Request) -> Sight:
-        bounds, ceilings = guarded.bounds, guarded.ceilings
-        held, reason = self._left_out(bounds, ceilings)
-        nulls = self._nulls(bounds, request)
+        bounds, nulls = guarded.bounds, self._nulls(guarded.bounds, request)
         wanted, rows = (bounds.top, bounds.rows) if bounds.cut is None else (bounds.cut, request.max_rows)
-        end = None if bounds.lowest is None or wanted is None else self._end(wanted, beginning.low, ceilings)
+        end = None if bounds.lowest is None or wanted is None else self._end(wanted, beginning.low, guarded.ceilings)
+        waiting = self._waiting(guarded, end)
         if end is None and not nulls.new:
-            return Sight(None, held_back=held, held_reason=reason, expected_rows=0, pending=guarded.pending)
+            return self._nothing_new(waiting, guarded)
         span = self._span(beginning, end, bounds, rows, nulls)
         kept = request.extras.get(TIES)
         remembered = end.remembered() if end else ({TIES: kept} if kept else {})
         if nulls.all:
             remembered[NULLS] = stored_keys(nulls.all)
         expected = None if rows is None else (rows if end else 0) + len(nulls.new)
-        return Sight(span, held, reason, expected_rows=expected, extras=remembered, pending=guarded.pending)
+        ahead = self._ahead(bounds, end)
+        return Sight(
+            span, *waiting.told(), expected_rows=expected, extras=remembered, ahead=ahead, pending=guarded.pending
+        )
+
+    def _ahead(self, bounds: Bounds, end: End | None) -> float | None:
+        if end is None or bounds.cut is None or bounds.top is None:
+            return 0.0
+        found = self._marks.found
+        return share_ahead(found(bounds.lowest), found(end.value), found(bounds.top))
 
     def _span(self, beginning: Beginning, end: End | None, bounds: Bounds, rows: int | None, nulls: Nulls) -> Span:
         detail: dict[str, Json] = {NULLS: stored_keys(nulls.new)} if nulls.new else {}
@@ -172,30 +206,21 @@ class Looker:
         before = set(keys_from(request.extras.get(NULLS)))
         return Nulls(tuple(key for key in keys if key not in before), keys)
 
-    def _left_out(self, bounds: Bounds, ceilings: tuple[Ceiling, ...]) -> tuple[int, str | None]:
-        held, reason = _held(bounds, ceilings)
-        if not bounds.nulls or self.cursor.on_null == "include":
-            return held, reason
-        column = self.probe.cursor().shown
-        if self.cursor.on_null == "fail":
+    def _waiting(self, guarded: Guarded, end: End | None) -> Waiting:
+        """What is there and not read. Raises CursorNull."""
+        bounds, column = guarded.bounds, self.probe.cursor().shown
+        waiting = Waiting.under(bounds, guarded.ceilings)
+        if bounds.nulls and self.cursor.on_null == "fail":
             raise CursorNull(self.source, column=column, rows=bounds.nulls)
-        told = f"{_counted(bounds.nulls)} rows have no {column} and are left out (on_null: exclude)"
-        return held + bounds.nulls, f"{reason}; {told}" if reason else told
+        if bounds.nulls and self.cursor.on_null == "exclude":
+            waiting = waiting.with_rows(bounds.nulls, f"have no {column} and are left out (on_null: exclude)")
+        if bounds.lowest is not None and end is None:
+            rows = COUNTED_AT_MOST + 1 if bounds.rows is None else bounds.rows
+            why = f"have the same {column}, are too many to be remembered, and wait until a later one is there"
+            waiting = waiting.with_rows(rows, why)
+        return waiting
 
     def _require_not_below(self, after: ColumnHWM[Any], highest: ColumnHWM[Any]) -> None:
         if highest.value is None or not highest.reaches(after.value):
             shown = "no row at all" if highest.value is None else str(highest.show())
             raise SourceRegressed(self.source, mark=str(after.show()), highest=shown)
-
-
-def _held(bounds: Bounds, ceilings: tuple[Ceiling, ...]) -> tuple[int, str | None]:
-    reasons = [
-        f"{_counted(count)} rows {ceiling.reason}"
-        for count, ceiling in zip(bounds.held, ceilings, strict=True)
-        if count
-    ]
-    return sum(bounds.held), "; ".join(reasons) or None
-
-
-def _counted(rows: int) -> str:
-    return f"more than {COUNTED_AT_MOST:,}" if rows > COUNTED_AT_MOST else f"{rows:,}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,8 @@ class Fenced:
             return Guarded(bounds, tuple(ceilings), _given_up(before))
         fence = self._followed(before, top, now, waits=request.waits)
         if fence.passed == list(top):
-            return Guarded(bounds, tuple(ceilings), _pending(fence, before, request, bounds))
+            final = replace(bounds, held=(*bounds.held, 0))
+            return Guarded(final, (*ceilings, _ceiling(fence)), _pending(fence, before, request, bounds))
         every = (*ceilings, _ceiling(fence))
         held = self.probe.probe.bounds(low, max_rows, every)
         return Guarded(held, every, _pending(fence, before, request, held))

@@ -44,6 +44,11 @@ class Outlook:
         return None if None in known else sum(rows for rows in known if rows is not None)
 
     @property
+    def ahead(self) -> float | None:
+        """The largest share that is left for later batches."""
+        return max((s.ahead for s in self.sights.values() if s.ahead is not None), default=None)
+
+    @property
     def settles_in_seconds(self) -> float | None:
         return max((s.settles_in_seconds for s in self.sights.values() if s.settles_in_seconds), default=None)
 

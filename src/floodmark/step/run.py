@@ -39,6 +39,8 @@ class LastSeen:
 
     record: JobRecord | None = None
     told: JobRecord | None = None
+    outlook: Outlook | None = None
+    """What the sources showed last."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,9 @@ class Step:
         return self.store.served_by(self.work.name) if isinstance(self.store, Levelled) else self.store.describe()
 
     def look(self, record: JobRecord) -> Outlook:
-        return look(self.work, record, self.request, self.session)
+        outlook = look(self.work, record, self.request, self.session)
+        self.last_seen.outlook = outlook
+        return outlook
 
     def recover(self, record: JobRecord, lease: HeldLease) -> Begun | None:
         """The open batch under a new attempt, or None if there is none to finish."""
