@@ -15,6 +15,7 @@ from floodmark.probes.places import local_path
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
 from floodmark.sinks.delta_lock import TableBusy, table_lock
 from floodmark.sinks.delta_merge import DELETE, merge_statement, newest_per_key, replace_statement
+from floodmark.sinks.delta_repeats import unknown
 from floodmark.sinks.own_columns import without_own, written_columns
 from floodmark.sinks.refusals import refusal_in
 from floodmark.sinks.table_modes import check_modes, column_names
@@ -47,6 +48,7 @@ class Delta(Atomic):
     name: str = "delta"
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    _known_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _condition: str | None = field(default=None, repr=False, compare=False)
     _place: DeltaPlace = field(init=False, repr=False, compare=False)
     _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -92,6 +94,12 @@ class Delta(Atomic):
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""
         return replace(self, _condition=condition).write(rows, batch)
 
+    def without_repeats(self, by: tuple[str, ...]) -> Delta | None:
+        """A merge takes a row again without harm; an append first looks which rows the table has."""
+        if self.mode == "append":
+            return replace(self, _known_by=by)
+        return self if self.mode == "merge" else None
+
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         spark, ledger = rows.sparkSession, batch.ledger(self.name)
         with self.alone(spark, batch.job):
@@ -132,7 +140,8 @@ class Delta(Atomic):
 
     def _save(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
         self._ensure(rows, exists=exists or not (self.table or self.cluster_by))
-        writer = self._batch_writer(without_own(rows), batch)
+        new = unknown(rows, self._where(rows.sparkSession), self._known_by) if exists else rows
+        writer = self._batch_writer(without_own(new), batch)
         mode = "append" if self.mode == "append" else "overwrite"
         writer = writer.option("replaceWhere", self._condition) if self._condition else writer
         writer.mode(mode).option("mergeSchema", str(self.evolve).lower()).save(self._where(rows.sparkSession))

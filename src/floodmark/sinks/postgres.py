@@ -55,6 +55,10 @@ class Postgres(Atomic):
         settings(self.url)
         check_modes(self)
 
+    def without_repeats(self, by: tuple[str, ...]) -> Postgres | None:
+        """A merge takes a row again without harm."""
+        return self if self.mode == "merge" else None
+
     def describe(self) -> str:
         return f"PostgreSQL table {self.table} at {self._server().describe()}"
 

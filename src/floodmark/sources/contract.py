@@ -90,6 +90,14 @@ class Immutable:
 
 
 @runtime_checkable
+class Repeating(Protocol):
+    """A source that may give rows again which an earlier batch had."""
+
+    def repeats_by(self) -> tuple[str, ...]:
+        """The columns by which such a row is known; none if it gives no row twice. Raises ConfigError."""
+
+
+@runtime_checkable
 class Explaining(Protocol):
     """A source that can tell what a failed write really met."""
 

@@ -15,9 +15,9 @@ from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import JdbcTable, require_ordered
 from floodmark.sources.table_jdbc_probe import JdbcProbe, is_postgres, without_login
-from floodmark.sources.table_looking import Looker
 from floodmark.sources.table_postgres_types import selected as postgres_columns
 from floodmark.sources.table_safety import guard_of
+from floodmark.sources.table_safety_lag import looker_for, repeated_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,13 +63,17 @@ class Jdbc:
     def fingerprint(self, session: Session) -> str:
         return fingerprint(without_login(self.url), entity(self._relation), self._probe(session).cursor())
 
+    def repeats_by(self) -> tuple[str, ...]:
+        """Its key and its cursor, where rows are read again."""
+        return repeated_by(self._cursor, self.key)
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Two or three small statements through Spark."""
         whole, name = not self._relation.is_bounded, entity(self._relation)
         probe = self._probe(session)
         guard = guard_of(self._cursor.safety, probe)
-        looker = Looker(self._described(), self.name, name, self._cursor, probe, is_whole=whole, guard=guard)
-        return looker.look(mark, request)
+        what = (self._described(), self.name, name, self._cursor, probe)
+        return looker_for(self._cursor)(*what, is_whole=whole, guard=guard).look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""

@@ -15,8 +15,8 @@ from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import JdbcTable, require_ordered
-from floodmark.sources.table_looking import Looker
 from floodmark.sources.table_postgres_types import selected
+from floodmark.sources.table_safety_lag import looker_for, repeated_by
 from floodmark.sources.table_safety_postgres import postgres_guard
 
 if TYPE_CHECKING:
@@ -66,12 +66,16 @@ class Postgres:
     def fingerprint(self, session: Session) -> str:
         return fingerprint(self._probe().place(), entity(self._relation), self._probe().cursor())
 
+    def repeats_by(self) -> tuple[str, ...]:
+        """Its key and its cursor, where rows are read again."""
+        return repeated_by(self._cursor, self.key)
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One round trip on a kept, read-only connection, and another if rows have to wait."""
         probe = self._probe()
         is_whole = not self._relation.is_bounded and not self._is_by_xmin
         what = (self._described(), self.name, entity(self._relation), self._cursor, probe)
-        return Looker(*what, is_whole=is_whole, guard=self._guard()).look(mark, request)
+        return looker_for(self._cursor)(*what, is_whole=is_whole, guard=self._guard()).look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""

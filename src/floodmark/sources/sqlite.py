@@ -16,9 +16,9 @@ from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import backquoted, position
-from floodmark.sources.table_looking import Looker
 from floodmark.sources.table_marks import low_of, point_of
 from floodmark.sources.table_safety import guard_of
+from floodmark.sources.table_safety_lag import looker_for, repeated_by
 from floodmark.sources.table_split import null_keys, partitions_for, ranges, tie_conditions
 from floodmark.sources.table_sqlite_rows import fields, read_ranges
 
@@ -61,12 +61,16 @@ class Sqlite:
     def fingerprint(self, session: Session) -> str:
         return fingerprint(self._probe.place(), entity(self._relation), self._probe.cursor())
 
+    def repeats_by(self) -> tuple[str, ...]:
+        """Its key and its cursor, where rows are read again."""
+        return repeated_by(self._cursor, self.key)
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One statement on the file, opened read-only."""
         whole, name = not self._relation.is_bounded, entity(self._relation)
         probe, guard = self._probe, guard_of(self._cursor.safety, self._probe)
-        looker = Looker(self._described(), self.name, name, self._cursor, probe, is_whole=whole, guard=guard)
-        return looker.look(mark, request)
+        what = (self._described(), self.name, name, self._cursor, probe)
+        return looker_for(self._cursor)(*what, is_whole=whole, guard=guard).look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column without a declared type."""

@@ -12,7 +12,7 @@ from floodmark.probes.cursor_query import Relation
 from floodmark.probes.durations import seconds_in
 from floodmark.probes.tables import Asked
 from floodmark.probes.tables import Cursor as Seen
-from floodmark.sources.table_safety import Chosen, Safety
+from floodmark.sources.table_safety import Chosen, Safety, Way
 
 OnNull = Literal["fail", "exclude", "include"]
 
@@ -54,6 +54,16 @@ class Cursor:
         """The columns, also of a cursor that names one alone, or only what stands in for it."""
         named = (self.column,) if isinstance(self.column, str) else tuple(self.column)
         return tuple(name for name in named if name) or tuple(self.coalesce[:1])
+
+    @property
+    def safety_way(self) -> Way | None:
+        """What was chosen, if anything was."""
+        return Safety.of(self.safety).way if self.safety is not None else None
+
+    @property
+    def safety_seconds(self) -> float:
+        """How long the choice lasts."""
+        return Safety.of(self.safety or "none").seconds
 
     def asked(self, key: Sequence[str] = ()) -> Asked:
         """The cursor in the words of a probe; `key` is the source's."""

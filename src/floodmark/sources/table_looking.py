@@ -175,7 +175,7 @@ class Looker:
             upto = beginning.after or self._marks.found(None)
             return Span(beginning.after, upto, {**detail, VOID: True})
         detail |= {"lowest": self._marks.found(bounds.lowest).dump(), "rows": rows}
-        if beginning.after is None and low.inclusive and low.value is not None:
+        if low.inclusive and low.value is not None and low.value != point_of(beginning.after):
             detail[FROM] = stored_point(low.value)
         elif low.inclusive:
             detail[SEEN] = stored_keys(low.seen)
