@@ -33,11 +33,16 @@ def net_changes(feed: DataFrame) -> DataFrame:
     return netted.where(f"{SIGN} <> 0").select("_fm_row.*", SIGN)
 
 
-def dates_of_rows(feed: DataFrame, rows: FactRows) -> DataFrame:
-    """Dates of the old and of the new image of every row that changed: a row that moved touches two."""
+def dates_in(rows: DataFrame, named: FactRows) -> DataFrame:
+    """The date of every row."""
     from pyspark.sql import functions as F
 
-    return net_changes(feed).select(F.col(quoted(rows.date)).cast("int").alias(DATE_SK)).distinct()
+    return rows.select(F.col(quoted(named.date)).cast("int").alias(DATE_SK))
+
+
+def dates_of_rows(feed: DataFrame, rows: FactRows) -> DataFrame:
+    """Dates of the old and of the new image of every row that changed: a row that moved touches two."""
+    return dates_in(net_changes(feed), rows)
 
 
 def dates_of_partners(feed: DataFrame, lookup: Lookup, rows: FactRows, whole: DataFrame) -> DataFrame:
@@ -53,7 +58,7 @@ def dates_of_partners(feed: DataFrame, lookup: Lookup, rows: FactRows, whole: Da
     new = _partner(moved.where(f"{SIGN} > 0"), lookup, payload, "new")
     both = seen.join(old, _matches(lookup, "old"), "left").join(new, _matches(lookup, "new"), "left")
     differs = ~F.col(f"{PAYLOAD}_old").eqNullSafe(F.col(f"{PAYLOAD}_new"))
-    return both.where(differs).select(DATE_SK).distinct()
+    return both.where(differs).select(DATE_SK)
 
 
 def _payload(columns: Sequence[str], lookup: Lookup) -> list[str]:
