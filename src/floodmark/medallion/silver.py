@@ -56,9 +56,7 @@ def get_last_processed_timestamp(spark: SparkSession, task: str, *, store: MarkS
     commit = record.extras.get(SOURCE)
     if not isinstance(commit, dict):
         return mark.value  # type: ignore[no-any-return]
-    return Processed.at(
-        mark.value, str(commit["table"]), int(str(commit["version"])), record.sources.get(SOURCE, "")
-    )
+    return Processed.at(mark.value, str(commit["table"]), int(str(commit["version"])), record.sources.get(SOURCE, ""))
 
 
 def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime | None) -> DataFrame:
