@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floodmark.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")]
 Select = Annotated[list[str] | None, typer.Option("--select", metavar="JOB", help="Only this job; may be repeated.")]
+OneJob = Annotated[str | None, typer.Argument(metavar="JOB", help="The job's name; `--select JOB` does as well.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
@@ -27,6 +30,14 @@ def agreed(act: str, *, yes: bool, dry_run: bool) -> bool:
         print_line(f"would {act}")
         return False
     return yes or typer.confirm(f"{act}?", abort=True)
+
+
+def one_job(named: str | None, select: Sequence[str] | None) -> str:
+    """The one job that a command is about, given as its argument or by `--select`."""
+    names: set[str] = {*([named] if named else ()), *(select or ())}
+    if len(names) != 1:
+        raise ConfigError(f"{len(names)} jobs are named, and this is about one.", hint="name one job, or `--select` it")
+    return names.pop()
 
 
 def print_json(document: Mapping[str, object]) -> None:

@@ -37,7 +37,9 @@ FloodmarkError
 │   ├── SourceRewritten         something below the mark was changed
 │   ├── ChangeFeedOff           a Delta source whose changes are not recorded
 │   ├── SourceEmpty             a full refresh of an empty source would empty the targets
-│   └── SchemaChanged           the batch does not fit the target
+│   ├── SchemaChanged           the batch does not fit the target
+│   ├── RangeAboveMark          a backfill of rows that come by themselves
+│   └── BackfillOpen            another backfill of the job is not finished
 ├── SourceUnreadable            the source could not be looked at: never taken for "no rows"
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
 ├── ElementInvalid              an element of a stream that does not fit its class, with its position
@@ -75,12 +77,14 @@ from floodmark.errors.configuration import (
     VariableMissing,
 )
 from floodmark.errors.decisions import (
+    BackfillOpen,
     ChangeFeedOff,
     CodeChanged,
     CursorNull,
     DecisionNeeded,
     FenceBlind,
     MarkMissing,
+    RangeAboveMark,
     SchemaChanged,
     SinkAhead,
     SinkDisagrees,
@@ -136,6 +140,7 @@ from floodmark.errors.writing import (
 )
 
 __all__ = [
+    "BackfillOpen",
     "ChangeFeedOff",
     "CodeChanged",
     "ColumnUnmapped",
@@ -165,6 +170,7 @@ __all__ = [
     "MarkMoved",
     "MarkUnreadable",
     "PublicationFailed",
+    "RangeAboveMark",
     "RecordMalformed",
     "RecordsFailed",
     "RuleBroken",

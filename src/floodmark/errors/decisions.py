@@ -186,3 +186,27 @@ class SchemaChanged(DecisionNeeded):
             hint="set `on_schema_change: evolve` to add new columns, `ignore` to leave them out, or mend the transform",
         )
         self.job, self.sink, self.differences = job, sink, tuple(differences)
+
+
+class RangeAboveMark(DecisionNeeded):
+    """A range that begins above the mark: its rows were never delivered, and come by themselves."""
+
+    def __init__(self, source: str, *, start: str, mark: str) -> None:
+        super().__init__(
+            f"{start} lies above the mark {mark} of source '{source}': those rows were not delivered yet, and outside "
+            "the mark they would be delivered twice.",
+            hint="floodmark run brings them",
+        )
+        self.source, self.start, self.mark = source, start, mark
+
+
+class BackfillOpen(DecisionNeeded):
+    """Another range of the job was begun and not finished."""
+
+    def __init__(self, job: str, *, start: str, stop: str) -> None:
+        super().__init__(
+            f"the backfill of job '{job}' from {start} to {stop} is not finished.",
+            hint=f"`floodmark backfill {job} --from '{start}' --to '{stop}'` finishes it; `--restart` with the new "
+            "range gives it up (what it delivered stays)",
+        )
+        self.job, self.start, self.stop = job, start, stop

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -92,11 +93,8 @@ class Job:
         limit = max_rows or self.max_rows
         request = RunRequest(start, full_refresh, limit, finish, abandon, waits_for_settling)
         step = self.step(spark, store, request)
-        try:
+        with noting_failure(step):
             return Chunks(step, self.chunk_rows, limit).run() if self.chunk_rows else run_to_the_end(step)
-        except FloodmarkError as error:
-            note_failure(step, error)
-            raise
 
     def plan(
         self,
@@ -121,6 +119,24 @@ class Job:
     ) -> HWM[Any]:
         """Put the mark somewhere else, up or down; the next run reads what lies above it."""
         return set_mark(self.step(spark, store, RunRequest()), text)
+
+    def backfill(
+        self,
+        start: str,
+        stop: str,
+        spark: SparkSession | Session | None = None,
+        store: MarkStore | None = None,
+        *,
+        chunk_rows: int | None = None,
+        restart: bool = False,
+    ) -> Receipt:
+        """Deliver the rows from `start` up to but without `stop` again; the mark stays. Called again, it goes on."""
+        from floodmark.jobs.backfilling import CHUNK_ROWS, backfill
+        from floodmark.jobs.ranges import Bounds
+
+        step = self.step(spark, store, RunRequest())
+        with noting_failure(step):
+            return backfill(step, Bounds(str(start), str(stop)), chunk_rows=chunk_rows or CHUNK_ROWS, restart=restart)
 
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
         opened = store or stores.open(DEFAULT_STORE)
@@ -166,6 +182,16 @@ def run_to_the_end(step: Step) -> Receipt:
         return first
     second = replace(step, request=replace(step.request, finish=False, abandon=False)).run()
     return first.followed_by(second) if second.status == "done" else first
+
+
+@contextmanager
+def noting_failure(step: Step) -> Iterator[None]:
+    """Whatever is raised is kept for `floodmark runs`, and goes on."""
+    try:
+        yield
+    except FloodmarkError as error:
+        note_failure(step, error)
+        raise
 
 
 def note_failure(step: Step, error: FloodmarkError) -> None:

@@ -13,6 +13,7 @@ from floodmark.sources.contract import Explaining, Reading
 from floodmark.step.counting import Count, count
 from floodmark.step.judging import Judgement, watched
 from floodmark.step.looking import marks_after
+from floodmark.step.outside import within
 from floodmark.step.settling import Outcomes
 from floodmark.step.spool import Counted, Spool
 from floodmark.step.transform import Identity
@@ -52,7 +53,8 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     outcomes = Outcomes.of(work, intent)
     spool = Spool(intent.spool) if intent.spool else None
     spooled = spool.counted() if spool else None
-    readings = {s.name: s.read(spark, intent.spans[s.name]) for s in work.sources if s.name in intent.spans}
+    sources = [source for source in work.sources if source.name in intent.spans]
+    readings = {s.name: within(s.read(spark, intent.spans[s.name]), s.name, intent) for s in sources}
     if spool and spooled:
         judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen=spooled.tally)
         return Prepared(judgement, (), spooled, readings, outcomes.dead(spark) if outcomes else None)
@@ -109,7 +111,7 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
         number=intent.number,
         attempt=intent.attempt,
         digest=digest(intent.spans),
-        kind=intent.kind,
+        kind="refresh" if intent.kind == "refresh" else "batch",
         batch_time=intent.batch_time,
         marks=marks,
         frozen=frozen_in(intent),

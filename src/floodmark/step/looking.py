@@ -11,6 +11,7 @@ from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChange
 from floodmark.hwm import HWM, Json, Span, digest
 from floodmark.sinks.contract import Piecemeal, Recorded, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
+from floodmark.step.outside import OUTSIDE
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.record import Intent, JobRecord
 
@@ -183,7 +184,9 @@ def require_a_beginning(work: Work, record: JobRecord, request: RunRequest, sess
 
 
 def marks_after(record: JobRecord, intent: Intent) -> dict[str, HWM[Any]]:
-    """A batch raises marks and never lowers them; a refresh puts new ones in their place."""
+    """A batch raises marks and never lowers them; a refresh puts new ones in their place; some leave them alone."""
+    if intent.kind in OUTSIDE:
+        return dict(record.marks)
     marks = {} if intent.kind == "refresh" else dict(record.marks)
     for source, span in intent.spans.items():
         mark = marks.get(source)

@@ -27,7 +27,7 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
     Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest.
     """
     intent = record.intent
-    if intent is None or request.abandon or request.full_refresh:
+    if intent is None or request.drops_open_batch:
         return None
     touched, now = ledgers.touched(intent.number), work.fingerprints()
     changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]

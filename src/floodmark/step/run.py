@@ -16,6 +16,7 @@ from floodmark.step.closing import Closing
 from floodmark.step.fitting import fit
 from floodmark.step.keeping import keep_pending
 from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
+from floodmark.step.outside import work_of
 from floodmark.step.recovery import drop, fence_laggards, new_intent, next_attempt, open_intent
 from floodmark.step.spool import Spool
 from floodmark.step.summary import Begun, Clock, nothing_new
@@ -23,7 +24,7 @@ from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, Work, shown
 from floodmark.stores.contract import Levelled, MarkStore
 from floodmark.stores.lease import HeldLease, hold
-from floodmark.stores.record import JobRecord, Receipt
+from floodmark.stores.record import Intent, JobRecord, Receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +74,12 @@ class Step:
         if begun.intent is None:
             return nothing_new(begun.record, begun.outlook, clock)
         reach("after_intent")
+        work = work_of(begun.intent, self.work)
+        step = self if work is self.work else replace(self, work=work)
+        return step.carry_out(begun, lease, clock)
+
+    def carry_out(self, begun: Begun, lease: HeldLease, clock: Clock) -> Receipt:
+        """Read, judge, write, and raise the mark: the batch is intended, so a crash from here on is finished."""
         with clock.timing("read"):
             prepared = self.prepare(begun)
         begun = self.settled(begun, prepared, lease)
@@ -110,10 +117,10 @@ class Step:
 
     def recover(self, record: JobRecord, lease: HeldLease) -> Begun | None:
         """The open batch under a new attempt, or None if there is none to finish."""
-        if record.intent is None:
+        if record.intent is None or self.request.drops_open_batch:
             return None
         ledgers = self.ledgers(record)
-        intent = open_intent(self.work, record, ledgers, self.request)
+        intent = open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
         if intent is None:
             return None
         again, confirmed = next_attempt(self.work, intent), tuple(ledgers.confirmed(intent.number))
@@ -130,10 +137,14 @@ class Step:
             return Begun(record, None, outlook)
         require_a_beginning(self.work, record, self.request, self.session)
         fence_laggards(self.work, self.store.namespace, record, ledgers, self.session)
-        intent = new_intent(self.work, record, outlook, ledgers, self.request, self.session)
+        intent = self.intended(record, outlook, ledgers)
         log.info("batch begins", job=self.work.name, number=intent.number, store=self.store.describe())
         self.store.intend(replace(record, intent=intent), expected=record.number, lease=lease.lease)
         return Begun(record, intent, outlook)
+
+    def intended(self, record: JobRecord, outlook: Outlook, ledgers: Ledgers) -> Intent:
+        """The batch over what the look saw."""
+        return new_intent(self.work, record, outlook, ledgers, self.request, self.session)
 
     def ledgers(self, record: JobRecord) -> Ledgers:
         ledgers = read_ledgers(self.work, self.store.namespace, self.session)

@@ -13,6 +13,7 @@ from typing import Protocol
 from floodmark.hwm import Json
 from floodmark.rules import Tally
 from floodmark.step.looking import Outlook, marks_after
+from floodmark.step.outside import OUTSIDE
 from floodmark.step.work import shown
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
 
@@ -113,9 +114,15 @@ def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
         mark_after=shown(marks_after(record, intent)),
         span=spans,
         durations=dict(clock.seconds),
-        notes=told_by(outlook) if outlook else ("finished a batch that an earlier run had begun",),
+        notes=(*(told_by(outlook) if outlook else ()), *notes_of(intent, was_open=outlook is None)),
         recovered=outlook is None,
     )
+
+
+def notes_of(intent: Intent, *, was_open: bool) -> tuple[str, ...]:
+    """What a reader of the receipt would wonder about."""
+    outside = (f"a {intent.kind}: the mark stays where it is",) if intent.kind in OUTSIDE else ()
+    return (*outside, *(("finished a batch that an earlier run had begun",) if was_open else ()))
 
 
 class Waiting(Protocol):

@@ -89,6 +89,11 @@ class RunRequest:
     abandon: bool = False
     waits_for_settling: bool = True
 
+    @property
+    def drops_open_batch(self) -> bool:
+        """Whether a batch that was begun is given up instead of finished."""
+        return self.abandon or self.full_refresh
+
 
 def shown(marks: Mapping[str, HWM[Any]]) -> Json:
     """Marks as people read them: the one value, or a value per source."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Origin = Literal["commit", "set", "reset", "import"]
+IntentKind = Literal["batch", "refresh", "backfill", "repair"]
+"""A backfill and a repair write rows and leave the marks where they are."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Intent:
     """A batch that was begun: made durable before the first write, so that a crash can be finished exactly."""
 
     number: int
-    kind: Literal["batch", "refresh"]
+    kind: IntentKind
     spans: Mapping[str, Span]
     batch_time: datetime
     attempt: str
