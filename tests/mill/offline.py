@@ -13,8 +13,9 @@ from floodmark.mill.declaration import Declaration, declare
 from floodmark.mill.feeds import is_in_runs, levels_in
 from floodmark.mill.planning import Planner, Turn
 from floodmark.mill.remembering import Memory
-from floodmark.mill.scouting import Found, Survey, found_in
+from floodmark.mill.scouting import Found, found_in
 from floodmark.mill.stretches import Stretch
+from floodmark.mill.surveying import Survey
 from floodmark.mill.trees import feeds_of, node_of
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from tests.mill.nested_loop import Match, calls
