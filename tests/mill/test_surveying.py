@@ -55,7 +55,8 @@ def one_by_one(rows: list[tuple[Any, ...]], survey: Survey) -> list[dict[str, An
     for lane, offset, is_end, text, *keys in rows:
         survey.take(lane, offset, is_end, text, tuple(keys))
     survey.close()
-    return survey.told().to_pylist()
+    told: list[dict[str, Any]] = survey.told().to_pylist()
+    return told
 
 
 @settings(max_examples=400, deadline=None)
