@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from floodmark.hwm import Json, Span
 from floodmark.mill.brokers import Cuttable
 from floodmark.mill.feeds import DETAIL, Feed
 from floodmark.mill.horizon import EVERYTHING, NOTHING, Horizon, Lanes, Level, Node, horizon
+from floodmark.mill.lateness import promised
 from floodmark.mill.remembering import Memory, level_to_json
 from floodmark.mill.scouting import Found
 from floodmark.mill.stretches import EVERY, Stretch
@@ -27,6 +28,7 @@ class Turn:
     reads: Mapping[str, Mapping[int, int]]
     stops: bool
     waits_for: frozenset[tuple[str, int]]
+    promised: Mapping[str, Level] = field(default_factory=dict)
     runs: bool = False
     windows: Sequence[Ranges] | None = None
 
@@ -83,10 +85,15 @@ class Turn:
             last={number: lane.last for number, lane in lanes.items() if lane.last},
             seen={**stretch.memory.seen, **{n: upto for n, (_, upto) in stretch.ranges.items() if upto < EVERY}},
             ended=self._ended(name),
-            done=self.until if is_root and stretch.feed.keys and not self.runs else NOTHING,
+            done=self._done(name, stretch),
             stopped=is_root and self.stops,
             has_rest=any(lane.has_rest for lane in lanes.values()),
         )
+
+    def _done(self, name: str, stretch: Stretch) -> Level:
+        if name == self.root:
+            return self.until if stretch.feed.keys and not self.runs else NOTHING
+        return max(self.promised.get(name, NOTHING), stretch.memory.done)
 
     def _ended(self, name: str) -> dict[int, int]:
         """Where partitions ended: those whose end is behind the mark and will not be met again, or by the clock."""
@@ -158,7 +165,8 @@ class Planner:
         passes = {each: self._passes(each, own, reached) for each, own in lanes.items()}
         reads = {each: {n: lane.next for n, lane in own.items()} for each, own in lanes.items()}
         reads[name] = {n: lane.read_below(reached.until) for n, lane in lanes[name].items()}
-        return Turn(stretches, lanes, name, reached.until, passes, reads, reached.stops, reached.waits_for)
+        ends, promises = (passes, reads), promised(self.root, lanes)
+        return Turn(stretches, lanes, name, reached.until, *ends, reached.stops, reached.waits_for, promises)
 
     def _passes(self, name: str, lanes: Lanes, reached: Horizon) -> dict[int, int]:
         """A mark stays before what is still needed; where the mill stops, ended partitions are left behind whole."""

@@ -27,6 +27,8 @@ class Sight:
     expected_rows: int | None = None
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What the record has to remember beside the mark once this span is committed."""
+    notes: tuple[str, ...] = ()
+    """What the receipt of the batch has to say of this span."""
 
 
 @dataclass(frozen=True)

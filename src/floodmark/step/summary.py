@@ -113,7 +113,7 @@ def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
         mark_after=shown(marks_after(record, intent)),
         span=spans,
         durations=dict(clock.seconds),
-        notes=() if outlook else ("finished a batch that an earlier run had begun",),
+        notes=outlook.notes if outlook else ("finished a batch that an earlier run had begun",),
         recovered=outlook is None,
     )
 
