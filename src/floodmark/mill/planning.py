@@ -13,7 +13,7 @@ from floodmark.mill.lateness import promised
 from floodmark.mill.remembering import Memory, level_to_json
 from floodmark.mill.scouting import Found
 from floodmark.mill.stretches import EVERY, Stretch
-from floodmark.mill.timed import Ranges, TimedWindows, ranges_to_json
+from floodmark.mill.timed import Ranges, ranges_to_json
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Turn:
         passed = any(
             at_ > self.lanes[name][lane].first for name, lanes in self.passes.items() for lane, at_ in lanes.items()
         )
-        return self.stops or passed or ended or (self.until > done and self.until != EVERYTHING)
+        rises = self.windows is None and done < self.until < EVERYTHING
+        return self.stops or passed or ended or rises
 
     def spans(self) -> dict[str, Span]:
         """One span per stream: its detail says what is read, its end where the mark will be."""
@@ -119,19 +120,6 @@ class Planner:
         if self.is_in_runs(stretches[self.root.name]):
             return self._runs(stretches, lanes)
         return self._joined(stretches, lanes)
-
-    def plan_timed(self, stretch: Stretch, found: Mapping[int, Found], windows: TimedWindows) -> Turn:
-        """The next turn of a stream whose windows were decided already."""
-        name, own = self.root.name, stretch.lanes(found)
-        stops = all(lane.state == "ended" for lane in own.values())
-        closed = windows.closed(ended=stops)
-        passes = {number: lane.beyond if stops else lane.first for number, lane in own.items()}
-        for window in [] if stops else closed:
-            passes |= {lane: upto for lane, (_, upto) in window.items()}
-        reads = {number: min(at_, own[number].next) for number, at_ in passes.items()}
-        waits = frozenset((name, number) for number in own)
-        ends = ({name: passes}, {name: reads})
-        return Turn({name: stretch}, {name: own}, name, EVERYTHING, *ends, stops, waits, windows=closed)
 
     def is_in_runs(self, stretch: Stretch) -> bool:
         """Whether windows are runs of neighbours in one partition: then their keys may go down."""

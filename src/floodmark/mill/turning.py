@@ -21,6 +21,7 @@ from floodmark.mill.progress import Watch
 from floodmark.mill.remembering import Memory
 from floodmark.mill.scouting import Found, scout
 from floodmark.mill.stretches import Stretch
+from floodmark.mill.timed_turns import plan_timed
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.sources.contract import Sight
 from floodmark.step import Step, Work
@@ -117,7 +118,7 @@ class MillStep(Step):
         windows.begin_at({lane: first for lane, (first, _) in own.ranges.items()})
         windows.take(own.unseen(self.session(), windows.seen, found.get(own.feed.name, {})))
         windows.poll()
-        return self.planner.plan_timed(own, found.get(own.feed.name, {}), windows)
+        return plan_timed(self.planner, stretches, found, windows)
 
     def stretches(self, record: JobRecord, outlook: Outlook) -> dict[str, Stretch] | None:
         """What lies behind every mark; None if the mill has come to its end and nothing was added since."""
