@@ -31,6 +31,8 @@ class Sight:
     """Which share of what lies above the mark is left for later batches, as far as the source can tell."""
     pending: Mapping[str, Json] = field(default_factory=dict)
     """What the record has to learn even if there is no span; it is laid over what the record remembers already."""
+    notes: tuple[str, ...] = ()
+    """What the receipt of the batch has to say of this span."""
 
 
 @dataclass(frozen=True)

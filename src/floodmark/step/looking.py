@@ -40,6 +40,10 @@ class Outlook:
         return "; ".join(sight.held_reason for sight in self.sights.values() if sight.held_reason) or None
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(note for sight in self.sights.values() for note in sight.notes)
+
+    @property
     def expected_rows(self) -> int | None:
         known = [sight.expected_rows for sight in self.sights.values() if sight.span]
         return None if None in known else sum(rows for rows in known if rows is not None)

@@ -114,15 +114,17 @@ def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
         mark_after=shown(marks_after(record, intent)),
         span=spans,
         durations=dict(clock.seconds),
-        notes=(*(told_by(outlook) if outlook else ()), *notes_of(intent, was_open=outlook is None)),
+        notes=told_of(outlook, intent),
         recovered=outlook is None,
     )
 
 
-def notes_of(intent: Intent, *, was_open: bool) -> tuple[str, ...]:
-    """What a reader of the receipt would wonder about."""
+def told_of(outlook: Outlook | None, intent: Intent) -> tuple[str, ...]:
+    """What a reader of the receipt would wonder about; no outlook means that the batch had been begun before."""
     outside = (f"a {intent.kind}: the mark stays where it is",) if intent.kind in OUTSIDE else ()
-    return (*outside, *(("finished a batch that an earlier run had begun",) if was_open else ()))
+    if outlook is None:
+        return (*outside, "finished a batch that an earlier run had begun")
+    return (*outside, *told_by(outlook), *outlook.notes)
 
 
 class Waiting(Protocol):
