@@ -11,6 +11,8 @@ from floodmark.jobs.job import Job, as_transform
 from floodmark.medallion.dates import DATE_SK
 from floodmark.medallion.fact_inputs import FactRows, Lookup, Versions, pinned
 from floodmark.medallion.fact_source import PINS, TouchedDates
+from floodmark.rules import Rule
+from floodmark.rules.contract import Action, RowRule
 from floodmark.sinks.delta_dates import NAMES_A_DATE, DeltaDates
 from floodmark.spark.delta_tables import quoted
 from floodmark.step.transform import Transform
@@ -18,7 +20,7 @@ from floodmark.step.transform import Transform
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,29 @@ class Rebuilding:
         return self.build.is_deterministic()
 
 
+@dataclass(frozen=True)
+class OfFactRows:
+    """A rule on the rows of a fact; rows that only name a date have nothing to be judged by."""
+
+    rule: RowRule
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    @property
+    def action(self) -> Action:
+        return self.rule.action
+
+    def describe(self) -> str:
+        return self.rule.describe()
+
+    def holds(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.col(NAMES_A_DATE) | self.rule.holds()
+
+
 def pins(touched: DataFrame) -> Versions:
     """The version of every input, as the source wrote it beside the dates."""
     told: dict[str, Any] = touched.schema[DATE_SK].metadata
@@ -66,15 +91,20 @@ def fact(
     lookups: Sequence[Lookup] = (),
     path: str | None = None,
     table: str | None = None,
+    change_feed: bool = False,
+    rules: Sequence[Rule] = (),
     **options: Any,  # noqa: ANN401 - the other fields of a job
 ) -> Job:
     """The job that keeps a fact: `build` is SQL over the inputs' names, or a function that takes them by name.
 
     It is shown the rows of the dates that have to be built, and the lookups as a whole; it gives rows with `date_sk`
-    that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`.
+    that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`. A fact with a
+    `change_feed` can be the rows of another one.
     """
     source = TouchedDates(rows, tuple(lookups))
     if len({each.name for each in source.inputs}) != len(source.inputs):
         raise ConfigError(f"fact '{name}' has two inputs of one name.", hint="give each input a name of its own")
-    sink = DeltaDates(path, table, name=name)
-    return Job(name=name, source=source, sinks=[sink], transform=Rebuilding(source, as_transform(build)), **options)
+    sink = DeltaDates(path, table, name=name, change_feed=change_feed)
+    judging = [OfFactRows(rule) if isinstance(rule, RowRule) else rule for rule in rules]
+    transform = Rebuilding(source, as_transform(build))
+    return Job(name=name, source=source, sinks=[sink], transform=transform, rules=judging, **options)
