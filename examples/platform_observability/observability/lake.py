@@ -31,6 +31,9 @@ class Lake:
     def incoming(self, table: str) -> str:
         return str(self.home / "incoming" / table)
 
+    def has_arrived(self, table: str) -> bool:
+        return Path(self.incoming(table)).is_dir()
+
     def bronze(self, table: str) -> str:
         return str(self.home / "bronze" / f"brz_{table}")
 

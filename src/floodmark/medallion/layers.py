@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from floodmark.errors import TaskFailed
+from floodmark.errors import FloodmarkError, TaskFailed
 from floodmark.jobs.job import Job, session_of
 from floodmark.jobs.workflow.code import Library, Surroundings
 from floodmark.jobs.workflow.document import Task, Workflow
@@ -21,6 +21,7 @@ from floodmark.spark.delta_tables import DeltaPlace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from floodmark.jobs.workflow.attempt import Ended
     from floodmark.jobs.workflow.running import Finished
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
@@ -67,11 +68,16 @@ class Layer:
 
 def require_success(finished: Finished) -> None:
     """Raises TaskFailed for a layer of which not all was built."""
-    ends = [each.outcome for each in finished.ended if each.outcome.state != "SUCCESS"]
-    if not ends:
-        return
-    told = [f"{end.task}: {end.error}" if end.error else f"{end.task} was skipped" for end in ends]
-    raise TaskFailed(finished.workflow, reason="; ".join(told))
+    told = [_told(each) for each in finished.ended if each.outcome.state != "SUCCESS"]
+    if told:
+        raise TaskFailed(finished.workflow, reason="; ".join(told))
+
+
+def _told(ended: Ended) -> str:
+    if ended.error is None:
+        return f"{ended.outcome.task} was skipped"
+    said = ended.error.message if isinstance(ended.error, FloodmarkError) else str(ended.error)
+    return f"{ended.outcome.task}: {said.rstrip('.')}"
 
 
 def read_by(job: Job) -> frozenset[str]:
