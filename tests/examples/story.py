@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 from floodmark.jobs.workflow import WorkflowRun, read_workflow
 from floodmark.jobs.workflow.code import Library, Surroundings
-from tests.examples import PLATFORM
-
-from observability.arrivals import Arrivals, Rows, deliver  # isort: skip - the example's own package
-from observability.lake import Lake  # isort: skip
+from observability.arrivals import Arrivals, Rows, deliver
+from observability.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from floodmark.stores.contract import MarkStore
 
+PLATFORM = Path(__file__).resolve().parents[2] / "examples" / "platform_observability"
 WORKFLOW = PLATFORM / "jobs" / "daily_observability_workflow.json"
 LAYERS = ("bronze", "silver", "gold")
 

@@ -15,16 +15,14 @@ from deltalake import DeltaTable
 
 from floodmark.errors import TaskFailed
 from floodmark.medallion.layers import Layer
-from tests.examples import PLATFORM
+from observability import bronze, dimensions, facts, silver
+from observability.arrivals import Arrivals
+from observability.lake import Lake
+from observability.reckoning import cost_by_date
+from observability.tasks import tables_of
+from observability.views import register, view_names
 from tests.examples.documented import columns_in
-from tests.examples.story import Story
-
-from observability import bronze, dimensions, facts, silver  # isort: skip - the example's own package
-from observability.arrivals import Arrivals  # isort: skip
-from observability.lake import Lake  # isort: skip
-from observability.reckoning import cost_by_date  # isort: skip
-from observability.tasks import tables_of  # isort: skip
-from observability.views import register, view_names  # isort: skip
+from tests.examples.story import PLATFORM, Story
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +52,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    """Two days arrive, the workflow runs; rows of the first day come late, it runs again; then once with nothing new."""
+    """Two days arrive, the workflow runs; rows of the first day come late, it runs again; and once with nothing new."""
     lake = Lake.at(tmp_path_factory.mktemp("platform"))
     story = Story(lake, spark, lake.store(), Arrivals())
     with pytest.MonkeyPatch.context() as patched:
@@ -155,7 +153,9 @@ def test_the_health_check_is_a_program_that_needs_no_spark(told: Told) -> None:
     report.unlink(missing_ok=True)
     said = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
     assert said.startswith("WARNING")
-    assert set(json.loads(report.read_text())["checks"]["data_freshness"]["subjects"]) == set(tables_of(told.story.lake))
+    assert set(json.loads(report.read_text())["checks"]["data_freshness"]["subjects"]) == set(
+        tables_of(told.story.lake)
+    )
 
 
 def test_a_silver_table_that_fails_holds_up_its_own_downstream_only(

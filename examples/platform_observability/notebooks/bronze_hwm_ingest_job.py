@@ -1,8 +1,4 @@
 # Databricks notebook source
-# MAGIC %md
-# MAGIC # Bronze: files of the system tables that were not read yet
-
-# COMMAND ----------
 """Adds what arrived to the ten bronze tables."""
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
-from observability.tasks import ingest_bronze  # noqa: E402 - found by the line above
+from observability.tasks import ingest_bronze
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,8 +1,4 @@
 # Databricks notebook source
-# MAGIC %md
-# MAGIC # Gold: dimensions, and facts for the dates that a change touches
-
-# COMMAND ----------
 """Brings dimensions and facts up to silver, and makes the views."""
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
-from observability.tasks import build_gold  # noqa: E402 - found by the line above
+from observability.tasks import build_gold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,8 +1,4 @@
 # Databricks notebook source
-# MAGIC %md
-# MAGIC # Health: freshness, counts, quality, marks, pace
-
-# COMMAND ----------
 """Judges every table and every job, writes the report, and tells what is new."""
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
-from observability.tasks import check_health  # noqa: E402 - found by the line above
+from observability.tasks import check_health
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,8 +1,4 @@
 # Databricks notebook source
-# MAGIC %md
-# MAGIC # Upkeep: small files, Z-order, statistics
-
-# COMMAND ----------
 """Looks after the Delta tables of all layers; no row changes."""
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
-from observability.tasks import optimize_tables  # noqa: E402 - found by the line above
+from observability.tasks import optimize_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,8 +1,4 @@
 # Databricks notebook source
-# MAGIC %md
-# MAGIC # Silver: the latest rows and every version, from what came since the mark
-
-# COMMAND ----------
 """Brings the eleven silver tables up to bronze."""
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
-from observability.tasks import build_silver  # noqa: E402 - found by the line above
+from observability.tasks import build_silver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

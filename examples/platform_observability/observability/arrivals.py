@@ -86,7 +86,11 @@ class Arrivals:
         for place, (run, _) in enumerate(runs):
             for part in range(2):
                 begun = run["period_start_time"] + timedelta(minutes=2 * part)
-                who = {"job_id": run["job_id"], "job_run_id": run["run_id"], "cluster_id": clusters[run["workspace_id"]]}
+                who = {
+                    "job_id": run["job_id"],
+                    "job_run_id": run["run_id"],
+                    "cluster_id": clusters[run["workspace_id"]],
+                }
                 tags = {"environment": "Production "} if place % 4 == 0 else {}
                 usage = self._usage(f"run-{number}-{place}-{part}", begun, draw, "PREMIUM_JOBS_COMPUTE", tags)
                 yield {**usage, **who, "workspace_id": run["workspace_id"]}
@@ -103,9 +107,7 @@ class Arrivals:
                 yield {**usage, "workspace_id": each["workspace_id"], "pipeline_id": each["pipeline_id"]}
         yield self._usage(f"new-{number}", self._midnight(number), draw, "SKU_NOBODY_PRICED", {})
 
-    def _usage(
-        self, name: str, at: datetime, draw: random.Random, sku: str, tags: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def _usage(self, name: str, at: datetime, draw: random.Random, sku: str, tags: Mapping[str, str]) -> dict[str, Any]:
         return {
             "record_id": name, "workspace_id": "ws-1", "sku_name": sku, "cloud": "AWS", "usage_unit": "DBU",
             "usage_quantity": Decimal(draw.randrange(100_000, 20_000_000)) / 1_000_000,

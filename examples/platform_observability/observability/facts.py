@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 COST = "decimal(28,8)"
 TAG_COLUMNS = tuple(TAGS.columns)
+AT = "usage_start_time"
+BY_SKU = {"sku_name": "sku_name", "cloud": "cloud"}
+BY_COMPUTE = {"workspace_id": "workspace_id", "compute_id": "compute_id"}
+BY_ENTITY = {"workspace_id": "workspace_id", "entity_type": "entity_type", "entity_id": "entity_id"}
 KEYS = ("workspace_sk", "entity_sk", "cluster_sk", "sku_sk")
 STATUS = ("result_state", "termination_code")
 
@@ -28,14 +32,12 @@ def billing_usage(
     """One row per record of usage, with its price and all its keys; the nearest tag wins: usage, cluster, entity."""
     from pyspark.sql import functions as F
 
-    at, compute = "usage_start_time", {"workspace_id": "workspace_id", "compute_id": "compute_id"}
-    by = {"workspace_id": "workspace_id", "entity_type": "entity_type", "entity_id": "entity_id"}
-    priced = asof(usage, prices, on={"sku_name": "sku_name", "cloud": "cloud"}, at=at, take={"list_price": "list_price"})
-    tagged = asof(priced, cluster, on=compute, at=at, take={"cluster_sk": "cluster_sk", "tags": "cluster_tags"})
-    found = asof(tagged, entity, on=by, at=at, take={"entity_sk": "entity_sk", "tags": "entity_tags"})
+    priced = asof(usage, prices, on=BY_SKU, at=AT, take={"list_price": "list_price"})
+    tagged = asof(priced, cluster, on=BY_COMPUTE, at=AT, take={"cluster_sk": "cluster_sk", "tags": "cluster_tags"})
+    found = asof(tagged, entity, on=BY_ENTITY, at=AT, take={"entity_sk": "entity_sk", "tags": "entity_tags"})
     found = found.join(workspace.select("workspace_id", "workspace_sk"), ["workspace_id"], "left")
     found = found.join(sku.select("sku_name", "cloud", "sku_sk"), ["sku_name", "cloud"], "left")
-    flat = TAGS.flatten(found, ["custom_tags", "cluster_tags", "entity_tags"]).fillna(-1, list(KEYS))
+    flat = TAGS.flatten(found, ["custom_tags", "cluster_tags", "entity_tags"]).fillna(UNKNOWN, list(KEYS))
     cost = (F.col("usage_quantity") * F.col("list_price")).cast(COST)
     own = ("date_sk", "record_id", *KEYS, "job_run_id", "usage_start_time", "usage_quantity", "list_price")
     return flat.select(*own, cost.alias("list_cost"), *TAG_COLUMNS)
@@ -43,24 +45,22 @@ def billing_usage(
 
 def atomic(lake: Lake) -> fm.Job:
     """The fact that the others sum up."""
-    on_entity = {"workspace_id": "workspace_id", "entity_type": "entity_type", "entity_id": "entity_id"}
-    on_compute = {"workspace_id": "workspace_id", "compute_id": "compute_id"}
-    at = "usage_start_time"
+    by_workspace = {"workspace_id": "workspace_id"}
     return fact(
         "gold_fact_billing_usage",
         rows=FactRows("usage", lake.silver("usage_txn")),
         lookups=[
-            Lookup("prices", lake.silver("price_scd"), on={"sku_name": "sku_name", "cloud": "cloud"}, at=at),
-            Lookup("cluster", lake.gold("dim_cluster"), on=on_compute, at=at, columns=("cluster_sk", "tags")),
-            Lookup("entity", lake.gold("dim_entity"), on=on_entity, at=at, columns=("entity_sk", "tags")),
-            Lookup("workspace", lake.gold("dim_workspace"), on={"workspace_id": "workspace_id"}, columns=("workspace_sk",)),
-            Lookup("sku", lake.gold("dim_sku"), on={"sku_name": "sku_name", "cloud": "cloud"}, columns=("sku_sk",)),
+            Lookup("prices", lake.silver("price_scd"), on=BY_SKU, at=AT, columns=("list_price",)),
+            Lookup("cluster", lake.gold("dim_cluster"), on=BY_COMPUTE, at=AT, columns=("cluster_sk", "tags")),
+            Lookup("entity", lake.gold("dim_entity"), on=BY_ENTITY, at=AT, columns=("entity_sk", "tags")),
+            Lookup("workspace", lake.gold("dim_workspace"), on=by_workspace, columns=("workspace_sk",)),
+            Lookup("sku", lake.gold("dim_sku"), on=BY_SKU, columns=("sku_sk",)),
         ],
         build=billing_usage,
         path=lake.gold("fact_billing_usage"),
         change_feed=True,
         rules=rules_of("fact_billing_usage"),
-    )  # fmt: skip
+    )
 
 
 def sums(table: str, lake: Lake, build: str) -> fm.Job:
@@ -71,7 +71,9 @@ def sums(table: str, lake: Lake, build: str) -> fm.Job:
 
 def usage_priced_day(lake: Lake) -> fm.Job:
     by = ", ".join(("date_sk", *KEYS, *TAG_COLUMNS))
-    measures = f"sum(usage_quantity) as usage_quantity, cast(sum(list_cost) as {COST}) as list_cost, count(*) as records"
+    measures = (
+        f"sum(usage_quantity) as usage_quantity, cast(sum(list_cost) as {COST}) as list_cost, count(*) as records"
+    )
     return sums("fact_usage_priced_day", lake, f"select {by}, {measures} from source group by {by}")
 
 
@@ -93,11 +95,11 @@ def run_status_cost(lake: Lake) -> fm.Job:
     return fact(
         "gold_fact_run_status_cost",
         rows=FactRows("billing", lake.gold("fact_billing_usage")),
-        lookups=[Lookup("runs", lake.silver("job_run_timeline"), on={"job_run_id": "run_id"}, columns=("result_state", "termination_code"))],
+        lookups=[Lookup("runs", lake.silver("job_run_timeline"), on={"job_run_id": "run_id"}, columns=STATUS)],
         build=by_status,
         path=lake.gold("fact_run_status_cost"),
         rules=rules_of("fact_run_status_cost"),
-    )  # fmt: skip
+    )
 
 
 def by_status(billing: DataFrame, runs: DataFrame) -> DataFrame:
@@ -123,7 +125,11 @@ def finished(runs: DataFrame) -> DataFrame:
     by = ("date_sk", "workspace_id", "job_id", "run_status_sk")
     seconds = F.sum("run_duration_seconds").alias("run_duration_seconds")
     longest = F.max("run_duration_seconds").alias("longest_seconds")
-    return _with_status(runs.where("result_state is not null")).groupBy(*by).agg(F.count("*").alias("runs"), seconds, longest)
+    return (
+        _with_status(runs.where("result_state is not null"))
+        .groupBy(*by)
+        .agg(F.count("*").alias("runs"), seconds, longest)
+    )
 
 
 def _with_status(rows: DataFrame) -> DataFrame:
