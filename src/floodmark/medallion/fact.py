@@ -56,15 +56,18 @@ def fact(
     lookups: Sequence[Lookup] = (),
     path: str | None = None,
     table: str | None = None,
+    change_feed: bool = False,
     **options: Any,  # noqa: ANN401 - the other fields of a job
 ) -> Job:
     """The job that keeps a fact: `build` is SQL over the inputs' names, or a function that takes them by name.
 
     It is shown the rows of the dates that have to be built, and the lookups as a whole; it gives rows with `date_sk`
-    that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`.
+    that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`. A fact with a
+    `change_feed` can be the rows of another one.
     """
     source = TouchedDates(rows, tuple(lookups))
     if len({each.name for each in source.inputs}) != len(source.inputs):
         raise ConfigError(f"fact '{name}' has two inputs of one name.", hint="give each input a name of its own")
-    sink = DeltaDates(path, table, name=name)
-    return Job(name=name, source=source, sinks=[sink], transform=Rebuilding(source, as_transform(build)), **options)
+    sink = DeltaDates(path, table, name=name, change_feed=change_feed)
+    transform = Rebuilding(source, as_transform(build))
+    return Job(name=name, source=source, sinks=[sink], transform=transform, **options)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SinkFailed
-from floodmark.probes.delta import DeltaProbe
+from floodmark.probes.delta import FEED, DeltaProbe
 from floodmark.probes.delta_commit import note
 from floodmark.probes.places import local_path
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
@@ -34,6 +34,7 @@ class Delta(Atomic):
 
     `merge` keeps the newest row per `key`: by `sequence`, else by the source's position; with `delete_when`, a row for
     which it holds deletes its key. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
+    A table that is made with `change_feed` tells its readers what changed.
     """
 
     path: str | None = None
@@ -48,6 +49,7 @@ class Delta(Atomic):
     name: str = "delta"
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    change_feed: bool = False
     _known_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _condition: str | None = field(default=None, repr=False, compare=False)
     _place: DeltaPlace = field(init=False, repr=False, compare=False)
@@ -186,7 +188,8 @@ class Delta(Atomic):
 
     def _ensure(self, rows: DataFrame, *, exists: bool) -> None:
         if not exists:
-            create_table(rows.sparkSession, self._place, without_own(rows).schema, self.partition_by, self.cluster_by)
+            empty = rows.sparkSession.createDataFrame([], without_own(rows).schema)
+            create_table(empty, self._place, self.partition_by, self.cluster_by, self._properties())
 
     def _batch_writer(self, rows: DataFrame, batch: Batch) -> DataFrameWriter:
         writer = self._writer(rows, batch.ledger(self.name), batch.number, self._note(batch))
@@ -194,7 +197,11 @@ class Delta(Atomic):
 
     def _writer(self, rows: DataFrame, ledger: str, number: int, user_metadata: str) -> DataFrameWriter:
         writer = rows.write.format("delta").option("txnAppId", ledger).option("txnVersion", str(number))
-        return writer.option("userMetadata", user_metadata)
+        return writer.option("userMetadata", user_metadata).options(**self._properties())
+
+    def _properties(self) -> dict[str, str]:
+        """What the table is made with; a table that is there keeps its own."""
+        return {FEED: "true"} if self.change_feed else {}
 
     def _note(self, batch: Batch) -> str:
         return note(batch.ledger(self.name), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))

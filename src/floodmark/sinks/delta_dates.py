@@ -44,6 +44,7 @@ class DeltaDates(Atomic):
     name: str = "facts"
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    change_feed: bool = False
     _sink: Delta = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +56,7 @@ class DeltaDates(Atomic):
             name=self.name,
             evolve=self.evolve,
             patience_seconds=self.patience_seconds,
+            change_feed=self.change_feed,
         )
         object.__setattr__(self, "_sink", sink)
 
