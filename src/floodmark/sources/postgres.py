@@ -85,7 +85,7 @@ class Postgres:
         columns = selected(probe.columns(), self.types, self._described())
         properties = jdbc_properties(address, self.fetch_rows, f"floodmark/{self.name}")
         table = JdbcTable(jdbc_url(address), properties, Dialect(), self._relation, cursor, columns)
-        return table.reading(spark, span, self.partitions)
+        return table.reading(spark, span, self.partitions or (1 if self._is_by_xmin else None))  # each scans the table
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
         """A value that Spark cannot hold, met while reading."""
