@@ -33,6 +33,8 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM413": ("warning", "safety delay: a transaction that is open for longer is missed"),
     "FM414": ("error", "safety lag reads rows again, and a sink would write them twice"),
     "FM415": ("note", "reading by xmin scans the table"),
+    "FM416": ("error", "on_null include into a sink that does not merge"),
+    "FM417": ("error", "a cursor that is not unique, and no key that tells rows apart"),
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.jobs.findings import Finding, Guarantee
 from floodmark.jobs.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
+from floodmark.jobs.lint_cursor import lint_cursor
 from floodmark.jobs.lint_rules import lint_rules
 from floodmark.jobs.lint_safety import lint_safety
 from floodmark.jobs.lint_sql import lint_sql
@@ -84,6 +85,7 @@ class JobLint:
         else:
             yield from self._refused(source, ("source",))
         yield from lint_safety(self.job, self._found)
+        yield from lint_cursor(self.job, self._found)
 
     def _transform(self) -> Iterator[Finding]:
         transform = self.job.transform

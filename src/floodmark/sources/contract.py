@@ -98,6 +98,14 @@ class Repeating(Protocol):
 
 
 @runtime_checkable
+class Restating(Protocol):
+    """A source that may give a row again after it has changed, where no other mark would have told the two apart."""
+
+    def restates(self) -> str | None:
+        """Which of the user's choices makes it so; None if it never does."""
+
+
+@runtime_checkable
 class Explaining(Protocol):
     """A source that can tell what a failed write really met."""
 

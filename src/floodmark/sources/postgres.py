@@ -70,6 +70,10 @@ class Postgres:
         """Its key and its cursor, where rows are read again."""
         return repeated_by(self._cursor, self.key)
 
+    def restates(self) -> str | None:
+        """A row without a cursor comes again once it has one."""
+        return self._cursor.restates
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One round trip on a kept, read-only connection, and another if rows have to wait."""
         probe = self._probe()
