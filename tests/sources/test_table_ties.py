@@ -25,7 +25,7 @@ T1, T2 = "2024-01-01 10:00:00.000001", "2024-01-01 11:00:00"
 @pytest.fixture
 def table(database: str) -> str:
     """A table whose rows may share a time."""
-    run(database, "create table o (id int primary key, ts timestamp)", "create index on o (ts)")
+    run(database, "create table o (id int primary key, ts timestamp default now())", "create index on o (ts)")
     return database
 
 
@@ -228,7 +228,8 @@ def test_a_tie_that_cannot_be_remembered_is_read_behind_a_passed_fence(table: st
 
 def test_a_day_is_not_over_because_nobody_writes_now(database: str) -> None:
     """Rows of a day come until it ends, so what cannot be remembered of the last one waits."""
-    run(database, "create table o (id int primary key, day date)", "insert into o values (0, '2024-01-01')")
+    run(database, "create table o (id int primary key, day date default now())")
+    run(database, "insert into o values (0, '2024-01-01')")
     run(database, "insert into o select n, '2024-01-02' from generate_series(1, 20000) n")
     orders = Reader(Postgres(database, "o", cursor="day"))
     first, held = orders.batch(), orders.look()

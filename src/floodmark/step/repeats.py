@@ -33,9 +33,9 @@ def require_merging(job: str, sources: Sequence[Source], sinks: Sequence[Sink]) 
     choices = [source.restates() for source in sources if isinstance(source, Restating)]
     appending = [sink.name for sink in sinks if getattr(sink, "mode", None) != "merge"]
     if any(choices) and appending:
-        choice = next(filter(None, choices))
+        choice, sink = next(filter(None, choices)), appending[0]
         raise ConfigError(
-            f"job '{job}' reads a row again once it has a cursor ({choice}); its sink '{appending[0]}' would keep both.",
+            f"job '{job}' reads a row again once it has a cursor ({choice}), and its sink '{sink}' would keep both.",
             hint="write to a sink with mode: merge, or choose on_null: exclude or coalesce",
         )
 
