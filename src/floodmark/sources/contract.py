@@ -63,6 +63,8 @@ class Request:
     """Whether the run has time to wait a little for what is held back; a loop looks again soon."""
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What an earlier Sight asked the record to remember."""
+    pending: Mapping[str, Json] = field(default_factory=dict)
+    """The same for a refresh, which begins anew: what an earlier Sight had pending is still true of the source."""
 
 
 class Source(Protocol):
