@@ -175,6 +175,14 @@ def test_a_fence_that_did_not_change_is_the_same_to_remember(orders: str, mark: 
     assert second.pending == first.pending
 
 
+def test_the_statements_of_a_look_are_transactions_of_their_own(orders: str) -> None:
+    """Sent together, they would else be one, whose list of open transactions is older than the second statement."""
+    probe = Postgres(orders, "o", cursor="seq")._probe()
+    (first,), _, (second,) = probe.at_once("select now()", "select pg_sleep(0.01)", "select now()")
+    assert first < second
+    probe.close()
+
+
 def test_a_run_by_itself_waits_for_the_fence_it_finds(orders: str, mark: ColumnIntHWM) -> None:
     """Most transactions are over in a moment; a loop would look again instead."""
     source = Postgres(orders, "o", cursor="seq")
