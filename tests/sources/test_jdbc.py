@@ -10,8 +10,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from floodmark.errors import ColumnUnmapped, ConfigError, SourceRegressed, SourceUnreadable
 from floodmark.hwm import HWM, Span
+from floodmark.probes.cursor_ansi import Ansi
 from floodmark.probes.cursor_conditions import above, at_or_below
-from floodmark.probes.cursor_sql import Ansi
 from floodmark.probes.tables import Cursor as Seen
 from floodmark.probes.tables import CursorColumn, Low
 from floodmark.sources import Jdbc
