@@ -343,7 +343,7 @@ class TestAJob:
         run(database, "create table o (seq int primary key, at timestamp, v text)")
         run(database, "insert into o values (1, '2024-01-01', 'a'), (2, null, 'b')")
         source = Postgres(database, "o", cursor=Cursor("at", on_null="include"))
-        sink = sinks.Delta(str(tmp_path / "lake"), mode="merge", key=["seq"])
+        sink = sinks.Delta(str(tmp_path / "lake"), mode="merge", key=("seq",))
         job, store = Job(name="o", source=source, sinks=[sink]), fm_stores.open("memory")
         first = job.run(spark, store=store)
         run(database, "update o set at = '2024-01-02', v = 'c' where seq = 2", "insert into o values (3, null, 'd')")
