@@ -43,7 +43,7 @@ def test_a_late_row_within_the_lag_is_found_and_the_mark_stays_at_the_maximum(or
     first = looked(source)
     assert first.span is not None
     run(orders, at(4, 45))
-    second = looked(source, first.span.upto, first.extras)
+    second = looked(source, first.span.upto, first)
     assert second.span is not None
     assert (second.span.upto, second.expected_rows) == (first.span.upto, 3)
 
@@ -53,7 +53,7 @@ def test_a_window_in_which_nothing_changed_is_not_read_again(orders: str) -> Non
     source = lagging(orders)
     first = looked(source)
     assert first.span is not None
-    assert looked(source, first.span.upto, first.extras).span is None
+    assert looked(source, first.span.upto, first).span is None
 
 
 def test_a_row_later_than_the_lag_is_missed(orders: str) -> None:
@@ -62,7 +62,7 @@ def test_a_row_later_than_the_lag_is_missed(orders: str) -> None:
     first = looked(source)
     assert first.span is not None
     run(orders, at(4, 30))
-    assert looked(source, first.span.upto, first.extras).span is None
+    assert looked(source, first.span.upto, first).span is None
 
 
 def test_new_rows_bring_the_window_with_them(orders: str) -> None:
@@ -71,7 +71,7 @@ def test_new_rows_bring_the_window_with_them(orders: str) -> None:
     first = looked(source)
     assert first.span is not None
     run(orders, "insert into o values (5, '2026-01-01 11:05:00+00')")
-    second = looked(source, first.span.upto, first.extras)
+    second = looked(source, first.span.upto, first)
     assert (reached(second) is not None, second.expected_rows) == (True, 3)
 
 

@@ -30,7 +30,7 @@ class Sight:
     ahead: float | None = None
     """Which share of what lies above the mark is left for later batches, as far as the source can tell."""
     pending: Mapping[str, Json] = field(default_factory=dict)
-    """What the record has to learn even if there is no span; it is laid over what the record remembers already."""
+    """What the record has to learn even if there is no span; nothing: what it knows already stays."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Request:
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What an earlier Sight asked the record to remember."""
     pending: Mapping[str, Json] = field(default_factory=dict)
-    """The same for a refresh, which begins anew: what an earlier Sight had pending is still true of the source."""
+    """What an earlier Sight had pending; forgotten where a person says anew how far the source was read."""
 
 
 class Source(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -34,8 +34,7 @@ class Fenced:
 
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling], request: Request) -> Guarded:
         self._require_fit()
-        known = {**request.pending, **request.extras}
-        before = Fence.deserialize(known.get(FENCE))
+        before = Fence.deserialize(request.pending.get(FENCE))
         bounds, now = self.probe.bounds(low, max_rows, ceilings)
         top = bounds.top
         if bounds.lowest is None or top is None:
@@ -43,10 +42,12 @@ class Fenced:
         fence = self._followed(before, top, now, waits=request.waits)
         if fence.passed == list(top):
             final = replace(bounds, held=(*bounds.held, 0))
-            return Guarded(final, (*ceilings, self._ceiling(fence)), _pending(fence, before, known, bounds))
+            return Guarded(final, (*ceilings, self._ceiling(fence)), _pending(fence, before, request, bounds))
         every = (*ceilings, self._ceiling(fence))
         held = self.probe.probe.bounds(low, max_rows, every)
-        return Guarded(held, every, _pending(fence, before, known, held))
+        if fence.passed is not None and not held.held[-1]:  # the values have gone down since: it was another table then
+            return self.bounds(low, max_rows, ceilings, replace(request, pending={}))
+        return Guarded(held, every, _pending(fence, before, request, held))
 
     def _followed(self, before: Fence, top: Point, now: Writers, *, waits: bool) -> Fence:
         """The fence as it is now, or as it is after a run that has the time has waited for it."""
@@ -85,10 +86,10 @@ def _given_up(before: Fence) -> dict[str, Json]:
     return {FENCE: Fence(before.passed).serialize(), HELD: None} if before.pending else {}
 
 
-def _pending(fence: Fence, before: Fence, known: Mapping[str, Json], bounds: Bounds) -> dict[str, Json]:
+def _pending(fence: Fence, before: Fence, request: Request, bounds: Bounds) -> dict[str, Json]:
     """What the record has to learn, or knows already: then it is not written again."""
     if not fence.has_to_be_kept(before):
-        return {name: known[name] for name in (FENCE, HELD) if name in known}
+        return dict(request.pending)
     if fence.pending is None:
         return {FENCE: fence.serialize(), HELD: None}
     rows, reason = bounds.held[-1], _reason(fence)
