@@ -161,6 +161,16 @@ def test_a_mark_that_was_set_by_hand_is_read_above(table: str) -> None:
     assert orders.batch() == [2]
 
 
+def test_a_start_that_ends_below_the_mark_forgets_nothing_of_it(table: str) -> None:
+    """The mark stays where it is, and so does what was read there."""
+    orders = reader(table)
+    run(table, f"insert into o values (1, '{T1}'), (2, '{T2}')")
+    orders.batch()
+    again = orders.source.look(orders.mark, Request(start=T1, max_rows=1, extras=orders.extras), no_session)
+    assert again.span is not None
+    assert (ids(orders.source, again.span), again.extras) == ([1], orders.extras)
+
+
 def many(first: int, last: int, at: str) -> str:
     return f"insert into o select n, '{at}' from generate_series({first}, {last}) n"
 
