@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,7 +60,10 @@ class Ansi:
         return "(1 = 1)" if value else "(1 = 0)"
 
     def ahead(self, column: CursorColumn, seconds: float) -> str:
-        raise no_clock("how this database tells it is not known")
+        """As JDBC has every driver translate it; whole seconds, by the clock and zone of the database's session."""
+        if column.kind not in ("timestamp", "timestamptz"):
+            raise no_clock(f"the cursor {column.name!r} is {column.type}, which no clock tells")
+        return f"{{fn TIMESTAMPADD(SQL_TSI_SECOND, {math.floor(seconds)}, CURRENT_TIMESTAMP)}}"
 
 
 def _written_out(left: list[str], sign: Sign, right: list[str]) -> str:

@@ -93,7 +93,7 @@ class Delayed:
         first = self.probe.cursor().columns[0]
         if first.kind not in TIMES:
             raise ConfigError(
-                f"safety: delay needs a cursor that is a time, and {first.name} is {first.type}.",
+                f"safety: delay needs a cursor that is a time, and {first.name} is {first.type}, compared as {first.kind}.",
                 hint="read by a time, or choose safety: fence",
             )
         reason = f"are younger than {self.seconds:g} s (safety: delay)"

@@ -75,7 +75,7 @@ class Again(Looker):
         first = self.probe.cursor().columns[0]
         if first.kind not in (*TIMES, "date"):
             raise ConfigError(
-                f"safety: lag needs a cursor that is a time, and {first.name} is {first.type}.",
+                f"safety: lag needs a cursor that is a time, and {first.name} is {first.type}, compared as {first.kind}.",
                 hint="read by a time, or choose safety: fence",
             )
         if not self.is_whole:
