@@ -214,6 +214,12 @@ def test_a_type_that_spark_does_not_have_can_be_read_as_text(spark: SparkSession
     assert rows(spark, source) == [(1, "08:30:00.5", "infinity"), (2, None, "2024-01-01 09:00:00+00")]
 
 
+def test_a_number_that_is_none_stops_the_batch_with_its_column(spark: SparkSession, database: str) -> None:
+    """PostgreSQL has a NaN of every precision, and Spark's decimals have none."""
+    run(database, "create table o (id int primary key, total numeric(10,2))", "insert into o values (1, 'NaN')")
+    assert "'total' holds NaN" in failure(spark, Postgres(database, "o", cursor="id")).reason
+
+
 @pytest.mark.parametrize("column_type", ["timestamp", "timestamptz", "date"])
 @pytest.mark.parametrize("value", ["infinity", "-infinity"])
 def test_infinity_stops_the_batch_with_its_column(
