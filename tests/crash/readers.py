@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,8 @@ class Reader:
     source: Postgres
     every_seconds: float = 0.2
     mark: HWM[Any] | None = None
-    extras: dict[str, Json] = field(default_factory=dict)
+    extras: Mapping[str, Json] = field(default_factory=dict)
+    pending: Mapping[str, Json] = field(default_factory=dict)
     newest: dict[int, tuple[int, str]] = field(default_factory=dict)
     delivered: Counter[int] = field(default_factory=Counter)
     held_at_most: int = 0
@@ -67,9 +68,9 @@ class Reader:
 
     def tick(self) -> bool:
         """One look, and the span it gave; False if nothing was there and nothing waits."""
-        sight = self.source.look(self.mark, Request(extras=self.extras), _no_session)
+        sight = self.source.look(self.mark, Request(extras=self.extras, pending=self.pending), _no_session)
         self.held_at_most = max(self.held_at_most, sight.held_back)
-        self.extras = {**(sight.extras if sight.span else self.extras), **sight.pending}
+        self.extras, self.pending = sight.extras if sight.span else self.extras, sight.pending or self.pending
         if sight.span is not None:
             self._take(sight.span)
             self.mark = sight.span.upto

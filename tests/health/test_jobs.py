@@ -13,7 +13,7 @@ from floodmark.health.offsets import JobFacts, processing_offset
 from floodmark.health.performance import performance
 from floodmark.health.quality import quality
 from floodmark.health.watch import JobWatch, Watch
-from floodmark.hwm import ColumnIntHWM
+from floodmark.hwm import ColumnIntHWM, Json
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
@@ -68,8 +68,8 @@ def test_rows_that_are_held_back_are_told_with_their_reason() -> None:
 
 def test_rows_that_wait_for_a_transaction_are_told_from_the_record_and_after_an_hour_are_a_warning() -> None:
     """A look that could read nothing leaves no receipt; the record says who is waited for, and since when."""
-    held = {"rows": 3, "reason": "may follow pid 7 (psql)", "since": "2026-11-15T11:30:00+00:00"}
-    facts = JobFacts(replace(RECORD, extras={"postgres": {"held": held}}))
+    held: Json = {"rows": 3, "reason": "may follow pid 7 (psql)", "since": "2026-11-15T11:30:00+00:00"}
+    facts = JobFacts(replace(RECORD, extras={"postgres": {"pending": {"held": held}}}))
     soon, late = (processing_offset(ORDERS, facts, NOON + timedelta(hours=hours)) for hours in (0, 1))
     assert soon.message == "3 rows are held back since 2026-11-15 11:30 UTC: they may follow pid 7 (psql)"
     assert (soon.status, late.status, soon.facts["held_back"]) == ("HEALTHY", "WARNING", held)

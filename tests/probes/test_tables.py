@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.cursor_query import Relation, for_jdbc
+from floodmark.probes.cursor_ansi import Ansi
 from floodmark.probes.cursor_conditions import at_or_below
-from floodmark.probes.cursor_sql import Ansi, Postgres, Sqlite
+from floodmark.probes.cursor_query import Relation, for_jdbc
+from floodmark.probes.cursor_sql import Postgres, Sqlite
 from floodmark.probes.postgres import Address
 from floodmark.probes.tables import Cursor, CursorColumn
 

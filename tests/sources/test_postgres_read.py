@@ -126,8 +126,8 @@ def test_every_common_type_arrives_unchanged(spark: SparkSession, database: str)
     """uuid and jsonb as the database writes them, numeric at its declared scale, nulls as nulls."""
     run(
         database,
-        "create table o (id bigint primary key, i smallint, d double precision, b boolean, n numeric(38,0), m numeric(10,2),"
-        " day date, u uuid, j jsonb, raw bytea, c char(3), net inet)",
+        "create table o (id bigint primary key, i smallint, d double precision, b boolean, n numeric(38,0),"
+        " m numeric(10,2), day date, u uuid, j jsonb, raw bytea, c char(3), net inet)",
         f"insert into o values (1, 2, 0.1, true, {'9' * 38}, 1.50, '2024-02-29', '{ODD}', '{{\"a\": [1, null]}}',"
         " '\\x00ff', 'ab', '10.0.0.1')",
         "insert into o (id) values (2)",
@@ -157,7 +157,11 @@ def test_arrays_arrive_as_arrays(spark: SparkSession, database: str) -> None:
 
 def test_a_number_without_a_scale_fails_by_name(spark: SparkSession, database: str) -> None:
     """Spark would cut it to 18 places."""
-    run(database, "create table o (id int primary key, total numeric)", "insert into o values (1, 0.1234567890123456789)")
+    run(
+        database,
+        "create table o (id int primary key, total numeric)",
+        "insert into o values (1, 0.1234567890123456789)",
+    )
     with pytest.raises(ColumnUnmapped) as caught:
         rows(spark, Postgres(database, "o", cursor="id"))
     assert (caught.value.column, caught.value.type_name) == ("total", "numeric")
@@ -173,7 +177,11 @@ def test_a_number_without_a_scale_fails_by_name(spark: SparkSession, database: s
 )
 def test_a_number_without_a_scale_can_be_mapped(spark: SparkSession, database: str, wanted: str, value: object) -> None:
     """The user says what it becomes."""
-    run(database, "create table o (id int primary key, total numeric)", "insert into o values (1, 0.1234567890123456789)")
+    run(
+        database,
+        "create table o (id int primary key, total numeric)",
+        "insert into o values (1, 0.1234567890123456789)",
+    )
     assert rows(spark, Postgres(database, "o", cursor="id", types={"total": wanted})) == [(1, value)]
 
 
@@ -204,6 +212,12 @@ def test_a_type_that_spark_does_not_have_can_be_read_as_text(spark: SparkSession
     )
     source = Postgres(database, "o", cursor="id", types={"t": "string", "ts": "string"})
     assert rows(spark, source) == [(1, "08:30:00.5", "infinity"), (2, None, "2024-01-01 09:00:00+00")]
+
+
+def test_a_number_that_is_none_stops_the_batch_with_its_column(spark: SparkSession, database: str) -> None:
+    """PostgreSQL has a NaN of every precision, and Spark's decimals have none."""
+    run(database, "create table o (id int primary key, total numeric(10,2))", "insert into o values (1, 'NaN')")
+    assert "'total' holds NaN" in failure(spark, Postgres(database, "o", cursor="id")).reason
 
 
 @pytest.mark.parametrize("column_type", ["timestamp", "timestamptz", "date"])
@@ -244,7 +258,11 @@ def test_a_column_that_was_added_is_seen_by_the_next_batch(spark: SparkSession, 
 
 def test_a_mark_with_quotes_in_it_finds_the_rest(spark: SparkSession, database: str) -> None:
     """Text is compared by its bytes, as a literal."""
-    run(database, "create table o (v text primary key)", "insert into o values ('o''brien; --'), ('a'), ('Z'), ('o''brien; --x')")
+    run(
+        database,
+        "create table o (v text primary key)",
+        "insert into o values ('o''brien; --'), ('a'), ('Z'), ('o''brien; --x')",
+    )
     source = Postgres(database, "o", cursor="v")
     mark = span(source, max_rows=3).upto
     assert (mark.value, rows(spark, source, span(source, mark))) == ("o'brien; --", [("o'brien; --x",)])
@@ -323,6 +341,22 @@ class TestAJob:
         assert (first.rows_read, first.mark_after) == (0, 3)
         run(orders, "insert into o values (4, 'd')")
         assert (job.run(spark, store=store).mark_after, lake(spark, tmp_path)) == (4, [4])
+
+    def test_a_row_that_gets_its_cursor_later_replaces_itself(
+        self, spark: SparkSession, database: str, tmp_path: Path
+    ) -> None:
+        """It was read without one, and comes again with it: into a merge, so it stands there once."""
+        run(database, "create table o (seq int primary key, at timestamp, v text)")
+        run(database, "insert into o values (1, '2024-01-01', 'a'), (2, null, 'b')")
+        source = Postgres(database, "o", cursor=Cursor("at", on_null="include"))
+        sink = sinks.Delta(str(tmp_path / "lake"), mode="merge", key=("seq",))
+        job, store = Job(name="o", source=source, sinks=[sink]), fm_stores.open("memory")
+        first = job.run(spark, store=store)
+        run(database, "update o set at = '2024-01-02', v = 'c' where seq = 2", "insert into o values (3, null, 'd')")
+        second, third = job.run(spark, store=store), job.run(spark, store=store)
+        assert (first.rows_read, second.rows_read, third.status) == (2, 2, "nothing_new")
+        table = spark.read.format("delta").load(str(tmp_path / "lake")).orderBy("seq").select("seq", "v")
+        assert table.collect() == [(1, "a"), (2, "c"), (3, "d")]
 
     def test_infinity_is_shown_by_the_run(self, spark: SparkSession, database: str, tmp_path: Path) -> None:
         """The error names the column, and the mark did not move."""

@@ -143,7 +143,8 @@ def test_declared_types_become_types_of_spark(spark: SparkSession, tmp_path: Pat
     """Numbers beyond 2^53, decimals, days and moments: each as it was put in."""
     run(
         tmp_path / "db",
-        "create table o (id bigint primary key, x double, w varchar(9), b blob, m decimal(10,2), d date, t datetime, y boolean)",
+        "create table o (id bigint primary key, x double, w varchar(9), b blob, m decimal(10,2), d date,"
+        " t datetime, y boolean)",
         "insert into o values (9007199254740993, 1, 'ä', x'00ff', 1.5, '2024-02-29', '2024-01-01 08:00:00.5', 1)",
     )
     assert rows(spark, Sqlite(tmp_path / "db", "o", cursor="id")) == [
@@ -175,7 +176,9 @@ def test_a_value_of_another_type_fails_with_its_column_and_row(
 ) -> None:
     """SQLite takes anything; it never becomes a null."""
     run(
-        tmp_path / "db", f"create table o (id integer primary key, odd {declared})", f"insert into o values (1, null), (7, {value})"
+        tmp_path / "db",
+        f"create table o (id integer primary key, odd {declared})",
+        f"insert into o values (1, null), (7, {value})",
     )
     source = Sqlite(tmp_path / "db", "o", cursor="id")
     with pytest.raises(Exception, match="floodmark") as caught:

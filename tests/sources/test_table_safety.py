@@ -13,14 +13,13 @@ import psycopg
 import pytest
 
 from floodmark.errors import ConfigError, FenceBlind, UnknownKind
-from floodmark.hwm import HWM, ColumnIntHWM, Json
+from floodmark.hwm import HWM, ColumnIntHWM
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.table_cursor import Cursor
-from floodmark.sources.table_safety import Safety
+from floodmark.sources.table_safety import Chosen, Safety
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -50,9 +49,11 @@ def open_transaction(database: str, *statements: str, application: str = "shop")
 
 
 def looked(
-    source: Postgres, mark: HWM[Any] | None = None, extras: Mapping[str, Json] | None = None, *, waits: bool = False
+    source: Postgres, mark: HWM[Any] | None = None, before: Sight | None = None, *, waits: bool = False
 ) -> Sight:
-    return source.look(mark, Request(extras=extras or {}, waits=waits), no_session)
+    """A look with what an earlier one left in the record."""
+    extras, pending = (before.extras, before.pending) if before else ({}, {})
+    return source.look(mark, Request(extras=extras, pending=pending, waits=waits), no_session)
 
 
 def reached(sight: Sight) -> object:
@@ -79,7 +80,7 @@ def test_a_row_that_commits_late_with_a_lower_id_is_not_lost(orders: str, mark: 
         run(orders, "insert into o (v) values ('B')")
         first = looked(source, mark)
         late.commit()
-    second = looked(source, mark, first.pending)
+    second = looked(source, mark, first)
     assert (reached(first), first.held_back) == (None, 1)
     assert (reached(second), second.expected_rows, second.held_back) == (5, 2, 0)
 
@@ -109,7 +110,7 @@ def test_a_prepared_transaction_is_waited_for_until_it_is_committed(orders: str,
     first = looked(source, mark)
     run(orders, "commit prepared 'order 4'")
     assert (first.held_back, "'order 4'" in (first.held_reason or "")) == (1, True)
-    assert reached(looked(source, mark, first.pending)) == 5
+    assert reached(looked(source, mark, first)) == 5
 
 
 def test_a_holder_that_prepares_meanwhile_is_still_waited_for(orders: str, mark: ColumnIntHWM) -> None:
@@ -121,9 +122,9 @@ def test_a_holder_that_prepares_meanwhile_is_still_waited_for(orders: str, mark:
         late.execute("insert into o overriding system value values (4, 'A')")
         late.execute("prepare transaction 'order 4'")
         late.commit()
-    second = looked(source, mark, first.pending)
+    second = looked(source, mark, first)
     run(orders, "commit prepared 'order 4'")
-    third = looked(source, mark, second.pending)
+    third = looked(source, mark, second)
     assert (reached(first), reached(second), reached(third), third.expected_rows) == (None, None, 5, 2)
 
 
@@ -136,8 +137,18 @@ def test_younger_transactions_do_not_hold_a_fence_up(orders: str, mark: ColumnIn
         with open_transaction(orders, "insert into o (v) values ('C')"):
             late.commit()
             run(orders, "insert into o (v) values ('D')")
-            second = looked(source, mark, first.pending)
+            second = looked(source, mark, first)
     assert (reached(second), second.expected_rows, second.held_back) == (5, 2, 1)
+
+
+def test_what_was_final_is_forgotten_if_the_values_went_down(orders: str) -> None:
+    """The table was emptied and its sequence begun anew: 2 is lower than what was passed, and 1 may still come."""
+    source = Postgres(orders, "o", cursor="seq")
+    first = looked(source)
+    run(orders, "truncate o restart identity")
+    with open_transaction(orders, "insert into o (v) values ('A')"):
+        run(orders, "insert into o (v) values ('B')")
+        assert (reached(first), reached(looked(source, None, first))) == (3, None)
 
 
 def test_writers_in_another_database_and_our_own_readers_are_not_waited_for(
@@ -170,9 +181,17 @@ def test_a_fence_that_did_not_change_is_the_same_to_remember(orders: str, mark: 
         run(orders, "insert into o (v) values ('B')")
         first = looked(source, mark)
         run(orders, "insert into o (v) values ('C')")
-        second = looked(source, mark, first.pending)
+        second = looked(source, mark, first)
     assert second.held_back == 2
     assert second.pending == first.pending
+
+
+def test_the_statements_of_a_look_are_transactions_of_their_own(orders: str) -> None:
+    """Sent together, they would else be one, whose list of open transactions is older than the second statement."""
+    probe = Postgres(orders, "o", cursor="seq")._probe()
+    (first,), _, (second,) = probe.at_once("select now()", "select pg_sleep(0.01)", "select now()")
+    assert first < second
+    probe.close()
 
 
 def test_a_run_by_itself_waits_for_the_fence_it_finds(orders: str, mark: ColumnIntHWM) -> None:
@@ -314,12 +333,19 @@ def test_where_a_fence_may_be_incomplete_the_log_says_so_once(
         looked(source)
         looked(source)
     told = [record.getMessage() for record in caplog.records if "incomplete" in record.getMessage()]
-    assert [rule in each for each in told] == ([True] if rule else [])
+    assert [str(rule) in each for each in told] == ([True] if rule else [])
+
+
+def test_the_values_of_a_query_may_be_made_anywhere(orders: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing says where its column comes from; it is read behind a fence with a warning."""
+    with caplog.at_level(logging.WARNING):
+        found = looked(Postgres(orders, query="select * from o", cursor=Cursor("seq", unique=True)))
+    assert (reached(found), [True for record in caplog.records if "FM412" in record.getMessage()]) == (3, [True])
 
 
 def test_safety_is_a_word_or_an_option_with_its_duration() -> None:
     """As it is written in the project file."""
-    given = ("fence", "none", {"delay": "30s"}, {"lag": "2h"}, {"fence_wait": "1s"}, "lag")
+    given: list[Chosen] = ["fence", "none", {"delay": "30s"}, {"lag": "2h"}, {"fence_wait": "1s"}, "lag"]
     assert [(each.way, each.seconds) for each in map(Safety.of, given)] == [
         ("fence", 5.0),
         ("none", 0.0),

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from floodmark import Job, sinks, stores
 from floodmark.errors import ConfigError
+from floodmark.probes.cursor_ansi import Ansi
+from floodmark.probes.postgres import Address
+from floodmark.probes.tables import CursorColumn
 from floodmark.rules import not_null
-from floodmark.sources import Postgres, Sqlite
+from floodmark.sources import Jdbc, Postgres, Sqlite
+from floodmark.sources.contract import Request
+from floodmark.sources.postgres import jdbc_url
 from floodmark.sources.table_cursor import Cursor
 from floodmark.testing import ListSink
-from tests.sources.test_table_safety import looked, reached, run
+from tests.sources.test_table_safety import looked, no_session, reached, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +50,7 @@ def test_a_late_row_within_the_lag_is_found_and_the_mark_stays_at_the_maximum(or
     first = looked(source)
     assert first.span is not None
     run(orders, at(4, 45))
-    second = looked(source, first.span.upto, first.extras)
+    second = looked(source, first.span.upto, first)
     assert second.span is not None
     assert (second.span.upto, second.expected_rows) == (first.span.upto, 3)
 
@@ -53,7 +60,7 @@ def test_a_window_in_which_nothing_changed_is_not_read_again(orders: str) -> Non
     source = lagging(orders)
     first = looked(source)
     assert first.span is not None
-    assert looked(source, first.span.upto, first.extras).span is None
+    assert looked(source, first.span.upto, first).span is None
 
 
 def test_a_row_later_than_the_lag_is_missed(orders: str) -> None:
@@ -62,7 +69,7 @@ def test_a_row_later_than_the_lag_is_missed(orders: str) -> None:
     first = looked(source)
     assert first.span is not None
     run(orders, at(4, 30))
-    assert looked(source, first.span.upto, first.extras).span is None
+    assert looked(source, first.span.upto, first).span is None
 
 
 def test_new_rows_bring_the_window_with_them(orders: str) -> None:
@@ -71,7 +78,7 @@ def test_new_rows_bring_the_window_with_them(orders: str) -> None:
     first = looked(source)
     assert first.span is not None
     run(orders, "insert into o values (5, '2026-01-01 11:05:00+00')")
-    second = looked(source, first.span.upto, first.extras)
+    second = looked(source, first.span.upto, first)
     assert (reached(second) is not None, second.expected_rows) == (True, 3)
 
 
@@ -114,10 +121,35 @@ def test_a_lag_needs_a_time_and_a_key(orders: str) -> None:
 
 def test_a_fence_is_refused_where_nobody_can_say_who_writes(tmp_path: Path) -> None:
     """SQLite has one writer at a time and needs none."""
-    import sqlite3
-
-    with sqlite3.connect(tmp_path / "o.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "o.db")) as connection, connection:
         connection.execute("create table o (id integer primary key)")
-    connection.close()
     with pytest.raises(ConfigError, match="a fence needs PostgreSQL"):
-        looked(Sqlite(tmp_path / "o.db", "o", cursor=Cursor("id", safety="fence")))  # type: ignore[arg-type]
+        Sqlite(tmp_path / "o.db", "o", cursor=Cursor("id", safety="fence")).look(None, Request(), no_session)
+
+
+def test_a_lag_and_a_delay_work_behind_jdbc(spark: SparkSession, orders: str) -> None:
+    """Where nobody can say who writes, they are what there is."""
+    address = Address.parse(orders)
+    login = {"user": address.user, "password": address.password or ""}
+
+    def polled(safety: dict[str, str]) -> Jdbc:
+        return Jdbc(jdbc_url(address), "o", cursor=Cursor("at", safety=safety), key=["id"], options=login)
+
+    lag, delay = polled({"lag": "20m"}), polled({"delay": "1h"})
+    first = lag.look(None, Request(), lambda: spark)
+    assert first.span is not None
+    run(orders, at(4, 45))
+    second = lag.look(first.span.upto, Request(extras=first.extras), lambda: spark)
+    run(orders, "insert into o values (6, now())")
+    assert (second.expected_rows, delay.look(None, Request(), lambda: spark).held_back) == (3, 1)
+
+
+def test_a_delay_goes_by_the_clock_of_a_database_that_is_not_known(spark: SparkSession, database: str) -> None:
+    """In the words that JDBC has every driver translate."""
+    clock = Ansi().ahead(CursorColumn("at", "timestamp", "timestamp"), -30)
+    address = Address.parse(database)
+    properties = {"user": address.user, "password": address.password or "", "driver": "org.postgresql.Driver"}
+    asked = f"(select extract(epoch from current_timestamp - {clock})::float8 as seconds) as asked"
+    found = spark.read.jdbc(jdbc_url(address), asked, properties=properties).first()
+    assert found is not None
+    assert found["seconds"] == 30.0

@@ -12,6 +12,7 @@ from floodmark.errors import MarkMissing
 from floodmark.hwm import HWM, Json
 from floodmark.sources.contract import Request, Session, Sight
 from floodmark.stores.lease import hold
+from floodmark.stores.record import JobRecord
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ class Holding(RowsSource):
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         self.asked.append(request)
         return Sight(None, held_back=1, held_reason="somebody writes", pending=dict(self.pending))
+
+
+KEPT = {"rows": {"pending": {"fence": [1]}}}
 
 
 def no_session() -> SparkSession:
@@ -57,10 +61,10 @@ def test_what_is_pending_is_in_the_record_and_the_next_look_gets_it(store: MarkS
     receipt = job.run(no_session, store)
     record = store.read("j")
     assert record is not None
-    assert (receipt.rows_held_back, record.number, record.marks, record.extras) == (1, 0, {}, {"rows": {"fence": [1]}})
+    assert (receipt.rows_held_back, record.number, record.marks, record.extras) == (1, 0, {}, KEPT)
     job.run(no_session, store)
     assert isinstance(job.source, Holding)
-    assert [each.extras for each in job.source.asked] == [{}, {"fence": [1]}]
+    assert [each.pending for each in job.source.asked] == [{}, {"fence": [1]}]
 
 
 def test_a_look_that_learns_nothing_new_changes_no_byte(store: MarkStore, tmp_path: Path) -> None:
@@ -72,13 +76,25 @@ def test_a_look_that_learns_nothing_new_changes_no_byte(store: MarkStore, tmp_pa
     assert files_of(tmp_path) == before
 
 
-def test_what_is_pending_is_laid_over_what_was_remembered(store: MarkStore) -> None:
-    """Keys of a tie stay when a fence comes."""
-    held({"ties": ["k"]}).run(no_session, store)
+def test_what_is_pending_does_not_touch_what_was_remembered(store: MarkStore) -> None:
+    """Keys of a tie stay when a fence comes, and another fence takes the place of the first."""
+    with hold(store, "j") as lease:
+        store.intend(JobRecord("j", extras={"rows": {"ties": ["k"]}}), expected=0, lease=lease.lease)
     held({"fence": [1]}).run(no_session, store)
+    held({"fence": [2]}).run(no_session, store)
     record = store.read("j")
     assert record is not None
-    assert record.extras == {"rows": {"ties": ["k"], "fence": [1]}}
+    assert record.extras == {"rows": {"ties": ["k"], "pending": {"fence": [2]}}}
+
+
+def test_a_person_who_says_where_to_read_on_makes_it_forgotten(store: MarkStore) -> None:
+    """The source may have been emptied and filled anew: what was final then says nothing now."""
+    job = held({"fence": [1]})
+    job.run(no_session, store)
+    job.run(no_session, store, start="7")
+    job.run(no_session, store, full_refresh=True)
+    assert isinstance(job.source, Holding)
+    assert [each.pending for each in job.source.asked] == [{}, {}, {}]
 
 
 def test_a_run_that_works_at_the_job_is_not_disturbed(store: MarkStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import floodmark as fm
+from floodmark.errors import ConfigError
 from floodmark.sinks.contract import Sink
 from floodmark.sources.contract import Source
 from floodmark.step.transform import Function, Identity, Transform
@@ -35,3 +36,16 @@ def test_a_batch_is_frozen_where_a_second_reading_might_differ_and_somebody_woul
 ) -> None:
     """Several sinks see it, and one that goes on after its last piece; one that is all or nothing does not."""
     assert Work("orders", (source,), sinks, transform).needs_spool() is is_frozen
+
+
+WITHOUT_TIME = fm.sources.Postgres(
+    "postgresql://db/shop", table="orders", cursor=fm.sources.Cursor("at", on_null="include")
+)
+
+
+def test_a_row_that_comes_again_once_it_has_a_cursor_needs_a_sink_that_merges() -> None:
+    """An append would keep it twice: without its time, and with it."""
+    merging = fm.sinks.Delta("lake", mode="merge", key=["id"])
+    assert Work("orders", (WITHOUT_TIME,), (merging,)).sinks == (merging,)
+    with pytest.raises(ConfigError, match="on_null: include"):
+        Work("orders", (WITHOUT_TIME,), (merging, fm.sinks.Delta("other", name="other")))

@@ -13,8 +13,8 @@ from floodmark.stores.record import JobRecord, Receipt
 
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
-HELD = "held"
-"""What the record of a job holds of a source whose rows wait for a transaction of somebody else."""
+PENDING, HELD = "pending", "held"
+"""Under which the record of a job keeps that rows of a source wait for a transaction of somebody else."""
 HEALING = "healing"
 """What the record of a stream holds beside its marks: what was done ahead of them."""
 
@@ -35,10 +35,10 @@ class JobFacts:
 
     def held(self) -> Mapping[str, Json] | None:
         """What a source said of rows that wait for somebody: how many, since when and why."""
-        kept = [
-            each.get(HELD) for each in (self.record.extras if self.record else {}).values() if isinstance(each, dict)
-        ]
-        return next((each for each in kept if isinstance(each, dict)), None)
+        kept = (self.record.extras if self.record else {}).values()
+        pending = [each.get(PENDING) for each in kept if isinstance(each, dict)]
+        held = [each.get(HELD) for each in pending if isinstance(each, dict)]
+        return next((each for each in held if isinstance(each, dict)), None)
 
     def last_sign(self) -> datetime | None:
         """When the job last knew that it was up to date."""
@@ -54,6 +54,9 @@ def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
         message = f"its last run failed: {(last.error or '')[:ERROR_SHOWN]}"
         advice = f"{job.name}: mend what its last run says, then `floodmark run --select {job.name}`"
         return Finding("processing_offsets", job.name, "CRITICAL", message, told, "failed_run", advice)
+    waiting = facts.held()
+    if sign is None and waiting is not None:  # its first rows wait
+        return _waiting(job, waiting, now, told)
     if sign is None:
         advice = f"{job.name}: `floodmark run --select {job.name}`"
         return Finding("processing_offsets", job.name, "WARNING", "it has never run", told, "lag", advice)

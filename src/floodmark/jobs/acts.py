@@ -9,7 +9,7 @@ from typing import Any
 from floodmark.errors import ConfigError, MarkUnreadable
 from floodmark.hwm import HWM
 from floodmark.step import Step
-from floodmark.step.looking import read_ledgers
+from floodmark.step.looking import PENDING, part_of, read_ledgers
 from floodmark.step.recovery import fence_laggards
 from floodmark.step.run import noted_in
 from floodmark.stores.lease import HeldLease, hold
@@ -41,7 +41,9 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
             )
         [(source, mark)] = record.marks.items()
         moved = mark.set_value(text)
-        decide(step, replace(record, marks={source: moved}, origin="set"), lease)
+        known = {name: kept for name, kept in part_of(record.extras, source).items() if name != PENDING}
+        extras = {**record.extras, source: known} if source in record.extras else record.extras
+        decide(step, replace(record, marks={source: moved}, extras=extras, origin="set"), lease)
         return moved
 
 

@@ -27,6 +27,14 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM206": ("error", "options that contradict each other"),
     "FM301": ("note", "the batch is frozen in the spool before it is written"),
     "FM302": ("note", "a sink that repeats rows after a crash"),
+    "FM410": ("warning", "safety none: a row that commits late is never read"),
+    "FM411": ("warning", "told by a run: the sequence behind the cursor has a cache, or does not only grow"),
+    "FM412": ("warning", "told by a run: the values of the cursor may be made outside the database"),
+    "FM413": ("warning", "safety delay: a transaction that is open for longer is missed"),
+    "FM414": ("error", "safety lag reads rows again, and a sink would write them twice"),
+    "FM415": ("note", "reading by xmin scans the table"),
+    "FM416": ("error", "on_null include into a sink that does not merge"),
+    "FM417": ("error", "a cursor that is not unique, and no key that tells rows apart"),
 }
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from floodmark.errors import SourceUnreadable
+from floodmark.probes.cursor_ansi import Ansi
 from floodmark.probes.cursor_conditions import above, compared, from_clause, has_null, key_of, not_null, within
 from floodmark.probes.cursor_query import Relation
-from floodmark.probes.cursor_sql import Ansi, Dialect
+from floodmark.probes.cursor_sql import Dialect
 from floodmark.probes.tables import Bounds, Ceiling, Cursor, Low, Point
 
 COUNTED_AT_MOST = 100_000
@@ -143,15 +143,6 @@ class PlainQuestion(Question):
     def _point(self, values: Sequence[Any]) -> Point | None:
         found = [self.dialect.unpacked(each, 1) for each in values]
         return tuple(each[0] for each in found if each) if all(found) else None
-
-
-def keys_told(dialect: Dialect, cursor: Cursor, rows: Sequence[Sequence[Any]]) -> tuple[Point, ...]:
-    """The keys that such a statement gave. Raises SourceUnreadable for one that is null."""
-    found = [dialect.unpacked(each[0], len(cursor.key)) for each in rows]
-    if None in found:
-        what = f"a row whose {', '.join(cursor.key)} is null"
-        raise SourceUnreadable(what, reason="a key tells rows with the same cursor apart, and no two such rows")
-    return tuple(key for key in found if key is not None)
 
 
 def question(

@@ -93,7 +93,7 @@ class Postgres:
         return literals[0] if len(literals) == 1 else f"ARRAY[{', '.join(literals)}]"
 
     def unpacked(self, value: object, width: int) -> Point | None:
-        return _texts(value) if isinstance(value, list) else _single(value)
+        return _texts(value) if isinstance(value, list) else single(value)
 
     def truth(self, value: bool) -> str:
         return "TRUE" if value else "FALSE"
@@ -104,7 +104,7 @@ class Postgres:
         if column.kind == "timestamptz":
             return moment
         if column.kind not in ("timestamp", "date"):
-            raise _no_clock(column)
+            raise no_clock(f"the cursor {column.name!r} is {column.type}, which no clock tells")
         zone = "(SELECT reset_val FROM pg_settings WHERE name = 'TimeZone')"
         return f"CAST({moment} AT TIME ZONE {zone} AS {column.type})"
 
@@ -142,65 +142,13 @@ class Sqlite:
         return literals[0] if len(literals) == 1 else f"json_array({', '.join(literals)})"
 
     def unpacked(self, value: object, width: int) -> Point | None:
-        return _single(value) if width == 1 or value is None else _texts(json.loads(str(value)))
+        return single(value) if width == 1 or value is None else _texts(json.loads(str(value)))
 
     def truth(self, value: bool) -> str:
         return "1" if value else "0"
 
     def ahead(self, column: CursorColumn, seconds: float) -> str:
-        raise ConfigError("max_future: a SQLite file has no clock of its own.", hint="leave max_future out")
-
-
-@dataclass(frozen=True)
-class Ansi:
-    """Any other database behind JDBC; `mark` is what it quotes names with. How it orders text is not known."""
-
-    mark: str = '"'
-
-    def quote(self, name: str) -> str:
-        return quoted(name, self.mark)
-
-    def literal(self, value: str | None, column: CursorColumn) -> str:
-        if value is None:
-            return "NULL"
-        if column.kind in ("int", "decimal"):
-            return value
-        return f"{'DATE' if column.kind == 'date' else 'TIMESTAMP'} {text_literal(value.replace('T', ' '))}"
-
-    def top(self, column: CursorColumn) -> str:
-        tops: Mapping[Kind, str] = {"date": "9999-12-31", "timestamp": "9999-12-31 23:59:59.999999"}
-        return self.literal(tops.get(column.kind, "9" * 38), column)
-
-    def bottom(self, column: CursorColumn) -> str:
-        bottoms: Mapping[Kind, str] = {"date": "0001-01-01", "timestamp": "0001-01-01 00:00:00"}
-        return self.literal(bottoms.get(column.kind, "-" + "9" * 38), column)
-
-    def ordered(self, column: CursorColumn) -> str:
-        return value_of(self, column)
-
-    def compared(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:
-        """Written out, since not every database compares rows."""
-        return _written_out(list(left), sign, list(right))
-
-    def packed(self, expressions: Sequence[str]) -> str:
-        """One alone; a database that is not known has no value of several."""
-        return f"CAST({expressions[0]} AS CHAR(64))"
-
-    def packed_literal(self, texts: Point) -> str:
-        raise ConfigError(
-            "rows with the same cursor cannot be told apart in this database.",
-            hint="read by several columns, as in column: [updated_at, id], or say unique: true if no two are the same",
-        )
-
-    def unpacked(self, value: object, width: int) -> Point | None:
-        found = _single(value)
-        return found and tuple(text.strip() for text in found)  # its text is of a fixed width
-
-    def truth(self, value: bool) -> str:
-        return "(1 = 1)" if value else "(1 = 0)"
-
-    def ahead(self, column: CursorColumn, seconds: float) -> str:
-        raise ConfigError("max_future: how this database tells its time is not known.", hint="leave max_future out")
+        raise no_clock("a SQLite file has none of its own")
 
 
 def value_of(dialect: Dialect, column: CursorColumn) -> str:
@@ -212,17 +160,6 @@ def value_of(dialect: Dialect, column: CursorColumn) -> str:
 def row(expressions: Sequence[str]) -> str:
     """Several expressions as a row; one alone stays as it is."""
     return expressions[0] if len(expressions) == 1 else f"({', '.join(expressions)})"
-
-
-def _written_out(left: list[str], sign: Sign, right: list[str]) -> str:
-    first = f"{left[0]} {sign} {right[0]}"
-    if len(left) == 1:
-        return first
-    rest = _written_out(left[1:], sign, right[1:])
-    if sign == "=":
-        return f"{first} AND {rest}"
-    strict = sign.rstrip("=")
-    return f"({left[0]} {strict} {right[0]} OR ({left[0]} = {right[0]} AND {rest}))"
 
 
 def quoted(name: str, mark: str) -> str:
@@ -244,7 +181,8 @@ def _escaped(value: str) -> str:
     return "E" + text_literal(value.replace("\\", "\\\\")) if "\\" in value else text_literal(value)
 
 
-def _single(value: object) -> Point | None:
+def single(value: object) -> Point | None:
+    """One text, from what the driver made of it."""
     return None if value is None else (str(value),)
 
 
@@ -254,7 +192,8 @@ def _texts(values: Sequence[str | None]) -> Point:
     return tuple(map(str, values))
 
 
-def _no_clock(column: CursorColumn) -> ConfigError:
+def no_clock(why: str) -> ConfigError:
+    """A setting asks for the database's clock, and there is none that could be meant."""
     return ConfigError(
-        f"max_future: the cursor {column.name!r} is {column.type}, which no clock tells.", hint="leave max_future out"
+        f"max_future and delay go by the database's clock, and {why}.", hint="leave max_future and delay out"
     )

@@ -13,16 +13,16 @@ from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.cursor_bounds import Question, keys_told, question
+from floodmark.probes.cursor_asking import Asking
 from floodmark.probes.cursor_columns import Catalog, Finder, kind_by_type
 from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Postgres
 from floodmark.probes.postgres_catalog import catalog_sql, catalog_told
 from floodmark.probes.postgres_xmin import XMIN, xmin_cursor
-from floodmark.probes.tables import Asked, Bounds, Ceiling, Column, Cursor, Kind, Low, Point
+from floodmark.probes.tables import Asked, Column, Cursor, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from types import ModuleType
 
     from psycopg import Column as DriverColumn
@@ -101,7 +101,7 @@ def _unreadable_url() -> ConfigError:
 
 
 @dataclass
-class PostgresProbe:
+class PostgresProbe(Asking):
     """One table or query, over one kept connection."""
 
     address: Address
@@ -110,6 +110,10 @@ class PostgresProbe:
     name: str = "postgres"
     _connection: Connection[tuple[Any, ...]] | None = field(default=None, repr=False)
     _cursor: Cursor | None = None
+
+    @property
+    def dialect(self) -> Postgres:
+        return SQL
 
     def place(self) -> str:
         return f"postgres {self.address}"
@@ -126,18 +130,6 @@ class PostgresProbe:
             self._cursor = FINDER.cursor(self.asked, self.columns(), self._catalog(), self.place())
         return self._cursor
 
-    def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
-        asked = self.question(low, ceilings)
-        return asked.told(self._rows(asked.bounds(max_rows))[0])
-
-    def keys_at(self, value: Point | None, at_most: int) -> tuple[Point, ...]:
-        return keys_told(SQL, self.cursor(), self._rows(self.question(Low()).keys_at(value, at_most)))
-
-    def beside(self, value: Point, low: Low, ceilings: Sequence[Ceiling] = ()) -> tuple[Point | None, Point | None]:
-        asked = self.question(low, ceilings)
-        below, over = self._rows(asked.beside(value))[0]
-        return SQL.unpacked(below, asked.width), SQL.unpacked(over, asked.width)
-
     def close(self) -> None:
         """Let go of the connection and of what was known by it; the next look begins anew."""
         if self._connection is not None:
@@ -153,10 +145,6 @@ class PostgresProbe:
             rows = connection.execute("SELECT o, format_type(o, NULL) FROM unnest(%s::oid[]) AS o", [oids]).fetchall()
         types = {oid: str(name) for oid, name in rows}
         return tuple(_column(each, types[each.type_code]) for each in told)
-
-    def question(self, low: Low, ceilings: Sequence[Ceiling] = ()) -> Question:
-        """What lies above the low bound and under every ceiling, as a statement."""
-        return question(SQL, self.relation, self.cursor(), low, ceilings)
 
     def _catalog(self) -> Catalog:
         rows = self._rows(catalog_sql(self.relation)) if self.relation.table is not None else []

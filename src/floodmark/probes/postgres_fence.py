@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import FenceBlind
 from floodmark.probes.cursor_sql import Postgres, text_literal
-from floodmark.probes.postgres_fence_fit import Doubt, doubts, require_fit
+from floodmark.probes.postgres_fence_fit import Doubt, Trust, require_fit, trust
 
 if TYPE_CHECKING:
     from floodmark.probes.postgres import PostgresProbe
@@ -32,16 +32,17 @@ OUR_READERS = "floodmark/"
 UNSEEN_SECONDS = 0.25
 """How long a transaction may have its time and not show it yet: microseconds, unless its process is made to wait."""
 OPEN = f"""
-SELECT pid, xact_start::text, backend_xid::text, application_name, backend_type,
-       extract(epoch FROM clock_timestamp() - xact_start)::float8
+SELECT pid, coalesce(xact_start, query_start)::text, backend_xid::text, application_name, backend_type,
+       extract(epoch FROM clock_timestamp() - coalesce(xact_start, query_start))::float8, state
 FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
-  AND (xact_start IS NOT NULL OR state = 'disabled' OR backend_type IS NULL)
+  AND (xact_start IS NOT NULL OR state IN ('active', 'disabled') OR backend_type IS NULL)
   AND (backend_type IS NULL OR backend_type NOT IN ('walsender', 'autovacuum worker', 'parallel worker'))
   AND NOT starts_with(coalesce(application_name, ''), '{OUR_READERS}')
 ORDER BY xact_start, pid
 """
-"""A worker of a parallel query is counted by its leader, and vacuum writes no rows."""
+"""A worker of a parallel query is counted by its leader, and vacuum writes no rows. A session may be at work without a
+transaction for a moment, between two that came in one message: both have the time of that message."""
 PREPARED = """
 SELECT gid, transaction::text, extract(epoch FROM clock_timestamp() - prepared)::float8
 FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared, gid
@@ -101,10 +102,10 @@ def writers(lists: Sequence[Sequence[Sequence[Any]]], source: str) -> Writers:
 
 
 def _open(row: Sequence[Any], source: str) -> OpenTransaction:
-    pid, began, xid, application, backend, seconds = row
+    pid, began, xid, application, backend, seconds, state = row
     if backend is None:
         raise FenceBlind(source, reason="this user may not see the transactions of other users (pg_read_all_stats)")
-    if began is None:
+    if state == "disabled":
         raise FenceBlind(source, reason=f"the session with pid {pid} hides its transactions (track_activities is off)")
     return OpenTransaction(pid, began, xid, application or "", max(0.0, seconds))
 
@@ -115,6 +116,12 @@ class FenceProbe:
 
     probe: PostgresProbe
     _fit: Cursor | None = None
+    _trust: Trust = field(default_factory=Trust)
+
+    @property
+    def moves_on(self) -> bool:
+        """Whether a later transaction takes another value, so that none comes at the last one that was passed."""
+        return not self._trust.is_coarse
 
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling]) -> tuple[Bounds, Writers]:
         """How far the table reaches, and then who may still write: three transactions in one round trip."""
@@ -135,8 +142,8 @@ class FenceProbe:
         table = text_literal(name) if name is not None else None
         require_fit(self._row, self.probe.place(), table)
         self._fit = cursor
-        columns = [text_literal(column.name) for column in cursor.columns[:1]] if table else []
-        return tuple(doubt for column in columns for doubt in doubts(self._row, table or "", column))
+        self._trust = trust(self._row, table, text_literal(cursor.columns[0].name))
+        return self._trust.doubts
 
     def _row(self, sql: str) -> Sequence[Any]:
         (rows,) = self.probe.at_once(sql)

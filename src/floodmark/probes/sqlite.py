@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from floodmark.errors import SourceUnreadable
-from floodmark.probes.cursor_bounds import Question, keys_told, question
+from floodmark.probes.cursor_asking import Asking
 from floodmark.probes.cursor_columns import Catalog, Finder
 from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Sqlite, text_literal
-from floodmark.probes.tables import Asked, Bounds, Ceiling, Column, Cursor, Kind, Low, Point
+from floodmark.probes.tables import Asked, Column, Cursor, Kind
 
 SQL = Sqlite()
 DECIMAL = re.compile(r"(?:NUMERIC|DECIMAL)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -31,13 +31,17 @@ UNIQUE = (
 
 
 @dataclass
-class SqliteProbe:
+class SqliteProbe(Asking):
     """One table or query of one file, which is opened read-only for each look."""
 
     path: Path
     relation: Relation
     asked: Asked
     _cursor: Cursor | None = field(default=None, repr=False)
+
+    @property
+    def dialect(self) -> Sqlite:
+        return SQL
 
     def place(self) -> str:
         return f"sqlite {self.path}"
@@ -55,21 +59,6 @@ class SqliteProbe:
             self._cursor = FINDER.cursor(self.asked, self.columns(), self._catalog(), self.place())
         return self._cursor
 
-    def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
-        asked = self._question(low, ceilings)
-        return asked.told(self._rows(asked.bounds(max_rows))[0])
-
-    def keys_at(self, value: Point | None, at_most: int) -> tuple[Point, ...]:
-        return keys_told(SQL, self.cursor(), self._rows(self._question(Low()).keys_at(value, at_most)))
-
-    def beside(self, value: Point, low: Low, ceilings: Sequence[Ceiling] = ()) -> tuple[Point | None, Point | None]:
-        asked = self._question(low, ceilings)
-        below, over = self._rows(asked.beside(value))[0]
-        return SQL.unpacked(below, asked.width), SQL.unpacked(over, asked.width)
-
-    def _question(self, low: Low, ceilings: Sequence[Ceiling] = ()) -> Question:
-        return question(SQL, self.relation, self.cursor(), low, ceilings)
-
     def _catalog(self) -> Catalog:
         """Nothing is said of a query, a view or a virtual table."""
         if self.relation.table is None:
@@ -78,7 +67,7 @@ class SqliteProbe:
         columns = self._rows(f'SELECT name, "notnull", pk FROM pragma_table_info({table})')
         indexes = self._rows(UNIQUE.format(table))
         if not any(pk for *_, pk in columns) and not indexes:
-            is_table = self._rows(f"SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = {table}")
+            is_table = self._rows(f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {table}")
             return Catalog(()) if is_table else Catalog()
         key = tuple(name for name, _, pk in sorted(columns, key=lambda column: column[2]) if pk)
         unique = {index: frozenset(name for of, name in indexes if of == index) for index, _ in indexes}

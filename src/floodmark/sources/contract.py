@@ -30,7 +30,7 @@ class Sight:
     ahead: float | None = None
     """Which share of what lies above the mark is left for later batches, as far as the source can tell."""
     pending: Mapping[str, Json] = field(default_factory=dict)
-    """What the record has to learn even if there is no span; it is laid over what the record remembers already."""
+    """What the record has to learn even if there is no span; nothing: what it knows already stays."""
     notes: tuple[str, ...] = ()
     """What the receipt of the batch has to say of this span."""
 
@@ -65,6 +65,8 @@ class Request:
     """Whether the run has time to wait a little for what is held back; a loop looks again soon."""
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What an earlier Sight asked the record to remember."""
+    pending: Mapping[str, Json] = field(default_factory=dict)
+    """What an earlier Sight had pending; forgotten where a person says anew how far the source was read."""
 
 
 class Source(Protocol):
@@ -97,6 +99,14 @@ class Repeating(Protocol):
 
     def repeats_by(self) -> tuple[str, ...]:
         """The columns by which such a row is known; none if it gives no row twice. Raises ConfigError."""
+
+
+@runtime_checkable
+class Restating(Protocol):
+    """A source that may give a row again after it has changed, where no other mark would have told the two apart."""
+
+    def restates(self) -> str | None:
+        """Which of the user's choices makes it so; None if it never does."""
 
 
 @runtime_checkable

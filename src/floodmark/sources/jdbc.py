@@ -36,8 +36,9 @@ class Jdbc:
     """Rows of a table or query, read above the mark of `cursor`; every look starts Spark.
 
     `options` go to the driver (user, password); the driver's jar has to be on Spark's class path. The cursor is a
-    whole number, a decimal, a date or a timestamp; on PostgreSQL also a text. `types` may name columns to read as
-    string. Timestamps of other databases than PostgreSQL pass through the JVM's zone: set user.timezone to UTC.
+    whole number, a decimal, a date or a timestamp; on PostgreSQL also a text. Other databases cannot be asked whether
+    a column is unique: name several, or say `Cursor("id", unique=True)`. `types` may name columns to read as string.
+    Timestamps of other databases than PostgreSQL pass through the JVM's zone: set user.timezone to UTC.
     """
 
     url: str = field(repr=False)
@@ -66,6 +67,10 @@ class Jdbc:
     def repeats_by(self) -> tuple[str, ...]:
         """Its key and its cursor, where rows are read again."""
         return repeated_by(self._cursor, self.key)
+
+    def restates(self) -> str | None:
+        """A row without a cursor comes again once it has one."""
+        return self._cursor.restates
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Two or three small statements through Spark."""

@@ -37,6 +37,7 @@ class Sqlite:
 
     The file has to be on a disk that Spark's tasks see: local mode, or a shared folder. Values are held to the
     declared types of their columns, or to `types`; one that does not fit stops the batch with its column and row.
+    `key` tells rows apart that share a value of the cursor; left out, it is the primary key.
     """
 
     path: str | os.PathLike[str]
@@ -64,6 +65,10 @@ class Sqlite:
     def repeats_by(self) -> tuple[str, ...]:
         """Its key and its cursor, where rows are read again."""
         return repeated_by(self._cursor, self.key)
+
+    def restates(self) -> str | None:
+        """A row without a cursor comes again once it has one."""
+        return self._cursor.restates
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One statement on the file, opened read-only."""

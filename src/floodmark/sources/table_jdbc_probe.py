@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.cursor_bounds import Question, keys_told, question
+from floodmark.probes.cursor_ansi import Ansi
+from floodmark.probes.cursor_asking import Asking
 from floodmark.probes.cursor_columns import Catalog, Finder, kind_by_type
 from floodmark.probes.cursor_query import Relation, for_jdbc
-from floodmark.probes.cursor_sql import Ansi, Dialect, Postgres
+from floodmark.probes.cursor_sql import Dialect, Postgres
 from floodmark.probes.postgres import FINDER as POSTGRES_FINDER
 from floodmark.probes.postgres_catalog import catalog_sql, catalog_told
 from floodmark.probes.tables import Asked, Bounds, Ceiling, Column, Cursor, Kind, Low, Point
@@ -39,7 +40,7 @@ GUESSED = (38, 18)
 
 
 @dataclass(frozen=True)
-class JdbcProbe:
+class JdbcProbe(Asking):
     """One table or query behind a JDBC URL; `properties` hold driver and login. A probe serves one look or read."""
 
     url: str = field(repr=False)
@@ -77,21 +78,12 @@ class JdbcProbe:
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
         if max_rows and not is_postgres(self.url):
             raise ConfigError("this database cannot be read in parts of max_rows.", hint="leave max_rows out")
-        asked = self._question(low, ceilings)
-        return asked.told(self._rows(asked.bounds(max_rows))[0])
+        return super().bounds(low, max_rows, ceilings)
 
     def keys_at(self, value: Point | None, at_most: int) -> tuple[Point, ...]:
         if isinstance(self.dialect, Ansi):
-            self.dialect.packed_literal(())
-        return keys_told(self.dialect, self.cursor(), self._rows(self._question(Low()).keys_at(value, at_most)))
-
-    def beside(self, value: Point, low: Low, ceilings: Sequence[Ceiling] = ()) -> tuple[Point | None, Point | None]:
-        asked = self._question(low, ceilings)
-        below, over = self._rows(asked.beside(value))[0]
-        return self.dialect.unpacked(below, asked.width), self.dialect.unpacked(over, asked.width)
-
-    def _question(self, low: Low, ceilings: Sequence[Ceiling] = ()) -> Question:
-        return question(self.dialect, self.relation, self.cursor(), low, ceilings)
+            self.dialect.packed_literal(())  # says why it cannot
+        return super().keys_at(value, at_most)
 
     def _catalog(self) -> Catalog:
         if self.relation.table is None or not is_postgres(self.url):

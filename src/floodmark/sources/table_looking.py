@@ -44,10 +44,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a span begins: the mark, and what a statement makes of it."""
+    """Where a span begins: the mark, and what a statement makes of it; `mark` is one that a start passes by."""
 
     after: ColumnHWM[Any] | None
     low: Low
+    mark: HWM[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Looker:
         if start == "latest":
             return None
         if start is not None and start != "earliest":
-            return Beginning(None, Low(self._marks.start(start), inclusive=True))
+            return Beginning(None, Low(self._marks.start(start), inclusive=True), mark)
         if mark is None or mark.value is None:
             return Beginning(None, Low())
         after = self._marks.given(mark.dump())
@@ -152,8 +153,7 @@ class Looker:
         if end is None and not nulls.new:
             return self._nothing_new(waiting, guarded)
         span = self._span(beginning, end, bounds, rows, nulls)
-        kept = request.extras.get(TIES)
-        remembered = end.remembered() if end else ({TIES: kept} if kept else {})
+        remembered = self._remembered(beginning, end, request)
         if nulls.all:
             remembered[NULLS] = stored_keys(nulls.all)
         expected = None if rows is None else (rows if end else 0) + len(nulls.new)
@@ -161,6 +161,13 @@ class Looker:
         return Sight(
             span, *waiting.told(), expected_rows=expected, extras=remembered, ahead=ahead, pending=guarded.pending
         )
+
+    def _remembered(self, beginning: Beginning, end: End | None, request: Request) -> dict[str, Json]:
+        """The keys at the mark after this batch; a start that ends below the mark leaves it where it is."""
+        standing = beginning.mark.value if beginning.mark is not None else None
+        if end is not None and self._marks.found(end.value).reaches(standing):
+            return end.remembered()
+        return {TIES: request.extras[TIES]} if request.extras.get(TIES) else {}
 
     def _ahead(self, bounds: Bounds, end: End | None) -> float | None:
         if end is None or bounds.cut is None or bounds.top is None:

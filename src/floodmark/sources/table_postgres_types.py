@@ -53,8 +53,10 @@ def _selected(column: Column, wanted: str | None, source: str) -> Selected:
         return Selected(column.name, _mapped(column, name, wanted))
     if column.type in TIMES:
         return _moment(column, name)
-    if column.type in PLAIN | TEXTS or _fits_decimal(column):
+    if column.type in PLAIN | TEXTS:
         return Selected(column.name, name)
+    if _fits_decimal(column):  # of the same precision in both branches: else PostgreSQL forgets it
+        return Selected(column.name, _unless(column, name, f"{name} <> 'NaN'", column.declared, "Spark has no NaN"))
     if column.type in WRITTEN:
         return Selected(column.name, f"CAST({name} AS text)")
     if column.type == "date":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 from floodmark.errors import ConfigError, UnknownKind
 from floodmark.probes.durations import seconds_in
-from floodmark.probes.tables import Bounds, Ceiling, Low, TableProbe
+from floodmark.probes.tables import Bounds, Ceiling, CursorColumn, Kind, Low, TableProbe
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -18,7 +18,7 @@ Way = Literal["fence", "delay", "lag", "none"]
 Chosen: TypeAlias = "str | Mapping[str, str]"
 DEFAULTS: dict[Way, str] = {"fence": "5s", "delay": "30s", "lag": "1h", "none": "0s"}
 OPTIONS: dict[str, Way] = {"fence_wait": "fence", "delay": "delay", "lag": "lag"}
-TIMES = ("timestamp", "timestamptz")
+TIMES: tuple[Kind, ...] = ("timestamp", "timestamptz")
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,16 @@ class Delayed:
     seconds: float
 
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling], request: Request) -> Guarded:
-        first = self.probe.cursor().columns[0]
-        if first.kind not in TIMES:
-            raise ConfigError(
-                f"safety: delay needs a cursor that is a time, and {first.name} is {first.type}.",
-                hint="read by a time, or choose safety: fence",
-            )
+        require_time("delay", self.probe.cursor().columns[0], TIMES)
         reason = f"are younger than {self.seconds:g} s (safety: delay)"
         every = (*ceilings, Ceiling(ahead_seconds=-self.seconds, reason=reason))
         return Guarded(self.probe.bounds(low, max_rows, every), every)
+
+
+def require_time(way: Way, column: CursorColumn, kinds: Sequence[Kind]) -> None:
+    """How old is an id?"""
+    if column.kind not in kinds:
+        raise ConfigError(
+            f"safety: {way} needs a cursor that is a time; {column.name} is {column.type}, compared as {column.kind}.",
+            hint="read by a time, or choose safety: fence",
+        )

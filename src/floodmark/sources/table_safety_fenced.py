@@ -34,7 +34,7 @@ class Fenced:
 
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling], request: Request) -> Guarded:
         self._require_fit()
-        before = Fence.deserialize(request.extras.get(FENCE))
+        before = Fence.deserialize(request.pending.get(FENCE))
         bounds, now = self.probe.bounds(low, max_rows, ceilings)
         top = bounds.top
         if bounds.lowest is None or top is None:
@@ -42,9 +42,11 @@ class Fenced:
         fence = self._followed(before, top, now, waits=request.waits)
         if fence.passed == list(top):
             final = replace(bounds, held=(*bounds.held, 0))
-            return Guarded(final, (*ceilings, _ceiling(fence)), _pending(fence, before, request, bounds))
-        every = (*ceilings, _ceiling(fence))
+            return Guarded(final, (*ceilings, self._ceiling(fence)), _pending(fence, before, request, bounds))
+        every = (*ceilings, self._ceiling(fence))
         held = self.probe.probe.bounds(low, max_rows, every)
+        if fence.passed is not None and not held.held[-1]:  # the values have gone down since: it was another table then
+            return self.bounds(low, max_rows, ceilings, replace(request, pending={}))
         return Guarded(held, every, _pending(fence, before, request, held))
 
     def _followed(self, before: Fence, top: Point, now: Writers, *, waits: bool) -> Fence:
@@ -59,6 +61,10 @@ class Fenced:
             fence = fence.after(list(top), self.probe.writers())
         return fence
 
+    def _ceiling(self, fence: Fence) -> Ceiling:
+        upto = tuple(map(str, fence.passed)) if isinstance(fence.passed, list) else None
+        return Ceiling(upto, reason=_reason(fence), is_final=self.probe.moves_on)
+
     def _require_fit(self) -> None:
         for doubt in self.probe.newly_fit():
             log.warning(
@@ -69,11 +75,6 @@ class Fenced:
                 reason=doubt.reason,
                 instead="safety: {lag: 1h}, safety: {delay: 30s}, cursor: xmin",
             )
-
-
-def _ceiling(fence: Fence) -> Ceiling:
-    upto = tuple(map(str, fence.passed)) if isinstance(fence.passed, list) else None
-    return Ceiling(upto, reason=_reason(fence), is_final=True)
 
 
 def _reason(fence: Fence) -> str:
@@ -88,7 +89,7 @@ def _given_up(before: Fence) -> dict[str, Json]:
 def _pending(fence: Fence, before: Fence, request: Request, bounds: Bounds) -> dict[str, Json]:
     """What the record has to learn, or knows already: then it is not written again."""
     if not fence.has_to_be_kept(before):
-        return {name: request.extras[name] for name in (FENCE, HELD) if name in request.extras}
+        return dict(request.pending)
     if fence.pending is None:
         return {FENCE: fence.serialize(), HELD: None}
     rows, reason = bounds.held[-1], _reason(fence)

@@ -19,7 +19,7 @@ from floodmark.sources.contract import Request, Sight
 from floodmark.sources.table_cursor import Cursor
 from floodmark.sources.table_looking import Beginning, Looker
 from floodmark.sources.table_marks import point_of
-from floodmark.sources.table_safety import TIMES, Guarded
+from floodmark.sources.table_safety import TIMES, Guarded, require_time
 from floodmark.sources.table_ties import End
 
 if TYPE_CHECKING:
@@ -72,12 +72,7 @@ class Again(Looker):
         return Low(point_of(first.set_value(value - back)), inclusive=True)
 
     def _require_possible(self) -> None:
-        first = self.probe.cursor().columns[0]
-        if first.kind not in (*TIMES, "date"):
-            raise ConfigError(
-                f"safety: lag needs a cursor that is a time, and {first.name} is {first.type}.",
-                hint="read by a time, or choose safety: fence",
-            )
+        require_time("lag", self.probe.cursor().columns[0], (*TIMES, "date"))
         if not self.is_whole:
             raise ConfigError(
                 "safety: lag reads below the mark, and the query begins at :after.", hint="take :after and :upto out"

@@ -15,6 +15,9 @@ from floodmark.step.outside import OUTSIDE
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.record import Intent, JobRecord
 
+PENDING = "pending"
+"""Under which a record keeps, beside the extras of a source, what is true whether or not something was read."""
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -59,16 +62,18 @@ class Outlook:
 
     def remembered(self, before: Mapping[str, Json]) -> dict[str, Json]:
         """What the record has to know of each source after this look, with the spans committed if there are any."""
+        known = {name: sight.extras if sight.span else part_of(before, name) for name, sight in self.sights.items()}
         return {
-            name: {**(sight.extras if sight.span else as_extras(before.get(name))), **sight.pending}
+            name: {**known[name], **({PENDING: dict(sight.pending)} if sight.pending else {})}
             for name, sight in self.sights.items()
             if sight.span or sight.pending
         }
 
 
-def as_extras(stored: Json) -> Mapping[str, Json]:
-    """What a record remembers of one source."""
-    return stored if isinstance(stored, dict) else {}
+def part_of(stored: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    """What is kept under this name, if it is a mapping."""
+    kept = stored.get(name)
+    return kept if isinstance(kept, dict) else {}
 
 
 def look(work: Work, record: JobRecord, request: RunRequest, session: Session) -> Outlook:
@@ -95,8 +100,10 @@ def sight_of(source: Source, record: JobRecord, request: RunRequest, session: Se
     """One source above its mark; a refresh looks from the beginning."""
     if request.full_refresh:
         return source.look(None, Request(whole=True, waits=request.waits_for_settling), session)
-    extras = as_extras(record.extras.get(source.name))
-    asked = Request(request.start, request.max_rows, waits=request.waits_for_settling, extras=extras)
+    kept, waits = part_of(record.extras, source.name), request.waits_for_settling
+    extras = {name: each for name, each in kept.items() if name != PENDING}
+    pending = part_of(kept, PENDING) if request.start is None else {}
+    asked = Request(request.start, request.max_rows, waits=waits, extras=extras, pending=pending)
     return source.look(record.marks.get(source.name), asked, session)
 
 
