@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import BackfillOpen, ConfigError, LeaseHeld
 from floodmark.hwm import HWM, Json, deserialize
-from floodmark.jobs.ranges import Bounds, Range, cursor_columns, range_of
+from floodmark.jobs.ranges import Bounds, Range, cursor_columns, mark_in, range_of
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Shaped, Sink
 from floodmark.step import Step
@@ -23,7 +23,6 @@ from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
     from floodmark.sinks.contract import Session
-    from floodmark.sources.contract import Source
     from floodmark.step.looking import Ledgers
     from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -149,14 +148,6 @@ def step_of(plain: Step, bounds: Bounds, chunk_rows: int) -> BackfillStep:
     return BackfillStep(
         work, plain.store, plain.session, plain.request, bounds=bounds, pieces=pieces, chunk_rows=chunk_rows
     )
-
-
-def mark_in(record: JobRecord, source: Source) -> HWM[Any]:
-    """The mark that a range is held against. Raises ConfigError if there is none."""
-    mark = record.marks.get(source.name)
-    if mark is None:
-        raise ConfigError(f"job '{record.job}' has no mark, so nothing was delivered yet.", hint="floodmark run")
-    return mark
 
 
 def require_none_of_others_open(record: JobRecord) -> None:

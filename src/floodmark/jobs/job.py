@@ -29,6 +29,9 @@ from floodmark.stores.record import Receipt, RuleOutcome
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from floodmark.jobs.reconciling import Reconciled
+    from floodmark.jobs.sides import Asked
+
 DEFAULT_STORE = "sqlite:///floodmark.db"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 Part = TypeVar("Part")
@@ -133,6 +136,17 @@ class Job:
         step = self.step(spark, store, RunRequest())
         with noting_failure(step):
             return backfill(step, Bounds(str(start), str(stop)), chunk_rows=chunk_rows or CHUNK_ROWS, restart=restart)
+
+    def reconcile(
+        self, spark: SparkSession | Session | None = None, store: MarkStore | None = None, asked: Asked | None = None
+    ) -> Reconciled:
+        """Compare the source with one of the job's tables, at or below the mark; repair it if asked to."""
+        from floodmark.jobs.reconciling import reconcile
+        from floodmark.jobs.sides import Asked
+
+        step = self.step(spark, store, RunRequest())
+        with noting_failure(step):
+            return reconcile(step, asked or Asked())
 
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
         opened = store or stores.open(DEFAULT_STORE)

@@ -17,6 +17,7 @@ from floodmark.sources.kafka_mark import mark_of, offsets_in
 from floodmark.sources.kafka_span import as_json, from_json, split
 from floodmark.sources.table_cursor import Cursor
 from floodmark.spark.delta_tables import quoted
+from floodmark.stores.record import JobRecord
 
 TABLES = (Postgres, Jdbc, Sqlite)
 LARGEST_LONG = 2**63 - 1
@@ -58,6 +59,14 @@ def range_of(source: Source, mark: HWM[Any], bounds: Bounds, session: Session) -
         f"source '{source.name}' has no range of values that could be read again.",
         hint="that works for tables (postgres, jdbc, sqlite) and for Kafka; others: floodmark run --full-refresh",
     )
+
+
+def mark_in(record: JobRecord, source: Source) -> HWM[Any]:
+    """The mark that a range is held against. Raises ConfigError if there is none."""
+    mark = record.marks.get(source.name)
+    if mark is None:
+        raise ConfigError(f"job '{record.job}' has no mark, so nothing was delivered yet.", hint="floodmark run")
+    return mark
 
 
 def table_range(source: Postgres | Jdbc | Sqlite, mark: HWM[Any], bounds: Bounds, session: Session) -> TableRange:
