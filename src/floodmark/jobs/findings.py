@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 Severity = Literal["error", "warning", "note"]
 Promise = Literal["exactly once", "at least once"]
@@ -27,7 +28,19 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM206": ("error", "options that contradict each other"),
     "FM301": ("note", "the batch is frozen in the spool before it is written"),
     "FM302": ("note", "a sink that repeats rows after a crash"),
+    "FM401": ("error", "a source or sink cannot be reached, or refuses to be read or written"),
+    "FM402": ("warning", "no index serves the cursor"),
+    "FM403": ("warning", "the cursor is not unique"),
+    "FM404": ("warning", "a sequence hands out values in advance"),
+    "FM405": ("warning", "the cursor's values are not made by the database"),
+    "FM406": ("warning", "a fence cannot work here"),
+    "FM407": ("note", "the cursor may be NULL"),
+    "FM408": ("warning", "retention may pass the mark"),
+    "FM409": ("note", "a compacted topic"),
+    "FM410": ("error", "a table lacks a right, an index, or is not there"),
 }
+Said: TypeAlias = "Iterator[tuple[str, str, str]]"
+"""A rule's id (empty where all is well), what was found, and what to do."""
 
 
 @dataclass(frozen=True)
