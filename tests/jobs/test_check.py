@@ -69,9 +69,9 @@ def test_a_good_cursor_has_nothing_to_warn_of(store: MarkStore, database: str) -
 @pytest.mark.parametrize(
     ("cursor", "expected"),
     [
-        ("id", ["FM402", "FM403", "FM404", "FM407"]),
-        ("at", ["FM402", "FM403", "FM405", "FM407"]),
-        ("code", ["FM402", "FM403", "FM405", "FM407"]),
+        ("id", ["FM502", "FM503", "FM504", "FM507"]),
+        ("at", ["FM502", "FM503", "FM505", "FM507"]),
+        ("code", ["FM502", "FM503", "FM505", "FM507"]),
     ],
 )
 def test_every_weakness_of_a_cursor_is_told_with_its_rule(
@@ -87,10 +87,10 @@ def test_an_index_on_text_has_to_be_in_the_order_of_bytes(store: MarkStore, data
     """Else the database sorts the whole table at every look; the hint says how to make it."""
     made(database, UNWELL)
     source = fm.sources.Postgres(database, table="o", cursor="code")
-    before = [line.hint for line in checked(store, source) if line.rule == "FM402"]
+    before = [line.hint for line in checked(store, source) if line.rule == "FM502"]
     made(database, before[0])
     assert before == ['CREATE INDEX ON o (code COLLATE "C")']
-    assert "FM402" not in rules(checked(store, source))
+    assert "FM502" not in rules(checked(store, source))
 
 
 def test_a_role_that_sees_nobody_else_and_may_not_write_is_told(store: MarkStore, database: str) -> None:
@@ -101,7 +101,7 @@ def test_a_role_that_sees_nobody_else_and_may_not_write_is_told(store: MarkStore
     as_clerk = f"postgresql://clerk_of_check:p@{place.hostname}:{place.port}{place.path}"
     target = fm.sinks.Postgres(as_clerk, "t", mode="merge", key=["id"])
     lines = checked(store, fm.sources.Postgres(as_clerk, table="o", cursor="id"), target)
-    assert rules(lines) == ["FM406", "FM410", "FM410"]
+    assert rules(lines) == ["FM506", "FM510", "FM510"]
     assert exit_code(lines) == 2
 
 
@@ -111,7 +111,7 @@ def test_a_part_that_cannot_be_reached_is_a_finding_and_the_others_are_asked(sto
     lines = checked(store, source, fm.sinks.Delta(str(tmp_path / "lake")))
     assert [(line.part, line.rule) for line in lines] == [
         ("mark", ""),
-        ("source postgres", "FM401"),
+        ("source postgres", "FM501"),
         ("sink delta", ""),
     ]
     assert exit_code(lines) == 1
@@ -121,5 +121,5 @@ def test_a_topic_tells_how_long_it_keeps_messages(store: MarkStore, kafka: Broke
     """Compaction takes older versions of a key away, so it is named."""
     settings = {"retention.ms": "7200000", "cleanup.policy": "compact,delete"}
     lines = checked(store, fm.sources.Kafka(kafka.bootstrap, topic(1, **settings)))
-    assert (rules(lines), exit_code(lines)) == (["FM409"], 0)
+    assert (rules(lines), exit_code(lines)) == (["FM509"], 0)
     assert any("for 2 h" in line.message for line in lines)

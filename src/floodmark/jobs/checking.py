@@ -65,7 +65,7 @@ class JobCheck:
                 code = 2 if rule and RULES[rule][0] == "error" else 0
                 yield Checked(self.step.work.name, part, message, rule, hint, code)
         except FloodmarkError as error:
-            yield Checked(self.step.work.name, part, error.message, "FM401", error.hint, error.exit_code)
+            yield Checked(self.step.work.name, part, error.message, "FM501", error.hint, error.exit_code)
 
     def well(self, part: str, message: str) -> Checked:
         return Checked(self.step.work.name, part, message)

@@ -35,14 +35,6 @@ def of_mode(*modes: str) -> Callable[[JobModel, SinkModel], bool]:
     return lambda job, sink: getattr(sink, "mode", None) in modes
 
 
-def _trusts_the_cursor(job: JobModel, sink: SinkModel) -> bool:
-    return job.source.type in TABLES and safety_of(job) == "none"
-
-
-def _reads_again_into_append(job: JobModel, sink: SinkModel) -> bool:
-    return safety_of(job) == "lag" and getattr(sink, "mode", "append") == "append"
-
-
 def _merges_by_position(job: JobModel, sink: SinkModel) -> bool:
     return getattr(sink, "mode", None) == "merge" and not getattr(sink, "sequence", ())
 
@@ -60,48 +52,36 @@ LIMITS = (
     ),
     Limit(
         "FM312",
-        _trusts_the_cursor,
-        "a row that commits late, with a {cursor} below one that was read, is missed (safety: none)",
-        "choose another safety, or have one writer at a time; floodmark reconcile {job} finds such rows",
-    ),
-    Limit(
-        "FM313",
-        _reads_again_into_append,
-        "{sink} appends, and safety: lag reads rows again: they would be there twice",
-        "mode: merge with a key",
-    ),
-    Limit(
-        "FM314",
         _merges_by_position,
         "{sink} has no sequence: between two batches the later one wins, whichever row is newer",
         "sequence: [the column that says which row is newer]",
     ),
     Limit(
-        "FM315",
+        "FM313",
         of_mode("append"),
         "{sink} appends: a backfill, or a run after `marks reset`, adds rows a second time",
         "mode: merge with a key, where rows may be delivered again",
     ),
     Limit(
-        "FM316",
+        "FM314",
         _takes_added_rows,
         "an update or a delete in the source table stops the job (exit 5)",
         "changes: feed delivers all three kinds",
     ),
     Limit(
-        "FM317",
+        "FM315",
         of_source("kafka"),
         "messages that retention or compaction takes away before they are read are lost; the job stops (exit 5)",
         "floodmark check says how near the mark is to the oldest message",
     ),
     Limit(
-        "FM318",
+        "FM316",
         of_source("files"),
         "what is changed in a file after it was read is not delivered; the job stops (exit 5)",
         "on_rewritten: reread",
     ),
     Limit(
-        "FM319",
+        "FM317",
         lambda job, sink: sink.type == "kafka",
         "consumers of {sink} without isolation.level=read_committed see messages of aborted attempts",
         "set it in every consumer",
@@ -124,9 +104,3 @@ def limits(job: JobModel, where: str) -> Iterator[Finding]:
 def cursor_of(job: JobModel) -> str:
     """The cursor's columns; empty where there is none."""
     return ", ".join(getattr(getattr(job.source, "cursor", None), "column", ()))
-
-
-def safety_of(job: JobModel) -> str | None:
-    """The word of the cursor's safety; None where it is left to the source."""
-    safety = getattr(getattr(job.source, "cursor", None), "safety", None)
-    return safety if isinstance(safety, str) or safety is None else next(iter(safety), None)
