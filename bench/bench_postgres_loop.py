@@ -49,7 +49,7 @@ def idle_tick(database: str, home: Path) -> Result:
     """With mark and source in PostgreSQL, as a loop does it: one store and one source, kept."""
     with psycopg.connect(database) as connection:
         connection.execute("create table orders as select generate_series(1, 100000) as id")
-        connection.execute("create index on orders (id)")
+        connection.execute("alter table orders add primary key (id)")
     source = fm.sources.Postgres(database, table="orders", cursor="id")
     job = fm.Job(name="idle", source=source, sinks=[fm.sinks.Delta(str(home / "lake"))])
     store = fm.stores.open(database)

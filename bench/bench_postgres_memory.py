@@ -40,7 +40,7 @@ def measured() -> tuple[float, float]:
         home, database = Path(name), postgres.create_database()
         with psycopg.connect(database) as connection:
             connection.execute(f"create table orders as {ORDERS} from generate_series(1, {ROWS}) as id")
-            connection.execute("alter table orders alter amount type numeric(10,2)")
+            connection.execute("alter table orders alter amount type numeric(10,2), add primary key (id)")
         job = fm.Job(
             name="large",
             source=fm.sources.Postgres(database, table="orders", cursor="id"),

@@ -1,149 +1,173 @@
-"""The main job on the embedded default: files to Delta, marks in SQLite, no server. `make demo` runs it.
+"""What a platform costs, from files to a bill, on a laptop and without a server. `make demo` runs it.
 
-It loads, loads only what is new, is killed in the middle of a write, and finishes what the kill left open. The table
-at the end is counted from the Delta table and compared with the input files, not with what the program believes.
+Two days of made-up system tables arrive, the daily workflow builds bronze, silver and gold from them. Then rows of the
+first day come late, the attempt to read them is killed in the middle of a write, and the next run finishes it: only the
+date that was touched is built again. The end is compared with a sum over the input files in plain Python.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import floodmark as fm
-from floodmark.errors import FloodmarkError
+PLATFORM = Path(__file__).with_name("platform_observability")
+sys.path.insert(0, str(PLATFORM))
 
-HOME = Path(".demo")
-ROWS_PER_FILE = 2_000
-STORE = "sqlite:///marks.db"
-SCHEMA = "id long, customer string, amount decimal(10,2), placed_at timestamp"
+import floodmark as fm  # noqa: E402 - the example's folder has to be known first
+from floodmark.errors import FloodmarkError  # noqa: E402
+from floodmark.jobs.workflow import WorkflowRun, read_workflow  # noqa: E402
+from floodmark.jobs.workflow.code import Library, Surroundings  # noqa: E402
+from observability.arrivals import Arrivals, deliver  # noqa: E402
+from observability.lake import HOME, Lake  # noqa: E402
+from observability.reckoning import cost_by_date  # noqa: E402
+from observability.tasks import all_jobs  # noqa: E402
 
+if TYPE_CHECKING:
+    from floodmark.jobs.workflow.attempt import Ended
 
-def orders_job(home: Path) -> fm.Job:
-    """Everything the pipeline is: where from, what happens, where to."""
-    return fm.Job(
-        name="orders_to_lake",
-        source=fm.sources.Files(str(home / "incoming"), format="jsonl", schema=SCHEMA, settle=0),
-        transform="select *, cast(amount * 100 as bigint) as cents from source",
-        sinks=[fm.sinks.Delta(str(home / "lake" / "orders"))],
-    )
-
-
-def write_orders(home: Path, name: str, first_id: int) -> None:
-    """One file of orders, put in place in one act, as an upload should."""
-    draw = random.Random(first_id)
-    incoming = home / "incoming"
-    incoming.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(order(draw, number)) for number in range(first_id, first_id + ROWS_PER_FILE)]
-    hidden = incoming / f".{name}"
-    hidden.write_text("\n".join(lines) + "\n")
-    hidden.rename(incoming / name)
-
-
-def order(draw: random.Random, number: int) -> dict[str, object]:
-    return {
-        "id": number,
-        "customer": f"c{draw.randrange(500)}",
-        "amount": f"{draw.randrange(100, 99_999) / 100:.2f}",
-        "placed_at": f"2026-11-{1 + number % 28:02d}T{number % 24:02d}:00:00Z",
-    }
+WORKFLOW = PLATFORM / "jobs" / "daily_observability_workflow.json"
+FACT = "fact_usage_priced_day"
+STEPS = 6
 
 
 @contextmanager
 def saying(number: int, what: str) -> Iterator[None]:
-    """One line per step: what it does, and how long it took."""
-    print(f"[{number}/6] {what} … ", end="", flush=True)
+    """What a step does, what it found, and how long it took."""
+    print(f"[{number}/{STEPS}] {what}", flush=True)
     begun = time.monotonic()
     yield
-    print(f" ({time.monotonic() - begun:.1f} s)")
+    print(f"      {time.monotonic() - begun:.1f} s\n", flush=True)
 
 
-def killed_attempt(home: Path) -> int:
-    """The same job in a process of its own, which dies by SIGKILL when half of the rows are out."""
+def say(line: str) -> None:
+    print(f"      {line}", flush=True)
+
+
+def run_workflow(lake: Lake) -> bool:
+    """The same file that Databricks would run, in this process and on one session."""
+    workflow = read_workflow(WORKFLOW)
+    around = Surroundings(fm.spark_session, lake.store())
+    run = WorkflowRun(workflow, Library((WORKFLOW.parent, PLATFORM)), around, report=tell)
+    return run.go().exit_code == 0
+
+
+def tell(ended: Ended) -> None:
+    outcome = ended.outcome
+    say(f"{outcome.task:<25} {outcome.state:<8} {outcome.seconds:5.1f} s  {outcome.note or outcome.error or ''}")
+
+
+def killed_attempt() -> int:
+    """The first task in a process of its own, which dies by SIGKILL when half of the rows are out."""
+    script = str(PLATFORM / "notebooks" / "bronze_hwm_ingest_job.py")
     environment = {**os.environ, "FLOODMARK_CRASH_AT": "during_sink:1"}
-    return subprocess.run([sys.executable, __file__, "attempt", str(home)], env=environment, check=False).returncode
+    return subprocess.run([sys.executable, script], env=environment, check=False).returncode
 
 
-def run(home: Path) -> fm.Receipt:
-    return orders_job(home).run(store=fm.stores.open(STORE, folder=home))
+def files_by_date(lake: Lake) -> dict[str, frozenset[str]]:
+    folders = sorted(Path(lake.gold(FACT)).glob("date_sk=*"))
+    return {folder.name: frozenset(file.name for file in folder.glob("*.parquet")) for folder in folders}
 
 
-def demo(home: Path) -> bool:
-    shutil.rmtree(home, ignore_errors=True)
-    with saying(1, "three files arrive; the first load starts Spark and reads them"):
-        for place, name in enumerate(["mon-1.jsonl", "mon-2.jsonl", "mon-3.jsonl"]):
-            write_orders(home, name, place * ROWS_PER_FILE)
-        print(told(run(home)), end="")
-    with saying(2, "nothing new: a second run reads nothing and starts no Spark job"):
-        print(told(run(home)), end="")
-    with saying(3, "two more files arrive; only they are read"):
-        write_orders(home, "tue-1.jsonl", 3 * ROWS_PER_FILE)
-        write_orders(home, "tue-2.jsonl", 4 * ROWS_PER_FILE)
-        print(told(run(home)), end="")
-    with saying(4, "another file arrives; this attempt is killed (SIGKILL) with half of the rows out"):
-        write_orders(home, "wed-1.jsonl", 5 * ROWS_PER_FILE)
-        died = killed_attempt(home)
-        print("killed, as asked" if died == -signal.SIGKILL else f"ended with {died}", end="")
-    with saying(5, "one more file arrives; the rerun finishes the open batch, then reads the new file"):
-        write_orders(home, "wed-2.jsonl", 6 * ROWS_PER_FILE)
-        print(told(run(home)), end="")
-    with saying(6, "counting the Delta table against the input files"):
-        good = report(home)
-    return good and died == -signal.SIGKILL
+def show_touched(before: dict[str, frozenset[str]], after: dict[str, frozenset[str]]) -> bool:
+    """Which dates of the fact have files that were not there before."""
+    rewritten = [date for date in after if after[date] != before.get(date)]
+    for date in after:
+        say(f"{date}: {'built again' if date in rewritten else 'not touched'}")
+    return rewritten == ["date_sk=20261102"]
 
 
-def told(receipt: fm.Receipt) -> str:
-    if receipt.status == "nothing_new":
-        return "nothing new"
-    batches = f" in {receipt.batches} batches" if receipt.batches > 1 else ""
-    return f"read {receipt.rows_read:,} rows, wrote {receipt.rows_written['delta']:,}{batches}"
-
-
-def report(home: Path) -> bool:
-    """What is in the table, what should be, and the mark."""
-    from pyspark.sql import functions as F
+def show_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    inputs = [json.loads(line) for file in (home / "incoming").iterdir() for line in file.read_text().splitlines()]
-    table = fm.spark_session().read.format("delta").load(str(home / "lake" / "orders"))
-    found = table.agg(F.count("*").alias("rows"), F.countDistinct("id").alias("ids"), F.sum("cents").alias("cents"))
-    rows, ids, cents = found.collect()[0]
-    expected_cents = sum(round(float(each["amount"]) * 100) for each in inputs)
-    record = fm.stores.open(STORE, folder=home).read("orders_to_lake")
-    shown = Table(title="orders_to_lake", title_justify="left")
-    for heading in ("", "input files", "Delta table", ""):
-        shown.add_column(heading, justify="left" if heading == "" else "right")
-    checks = [
-        ("rows", len(inputs), rows),
-        ("distinct ids", len({each["id"] for each in inputs}), ids),
-        ("sum of cents", expected_cents, cents),
-        ("files below the mark", len(list((home / "incoming").iterdir())), len(record.marks["files"].value)),
-    ]
-    for what, expected, counted in checks:
-        shown.add_row(what, f"{expected:,}", f"{counted:,}", "equal" if expected == counted else "DIFFERENT")
-    print()
-    Console().print(shown)
-    good = all(expected == counted for _, expected, counted in checks)
+    shown = Table(title=title, title_justify="left", title_style="bold")
+    for heading in headings:
+        shown.add_column(heading, justify="right" if heading in ("cost", "broken", "of", "in the files") else "left")
+    for row in rows:
+        shown.add_row(*map(str, row))
+    Console(width=100).print(shown)
+
+
+def show_chargeback() -> None:
+    view = fm.spark_session().table("chargeback_by_line_of_business").orderBy("line_of_business").collect()
+    rows = [(row.line_of_business, f"{row.year}-{row.month:02}", f"{row.list_cost:,.2f}") for row in view]
+    show_table("chargeback_by_line_of_business", ("line of business", "month", "cost"), rows)
+
+
+def show_rules(lake: Lake) -> None:
+    """Every rule that a row has broken; the others held."""
+    store = lake.store()
+    outcomes = [(job.name, rule) for job in all_jobs(lake) for run in store.runs(job.name, 9) for rule in run.rules]
+    broken = [(job, rule.name, rule.action, rule.failed, rule.checked) for job, rule in outcomes if rule.failed]
+    show_table(f"rules: {len(outcomes)} judged, broken:", ("job", "rule", "action", "broken", "of"), broken)
+
+
+def show_health(lake: Lake) -> None:
+    import json
+
+    report = json.loads((lake.home / "health.json").read_text())
+    rows = []
+    for name, check in report["checks"].items():
+        found = [each["status"] for each in check["subjects"].values()]
+        rows.append((name, check["status"], f"{found.count('HEALTHY')} of {len(found)} healthy"))
+    show_table(f"health: {report['overall_status']}", ("check", "status", ""), rows)
+
+
+def show_sums(lake: Lake) -> bool:
+    """The fact against the files, which nobody but this sum has looked at."""
+    expected = cost_by_date(lake)
+    found = fm.spark_session().table(FACT).groupBy("date_sk").sum("list_cost").collect()
+    counted: dict[int, Decimal] = {row[0]: row[1] for row in found}
+    rows = [(date, counted.get(date), expected[date], "equal" if counted.get(date) == expected[date] else "DIFFERENT")
+            for date in sorted(expected)]  # fmt: skip
+    show_table("the cost of each date", ("date", "cost", "in the files", ""), rows)
+    good = counted == expected
     print("Nothing was lost, nothing was doubled." if good else "Something is wrong: please report this.")
-    print(f"The mark stands at batch {record.number}. Look around in {home}: incoming, lake, marks.db", end="")
     return good
 
 
+def demo(lake: Lake) -> bool:
+    shutil.rmtree(lake.home, ignore_errors=True)
+    arrivals = Arrivals()
+    with saying(1, "Two days of ten system tables arrive, as files; some of their rows are bad on purpose."):
+        for number in (0, 1):
+            say(f"{arrivals.first.day + number} November: {deliver(lake, f'day-{number}', arrivals.day(number))} rows")
+    with saying(2, "The daily workflow runs; it starts Spark, and makes 36 Delta tables and 20 views."):
+        good = run_workflow(lake)
+    before = files_by_date(lake)
+    with saying(3, "Three rows of the first day come late. Reading them is killed (SIGKILL) in the middle of a write."):
+        deliver(lake, "late-0", arrivals.late(0))
+        died = killed_attempt()
+        say("killed, as asked" if died == -signal.SIGKILL else f"ended with {died}")
+    with saying(4, "The workflow runs again: it finishes the open batch and takes what is new above every mark."):
+        good = run_workflow(lake) and good
+    with saying(5, f"Which dates of {FACT} have new files? The late rows touch one."):
+        good = show_touched(before, files_by_date(lake)) and good
+    with saying(6, "What the platform costs, what the rules found, and how it does."):
+        show_chargeback()
+        show_rules(lake)
+        show_health(lake)
+        good = show_sums(lake) and good
+    print(f"Look around in {lake.home.name}: incoming, bronze, silver, gold, marks.db, health.json")
+    return good and died == -signal.SIGKILL
+
+
 def main() -> int:
+    lake = Lake.at(Path(".demo"))
+    os.environ[HOME] = str(lake.home)
+    logging.getLogger("floodmark").setLevel("ERROR")  # what the rules found is shown at the end
     try:
-        if sys.argv[1:2] == ["attempt"]:
-            run(Path(sys.argv[2]))
-            return 0
-        return 0 if demo(HOME.absolute()) else 1
+        return 0 if demo(lake) else 1
     except FloodmarkError as error:
         print(f"\nError: {error.message}\nTry: {error.hint}", file=sys.stderr)
         return error.exit_code

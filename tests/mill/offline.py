@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,11 +11,14 @@ from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span
 from floodmark.mill.aliases import Stream, name_of
 from floodmark.mill.brokers import Inlet, Outlet
 from floodmark.mill.declaration import Declaration, declare
-from floodmark.mill.feeds import is_in_runs, levels_in
+from floodmark.mill.feeds import is_in_runs, levels_in, windows_in
 from floodmark.mill.planning import Planner, Turn
 from floodmark.mill.remembering import Memory
-from floodmark.mill.scouting import Found, Survey, found_in
+from floodmark.mill.scouting import Found, found_in
 from floodmark.mill.stretches import Stretch
+from floodmark.mill.surveying import Survey
+from floodmark.mill.timed import timed_windows
+from floodmark.mill.timed_turns import plan_timed
 from floodmark.mill.trees import feeds_of, node_of
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from tests.mill.nested_loop import Match, calls
@@ -96,12 +100,13 @@ class OfflineMill:
         tree = self.declared.tree
         self.feeds = feeds_of(self.declared, self.broker)
         self.planner = Planner(node_of(self.declared, tree.root), self.feeds, tree.window is not None)
+        self.windows = timed_windows(self.declared, None)
 
     def turn(self) -> Turn:
         """One turn; what the process function would be called with is added to `given`."""
         stretches = {name: self.stretch(name) for name in self.feeds}
         found = {name: self.scouted(stretch) for name, stretch in stretches.items()}
-        turn = self.planner.plan(stretches, found)
+        turn = self.planner.plan(stretches, found) if self.windows is None else self.timed(stretches, found)
         if turn.moves:
             spans = turn.spans()
             self.given += self.joined(spans)
@@ -111,6 +116,17 @@ class OfflineMill:
             self.memories = {name: Memory.from_json(each.to_json()) for name, each in turn.memories().items()}
             self.stopped = turn.stops
         return turn
+
+    def timed(self, stretches: Mapping[str, Stretch], found: Mapping[str, Mapping[int, Found]]) -> Turn:
+        """The turn whose windows the product's own code decides, element by element."""
+        windows, own = self.windows, stretches[self.planner.root.name]
+        assert windows is not None
+        windows.begin_at({lane: first for lane, (first, _) in own.ranges.items()})
+        rows = self.source(own.feed.name).rows(own.unread)
+        windows.take(
+            (lane, at, json.dumps(vars(e))) for lane, at, e in rows if e is not END and at >= windows.seen[lane]
+        )
+        return plan_timed(self.planner, stretches, found, windows)
 
     def stretch(self, name: str) -> Stretch:
         feed = self.feeds[name]
@@ -146,6 +162,9 @@ class OfflineMill:
         if stream != self.declared.tree.root or not feed.keys or is_in_runs(span):
             return True
         lane, offset, element = row
+        windows = windows_in(span)
+        if windows is not None:
+            return any(n == lane and first <= offset < upto for window in windows for n, first, upto in window)
         after, until = levels_in(span)
         place = (0, feed.keys[0].of(vars(element)), lane, offset)
         return after <= place < until

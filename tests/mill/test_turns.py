@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.mill import JoinWith, get_field, join_streams, window
+from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
 from floodmark.mill.aliases import Stream
 from tests.mill.cases import L, R, S
 from tests.mill.nested_loop import calls
@@ -43,6 +43,15 @@ CHAIN = join_streams(L, JoinWith(join_streams(R, JoinWith(S, K // 2, K)), K, K))
 LEFT = join_streams(L, JoinWith(R, K, K, how="left"))
 CHAIN_LEFT = join_streams(L, JoinWith(join_streams(R, JoinWith(S, K, K // 2, how="left")), K + 1, K))
 WINDOW_JOIN = join_streams(window(L, K // 3), JoinWith(R, K, K))
+
+
+def thirds(element: dict[str, int]) -> int:
+    """A window expression that only Python can tell."""
+    return element["k"] // 3
+
+
+TOLD_WINDOW_JOIN = join_streams(window(L, function_call(thirds)), JoinWith(R, K, K))
+TOLD_WINDOW_OTHER_KEY = join_streams(window(L, function_call(thirds)), JoinWith(R, K // 2, K, how="left"))
 
 lanes = st.lists(st.lists(st.integers(0, 12), max_size=9).map(sorted), min_size=1, max_size=3)
 cuts = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(1, 6)), max_size=25)
@@ -143,3 +152,21 @@ def test_windows_of_joined_masters_are_never_split(
 ) -> None:
     """A window is given out when all its elements are final and no other can belong to it."""
     agrees(windowed_pair, {L: elements(L, left), R: elements(R, right)}, plan, join_tree=WINDOW_JOIN)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 12), max_size=9).map(sorted), lanes, cuts)
+def test_windows_that_a_function_tells_wait_for_the_partners_of_their_elements(
+    left: list[int], right: list[list[int]], plan: list[Any]
+) -> None:
+    """Decided once, in the order of arrival, and given out when every element of them is final."""
+    agrees(windowed_pair, {L: elements(L, [left]), R: elements(R, right)}, plan, join_tree=TOLD_WINDOW_JOIN)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 12), max_size=9).map(sorted), lanes, cuts)
+def test_windows_that_a_function_tells_go_with_a_left_join_too(
+    left: list[int], right: list[list[int]], plan: list[Any]
+) -> None:
+    """By another key, and with masters that have no partner."""
+    agrees(windowed_pair, {L: elements(L, [left]), R: elements(R, right)}, plan, join_tree=TOLD_WINDOW_OTHER_KEY)

@@ -6,12 +6,13 @@ import pytest
 
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.probes.cursor_query import Relation, for_jdbc
-from floodmark.probes.cursor_sql import Ansi, Postgres, Sqlite, at_or_below
+from floodmark.probes.cursor_conditions import at_or_below
+from floodmark.probes.cursor_sql import Ansi, Postgres, Sqlite
 from floodmark.probes.postgres import Address
-from floodmark.probes.tables import Cursor
+from floodmark.probes.tables import Cursor, CursorColumn
 
-SEQ = Cursor("seq", "int", "bigint")
-WORD = Cursor("word", "text", "text")
+SEQ = CursorColumn("seq", "int", "bigint")
+WORD = CursorColumn("word", "text", "text")
 VALUES = {"after": "3", "upto": "5", "first_run": "FALSE"}
 
 
@@ -104,8 +105,8 @@ def test_a_text_with_quotes_is_one_literal() -> None:
 
 def test_text_is_compared_by_its_bytes() -> None:
     """A mark is compared so here too; the order of a language is the database's alone."""
-    assert at_or_below(Postgres(), WORD, "a") == """fm."word" COLLATE "C" <= CAST('a' AS text)"""
-    assert at_or_below(Sqlite(), WORD, "a") == """fm."word" COLLATE BINARY <= 'a'"""
+    assert at_or_below(Postgres(), Cursor((WORD,)), ("a",)) == """fm."word" COLLATE "C" <= CAST('a' AS text)"""
+    assert at_or_below(Sqlite(), Cursor((WORD,)), ("a",)) == """fm."word" COLLATE BINARY <= 'a'"""
 
 
 def test_a_backslash_means_itself_whatever_the_server_is_set_to() -> None:

@@ -48,7 +48,7 @@ def wait_until_held(url: str, sessions: int) -> None:
     """Until so many sessions of the sink wait for a lock; fails after a minute."""
     held = (
         "select count(*) from pg_stat_activity where datname = current_database()"
-        " and application_name = 'floodmark/orders' and wait_event_type = 'Lock'"
+        " and application_name = 'floodmark-sink/orders' and wait_event_type = 'Lock'"
     )
     deadline = time.monotonic() + 60
     while ask(url, held) != [(sessions,)]:

@@ -10,11 +10,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from floodmark.errors import ColumnUnmapped, ConfigError, SourceRegressed, SourceUnreadable
 from floodmark.hwm import HWM, Span
-from floodmark.probes.cursor_sql import Ansi, above, at_or_below
+from floodmark.probes.cursor_conditions import above, at_or_below
+from floodmark.probes.cursor_sql import Ansi
 from floodmark.probes.tables import Cursor as Seen
-from floodmark.probes.tables import Low
+from floodmark.probes.tables import CursorColumn, Low
 from floodmark.sources import Jdbc
 from floodmark.sources.contract import Request
+from floodmark.sources.table_cursor import Cursor
 from floodmark.sources.table_jdbc_probe import without_login
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def test_the_fingerprint_tells_no_login(spark: SparkSession, orders: str) -> Non
 @pytest.mark.parametrize("column_type", ["numeric", "time"])
 def test_a_type_that_spark_would_change_fails_by_name(spark: SparkSession, database: str, column_type: str) -> None:
     """Also where only Spark looks at it."""
-    run(database, f"create table o (id int, odd {column_type})", "insert into o values (1, null)")
+    run(database, f"create table o (id int primary key, odd {column_type})", "insert into o values (1, null)")
     with pytest.raises(ColumnUnmapped, match="odd"):
         rows(spark, jdbc(database, table="o", cursor="id"))
 
@@ -93,7 +95,7 @@ def test_a_type_that_spark_would_change_fails_by_name(spark: SparkSession, datab
 @pytest.mark.spark
 def test_infinity_stops_the_batch(spark: SparkSession, database: str) -> None:
     """On PostgreSQL the columns are selected as its own source does."""
-    run(database, "create table o (id int, at timestamp)", "insert into o values (1, 'infinity')")
+    run(database, "create table o (id int primary key, at timestamp)", "insert into o values (1, 'infinity')")
     with pytest.raises(Exception, match="'at' holds infinity"):
         rows(spark, jdbc(database, table="o", cursor="id"))
 
@@ -124,7 +126,7 @@ def test_the_plain_sql_for_other_databases_is_understood(
         f"create table o (n int, c {column_type})",
         f"insert into o select n, {start[column_type]} + {step} from generate_series(1, 4) n",
     )
-    source = jdbc(database, table="o", cursor="c")
+    source = jdbc(database, table="o", cursor=Cursor("c", unique=True))
     first = span(spark, source)
     run(database, f"insert into o values (5, {start[column_type]} + {step.replace('n', '5', 1)})")
     second = span(spark, source, first.upto)
@@ -134,9 +136,9 @@ def test_the_plain_sql_for_other_databases_is_understood(
 
 def test_values_for_other_databases_are_typed_and_quoted() -> None:
     """Plain SQL, as the standard has it."""
-    day, number = Seen("d", "date", "date"), Seen("n", "decimal", "decimal")
-    assert at_or_below(Ansi(), day, "2024-02-29") == "fm.\"d\" <= DATE '2024-02-29'"
-    assert above(Ansi("`"), number, Low("9.50")) == "fm.`n` > 9.50"
+    day, number = CursorColumn("d", "date", "date"), CursorColumn("n", "decimal", "decimal")
+    assert at_or_below(Ansi(), Seen((day,)), ("2024-02-29",)) == "fm.\"d\" <= DATE '2024-02-29'"
+    assert above(Ansi("`"), Seen((number,)), Low(("9.50",))) == "fm.`n` > 9.50"
 
 
 @pytest.mark.parametrize(

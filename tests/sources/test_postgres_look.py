@@ -123,6 +123,7 @@ def test_ids_above_two_to_the_53rd_are_told_apart(database: str) -> None:
     assert (looked(source, mark).expected_rows, upto(source, mark).show()) == (1, "9007199254740993")
 
 
+UNIQUE = Cursor("c", unique=True)
 every_kind = pytest.mark.parametrize(
     ("column_type", "low", "high", "shown"),
     [
@@ -151,7 +152,7 @@ def test_every_kind_of_cursor_finds_what_lies_above_its_mark(
     database: str, column_type: str, low: str, high: str, shown: object
 ) -> None:
     """The database's own text, at full precision, makes the mark; the mark as a literal finds nothing but the rest."""
-    run(database, f"create table o (c {column_type})")
+    run(database, f"create table o (c {column_type} primary key)")
     source = Postgres(database, "o", cursor="c")
     insert = b"insert into o values ($1)"
     with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
@@ -169,7 +170,7 @@ def test_every_kind_of_cursor_bounds_a_query(
 ) -> None:
     """Before the highest value is known, :upto lies above every value of the type."""
     run(database, f"create table o (c {column_type})")
-    source = Postgres(database, query="select * from o where (:first_run or c > :after) and c <= :upto", cursor="c")
+    source = Postgres(database, query="select * from o where (:first_run or c > :after) and c <= :upto", cursor=UNIQUE)
     with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
         connection.execute(b"insert into o values ($1)", [low])
         first = upto(source)
@@ -179,7 +180,8 @@ def test_every_kind_of_cursor_bounds_a_query(
 
 def test_max_rows_stops_at_a_value_and_never_between_equal_ones(database: str) -> None:
     """All rows of the last value come along: what lies at the mark is never read again."""
-    run(database, "create table o (day date)", "insert into o values ('2024-01-01'), ('2024-01-02'), ('2024-01-02')")
+    days = "(1, '2024-01-01'), (2, '2024-01-02'), (3, '2024-01-02')"
+    run(database, "create table o (id int primary key, day date)", f"insert into o values {days}")
     source = Postgres(database, "o", cursor="day")
     assert str(upto(source, max_rows=2).value) == "2024-01-02"
     assert str(upto(source, max_rows=1).value) == "2024-01-01"
@@ -206,7 +208,7 @@ def test_a_table_that_was_emptied_needs_a_decision(orders: str) -> None:
 
 def test_rows_without_a_cursor_stop_the_look(database: str) -> None:
     """No mark would ever reach them."""
-    run(database, "create table o (seq bigint)", "insert into o values (1), (null), (null)")
+    run(database, "create table o (seq bigint unique)", "insert into o values (1), (null), (null)")
     with pytest.raises(CursorNull) as caught:
         looked(Postgres(database, "o", cursor="seq"))
     assert (caught.value.column, caught.value.rows) == ("seq", 2)
@@ -214,7 +216,7 @@ def test_rows_without_a_cursor_stop_the_look(database: str) -> None:
 
 def test_rows_without_a_cursor_can_be_left_out_and_are_counted(database: str) -> None:
     """Left out by decision, and shown at each look."""
-    run(database, "create table o (seq bigint)", "insert into o values (1), (null), (null)")
+    run(database, "create table o (seq bigint unique)", "insert into o values (1), (null), (null)")
     found = looked(Postgres(database, "o", cursor=Cursor("seq", on_null="exclude")))
     assert (found.expected_rows, found.held_back) == (1, 2)
 
@@ -222,28 +224,28 @@ def test_rows_without_a_cursor_can_be_left_out_and_are_counted(database: str) ->
 @pytest.mark.parametrize("column_type", ["timestamp", "date"])
 def test_a_cursor_at_infinity_is_named(database: str, column_type: str) -> None:
     """No mark can follow it."""
-    run(database, f"create table o (c {column_type})", "insert into o values ('infinity')")
+    run(database, f"create table o (c {column_type} unique)", "insert into o values ('infinity')")
     with pytest.raises(SourceUnreadable, match="'infinity'"):
         looked(Postgres(database, "o", cursor="c"))
 
 
 def test_a_start_with_a_zone_is_refused_on_a_column_without_one(database: str) -> None:
     """Which moment is meant could only be guessed."""
-    run(database, "create table o (c timestamp)")
+    run(database, "create table o (c timestamp unique)")
     with pytest.raises(MarkInvalid):
         looked(Postgres(database, "o", cursor="c"), start="2024-01-01 08:00+00")
 
 
 def test_a_query_is_read_by_its_own_column(orders: str) -> None:
     """Without :after and :upto the bounds are put around it."""
-    source = Postgres(orders, query="select seq * 10 as tens, v from o -- all", cursor="tens")
+    source = Postgres(orders, query="select seq * 10 as tens, v from o -- all", cursor=Cursor("tens", unique=True))
     assert (upto(source).value, looked(source, upto(source)).span) == (30, None)
 
 
 def test_a_query_that_names_its_bounds_gets_them(orders: str) -> None:
     """First without a mark, then above it."""
     query = "select * from o where (:first_run or seq > :after) and seq <= :upto"
-    source = Postgres(orders, query=query, cursor="seq")
+    source = Postgres(orders, query=query, cursor=Cursor("seq", unique=True))
     mark = upto(source)
     run(orders, "insert into o values (4,'d')")
     assert (mark.value, upto(source, mark).value, looked(source, mark).expected_rows) == (3, 4, 1)
@@ -255,7 +257,7 @@ def test_a_query_without_a_guard_reads_all_of_a_first_run(
 ) -> None:
     """Where the query does not name :first_run, :after lies below every value."""
     run(database, f"create table o (c {column_type})")
-    source = Postgres(database, query="select * from o where c > :after and c <= :upto", cursor="c")
+    source = Postgres(database, query="select * from o where c > :after and c <= :upto", cursor=UNIQUE)
     with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
         connection.cursor().executemany(b"insert into o values ($1)", [[low], [high]])
     assert (looked(source).expected_rows, upto(source).show()) == (2, shown)
@@ -264,14 +266,14 @@ def test_a_query_without_a_guard_reads_all_of_a_first_run(
 def test_a_start_value_is_read_by_a_query_with_bounds_too(orders: str) -> None:
     """Its own `> :after` would leave the first row out."""
     source = Postgres(
-        orders, query="select * from o where seq > :after and seq <= :upto", cursor=Cursor("seq", start=2)
+        orders, query="select * from o where seq > :after and seq <= :upto", cursor=Cursor("seq", 2, unique=True)
     )
     assert looked(source).expected_rows == 2
 
 
 def test_names_with_quotes_and_dots_are_names(database: str) -> None:
     """Identifiers are quoted, whatever is in them."""
-    run(database, 'create table "o; -- "".x" ("se""q" bigint)', 'insert into "o; -- "".x" values (1)')
+    run(database, 'create table "o; -- "".x" ("se""q" bigint unique)', 'insert into "o; -- "".x" values (1)')
     assert upto(Postgres(database, '"o; -- "".x"', cursor='se"q')).value == 1
 
 
@@ -343,13 +345,12 @@ def test_a_server_that_is_down_is_unreadable(postgres: Server, orders: str) -> N
 
 def test_our_session_is_read_only_and_named(orders: str) -> None:
     """Operators see who looks, and nothing we send can write."""
-    source = Postgres(orders, query="select 1 as seq, set_config('x.y', 'z', false) as v", cursor="seq", name="shop")
+    query = "select 1 as seq, set_config('x.y', 'z', false) as v"
+    source = Postgres(orders, query=query, cursor=Cursor("seq", unique=True), name="shop")
     looked(source)
     probe = source._probes["only"]
-    assert probe._row("select current_setting('application_name'), current_setting('transaction_read_only')") == (
-        "floodmark/shop",
-        "on",
-    )
+    asked = "select current_setting('application_name'), current_setting('transaction_read_only')"
+    assert probe._rows(asked) == [("floodmark/shop", "on")]
 
 
 def test_an_idle_look_takes_less_than_20_milliseconds(orders: str) -> None:
@@ -366,11 +367,7 @@ def test_an_idle_look_takes_less_than_20_milliseconds(orders: str) -> None:
     assert sorted(map(seconds, range(50)))[25] < 0.02
 
 
-def test_what_comes_later_is_refused_by_name() -> None:
-    """A promise that is not kept yet is not accepted."""
-    with pytest.raises(ConfigError, match="later part"):
-        Cursor(["ts", "id"])
-    with pytest.raises(ConfigError, match="later part"):
-        Cursor("seq", safety="fence")
+def test_a_policy_for_nulls_that_nobody_knows_is_refused() -> None:
+    """With what there is instead."""
     with pytest.raises(UnknownKind):
-        Cursor("seq", on_null="include")  # type: ignore[arg-type]
+        Cursor("seq", on_null="guess")  # type: ignore[arg-type]

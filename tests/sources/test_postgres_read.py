@@ -110,7 +110,7 @@ def test_partitions_cover_the_span_without_overlap(
     """Each row once, whatever the cursor is; 20,001 rows are enough to be split."""
     run(
         database,
-        f"create table o (n int, c {column_type})",
+        f"create table o (n int, c {column_type} primary key)",
         f"insert into o select n, {expression} from generate_series(0, 30000) n",
     )
     source = Postgres(database, "o", cursor="c", partitions=3)
@@ -126,7 +126,7 @@ def test_every_common_type_arrives_unchanged(spark: SparkSession, database: str)
     """uuid and jsonb as the database writes them, numeric at its declared scale, nulls as nulls."""
     run(
         database,
-        "create table o (id bigint, i smallint, d double precision, b boolean, n numeric(38,0), m numeric(10,2),"
+        "create table o (id bigint primary key, i smallint, d double precision, b boolean, n numeric(38,0), m numeric(10,2),"
         " day date, u uuid, j jsonb, raw bytea, c char(3), net inet)",
         f"insert into o values (1, 2, 0.1, true, {'9' * 38}, 1.50, '2024-02-29', '{ODD}', '{{\"a\": [1, null]}}',"
         " '\\x00ff', 'ab', '10.0.0.1')",
@@ -145,7 +145,7 @@ def test_arrays_arrive_as_arrays(spark: SparkSession, database: str) -> None:
     """With the nulls in them; an empty one is not a null."""
     run(
         database,
-        "create table o (id int, a int[], s smallint[], l bigint[], b boolean[], t text[], v varchar(5)[])",
+        "create table o (id int primary key, a int[], s smallint[], l bigint[], b boolean[], t text[], v varchar(5)[])",
         "insert into o values (1, '{1,null}', '{2}', '{9007199254740993}', '{t,f}', '{x,\"y,z\"}', '{ab}')",
         "insert into o values (2, '{}', null, null, null, '{}', '{}')",
     )
@@ -157,7 +157,7 @@ def test_arrays_arrive_as_arrays(spark: SparkSession, database: str) -> None:
 
 def test_a_number_without_a_scale_fails_by_name(spark: SparkSession, database: str) -> None:
     """Spark would cut it to 18 places."""
-    run(database, "create table o (id int, total numeric)", "insert into o values (1, 0.1234567890123456789)")
+    run(database, "create table o (id int primary key, total numeric)", "insert into o values (1, 0.1234567890123456789)")
     with pytest.raises(ColumnUnmapped) as caught:
         rows(spark, Postgres(database, "o", cursor="id"))
     assert (caught.value.column, caught.value.type_name) == ("total", "numeric")
@@ -173,14 +173,14 @@ def test_a_number_without_a_scale_fails_by_name(spark: SparkSession, database: s
 )
 def test_a_number_without_a_scale_can_be_mapped(spark: SparkSession, database: str, wanted: str, value: object) -> None:
     """The user says what it becomes."""
-    run(database, "create table o (id int, total numeric)", "insert into o values (1, 0.1234567890123456789)")
+    run(database, "create table o (id int primary key, total numeric)", "insert into o values (1, 0.1234567890123456789)")
     assert rows(spark, Postgres(database, "o", cursor="id", types={"total": wanted})) == [(1, value)]
 
 
 @pytest.mark.parametrize("wanted", ["decimal(10,2)", "long"])
 def test_a_mapping_never_rounds(spark: SparkSession, database: str, wanted: str) -> None:
     """A value that does not fit stops the batch, with its column."""
-    run(database, "create table o (id int, total numeric)", "insert into o values (1, 1.25), (2, 1.234)")
+    run(database, "create table o (id int primary key, total numeric)", "insert into o values (1, 1.25), (2, 1.234)")
     assert "'total' holds 1.2" in failure(spark, Postgres(database, "o", cursor="id", types={"total": wanted})).reason
 
 
@@ -189,7 +189,7 @@ def test_a_mapping_never_rounds(spark: SparkSession, database: str, wanted: str)
 )
 def test_a_type_that_spark_would_change_fails_by_name(spark: SparkSession, database: str, column_type: str) -> None:
     """And never arrives as something else."""
-    run(database, f"create table o (id int, odd {column_type})", "insert into o values (1, null)")
+    run(database, f"create table o (id int primary key, odd {column_type})", "insert into o values (1, null)")
     with pytest.raises(ColumnUnmapped) as caught:
         rows(spark, Postgres(database, "o", cursor="id"))
     assert caught.value.column == "odd"
@@ -199,7 +199,7 @@ def test_a_type_that_spark_does_not_have_can_be_read_as_text(spark: SparkSession
     """As the database writes it, in UTC."""
     run(
         database,
-        "create table o (id int, t time, ts timestamptz)",
+        "create table o (id int primary key, t time, ts timestamptz)",
         "insert into o values (1, '08:30:00.5', 'infinity'), (2, null, '2024-01-01 12:00+03')",
     )
     source = Postgres(database, "o", cursor="id", types={"t": "string", "ts": "string"})
@@ -212,13 +212,13 @@ def test_infinity_stops_the_batch_with_its_column(
     spark: SparkSession, database: str, column_type: str, value: str
 ) -> None:
     """Spark would make it the year 9999, or some other day."""
-    run(database, f"create table o (id int, at {column_type})", f"insert into o values (1, '{value}')")
+    run(database, f"create table o (id int primary key, at {column_type})", f"insert into o values (1, '{value}')")
     assert f"'at' holds {value}" in failure(spark, Postgres(database, "o", cursor="id")).reason
 
 
 def test_an_array_of_two_dimensions_stops_the_batch(spark: SparkSession, database: str) -> None:
     """Spark's arrays have one."""
-    run(database, "create table o (id int, a int[])", "insert into o values (1, '{{1,2},{3,4}}')")
+    run(database, "create table o (id int primary key, a int[])", "insert into o values (1, '{{1,2},{3,4}}')")
     assert "'a' holds" in failure(spark, Postgres(database, "o", cursor="id")).reason
 
 
@@ -244,7 +244,7 @@ def test_a_column_that_was_added_is_seen_by_the_next_batch(spark: SparkSession, 
 
 def test_a_mark_with_quotes_in_it_finds_the_rest(spark: SparkSession, database: str) -> None:
     """Text is compared by its bytes, as a literal."""
-    run(database, "create table o (v text)", "insert into o values ('o''brien; --'), ('a'), ('Z'), ('o''brien; --x')")
+    run(database, "create table o (v text primary key)", "insert into o values ('o''brien; --'), ('a'), ('Z'), ('o''brien; --x')")
     source = Postgres(database, "o", cursor="v")
     mark = span(source, max_rows=3).upto
     assert (mark.value, rows(spark, source, span(source, mark))) == ("o'brien; --", [("o'brien; --x",)])
@@ -254,11 +254,11 @@ def test_a_query_with_bounds_and_with_operators_of_jsonb(spark: SparkSession, da
     """The database applies the bounds; its question marks stay operators."""
     run(
         database,
-        "create table o (seq int, j jsonb)",
+        "create table o (seq int primary key, j jsonb)",
         """insert into o values (1, '{"a": 1}'), (2, '{"b": 1}'), (3, '{"a": 2}')""",
     )
     query = "select seq, j ->> 'a' as a from o where j ? 'a' and (:first_run or seq > :after) and seq <= :upto -- end?"
-    source = Postgres(database, query=query, cursor="seq")
+    source = Postgres(database, query=query, cursor=Cursor("seq", unique=True))
     assert rows(spark, source) == [(1, "1"), (3, "2")]
     assert rows(spark, source, span(source, span(source, max_rows=1).upto)) == [(3, "2")]
 
@@ -267,7 +267,7 @@ def test_hours_that_a_zone_skips_are_read_as_they_are(database: str) -> None:
     """The JVM and the process are in Los Angeles; 02:30 on that day exists in the database alone."""
     run(
         database,
-        "create table o (id int, naive timestamp, aware timestamptz)",
+        "create table o (id int primary key, naive timestamp, aware timestamptz)",
         "insert into o values (1, '2024-03-10 02:30:00.123456', '2024-03-10 10:30:00.123456+00'),"
         " (2, '1500-01-01 00:00', '1500-01-01 00:00+00')",
     )
@@ -326,7 +326,7 @@ class TestAJob:
 
     def test_infinity_is_shown_by_the_run(self, spark: SparkSession, database: str, tmp_path: Path) -> None:
         """The error names the column, and the mark did not move."""
-        run(database, "create table o (seq int, at timestamp)", "insert into o values (1, 'infinity')")
+        run(database, "create table o (seq int primary key, at timestamp)", "insert into o values (1, 'infinity')")
         store = fm_stores.open("memory")
         with pytest.raises(SourceUnreadable, match="'at' holds infinity"):
             self.job(database, tmp_path).run(spark, store=store)
@@ -336,7 +336,7 @@ class TestAJob:
 
     def test_a_naive_mark_is_the_same_in_every_zone(self, database: str, tmp_path: Path) -> None:
         """08:00 is the mark; a process in Los Angeles reads the 12:00 row, one in Tokyo then finds nothing."""
-        run(database, "create table o (ts timestamp)", "insert into o values ('2024-01-01 08:00')")
+        run(database, "create table o (ts timestamp primary key)", "insert into o values ('2024-01-01 08:00')")
         assert self.run_in("UTC", database, tmp_path) == [1, "2024-01-01 08:00:00"]
         run(database, "insert into o values ('2024-01-01 12:00')")
         assert self.run_in("America/Los_Angeles", database, tmp_path) == [1, "2024-01-01 12:00:00"]
@@ -360,5 +360,5 @@ def lake(spark: SparkSession, folder: Path) -> list[int]:
 
 def test_a_moment_is_the_same_to_python(spark: SparkSession, database: str) -> None:
     """Naive stays naive, to the microsecond."""
-    run(database, "create table o (at timestamp)", "insert into o values ('2024-01-01 08:00:00.000001')")
+    run(database, "create table o (at timestamp primary key)", "insert into o values ('2024-01-01 08:00:00.000001')")
     assert rows(spark, Postgres(database, "o", cursor="at")) == [(datetime(2024, 1, 1, 8, 0, 0, 1),)]  # noqa: DTZ001

@@ -82,14 +82,14 @@ def test_a_file_that_ends_below_the_mark_needs_a_decision(orders: Path) -> None:
 
 def test_rows_without_a_cursor_stop_the_look(tmp_path: Path) -> None:
     """No mark would ever reach them."""
-    run(tmp_path / "db", "create table o (seq integer)", "insert into o values (1), (null)")
+    run(tmp_path / "db", "create table o (seq integer unique)", "insert into o values (1), (null)")
     with pytest.raises(CursorNull):
         looked(Sqlite(tmp_path / "db", "o", cursor="seq"))
 
 
 def test_a_text_among_numbers_is_named(tmp_path: Path) -> None:
     """SQLite sorts it above every number, so a mark would stay there for ever."""
-    run(tmp_path / "db", "create table o (seq integer)", "insert into o values (1), ('many')")
+    run(tmp_path / "db", "create table o (seq integer unique)", "insert into o values (1), ('many')")
     with pytest.raises(SourceUnreadable, match="'many'"):
         looked(Sqlite(tmp_path / "db", "o", cursor="seq"))
 
@@ -133,7 +133,7 @@ def test_latest_reads_no_row(spark: SparkSession, orders: Path) -> None:
 def test_ranges_cover_the_span_without_overlap(spark: SparkSession, tmp_path: Path) -> None:
     """Each row once."""
     numbers = "with recursive n(i) as (select -15000 union all select i + 1 from n where i < 15000)"
-    run(tmp_path / "db", "create table o (seq integer)", f"insert into o {numbers} select i from n")
+    run(tmp_path / "db", "create table o (seq integer unique)", f"insert into o {numbers} select i from n")
     source = Sqlite(tmp_path / "db", "o", cursor="seq", partitions=3, fetch_rows=999)
     assert rows(spark, source) == [(number,) for number in range(-15000, 15001)]
 
@@ -143,7 +143,7 @@ def test_declared_types_become_types_of_spark(spark: SparkSession, tmp_path: Pat
     """Numbers beyond 2^53, decimals, days and moments: each as it was put in."""
     run(
         tmp_path / "db",
-        "create table o (id bigint, x double, w varchar(9), b blob, m decimal(10,2), d date, t datetime, y boolean)",
+        "create table o (id bigint primary key, x double, w varchar(9), b blob, m decimal(10,2), d date, t datetime, y boolean)",
         "insert into o values (9007199254740993, 1, 'ä', x'00ff', 1.5, '2024-02-29', '2024-01-01 08:00:00.5', 1)",
     )
     assert rows(spark, Sqlite(tmp_path / "db", "o", cursor="id")) == [
@@ -175,7 +175,7 @@ def test_a_value_of_another_type_fails_with_its_column_and_row(
 ) -> None:
     """SQLite takes anything; it never becomes a null."""
     run(
-        tmp_path / "db", f"create table o (id integer, odd {declared})", f"insert into o values (1, null), (7, {value})"
+        tmp_path / "db", f"create table o (id integer primary key, odd {declared})", f"insert into o values (1, null), (7, {value})"
     )
     source = Sqlite(tmp_path / "db", "o", cursor="id")
     with pytest.raises(Exception, match="floodmark") as caught:
@@ -189,7 +189,7 @@ def test_a_value_of_another_type_fails_with_its_column_and_row(
 @pytest.mark.spark
 def test_a_column_without_a_declared_type_fails_by_name_or_is_mapped(spark: SparkSession, tmp_path: Path) -> None:
     """Its values could be anything."""
-    run(tmp_path / "db", "create table o (id integer, odd)", "insert into o values (1, 'x')")
+    run(tmp_path / "db", "create table o (id integer primary key, odd)", "insert into o values (1, 'x')")
     with pytest.raises(ColumnUnmapped, match="odd"):
         rows(spark, Sqlite(tmp_path / "db", "o", cursor="id"))
     assert rows(spark, Sqlite(tmp_path / "db", "o", cursor="id", types={"odd": "string"})) == [(1, "x")]
@@ -200,6 +200,6 @@ def test_text_marks_with_quotes_and_queries_with_bounds(spark: SparkSession, ord
     """As the other databases."""
     run(orders, "insert into o values (4, 'o''brien; --'), (5, 'o''brien; --x')")
     query = "select * from o where (:first_run or v > :after) and v <= :upto"
-    source = Sqlite(orders, query=query, cursor="v")
+    source = Sqlite(orders, query=query, cursor=Cursor("v", unique=True))
     mark = span(source, max_rows=4).upto
     assert (mark.value, rows(spark, source, span(source, mark))) == ("o'brien; --", [(5, "o'brien; --x")])

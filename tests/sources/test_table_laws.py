@@ -29,7 +29,7 @@ class Table:
         self.spark, self.run, self.source = spark, run, source
 
     def made(self, kind: str, *values: str) -> Table:
-        self.run(f"create table o (c {kind})")
+        self.run(f"create table o (c {kind} primary key)")
         return self.with_rows(*values)
 
     def with_rows(self, *values: str) -> Table:

@@ -39,7 +39,7 @@ def test_a_row_updated_between_two_sinks_of_one_batch_is_the_same_in_all_of_them
 ) -> None:
     """A plan that ran once per sink would read the source once per sink; the batch is frozen before the first."""
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("create table orders (id bigint, v text)")
+        connection.execute("create table orders (id bigint primary key, v text)")
         connection.execute("insert into orders values (1, 'as read'), (2, 'as read')")
     meddler = Meddler("meddler", url=database)
     job = fm.Job(

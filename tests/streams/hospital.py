@@ -175,7 +175,7 @@ def batch_of(place: Place, rows: Sequence[tuple[int | None, bytes | None]]) -> p
         "partition": pa.array([place[1]] * len(rows), pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
         "timestamp": pa.array([0] * len(rows), pa.int64()),
-        "headers": pa.array(nothing, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        "headers": pa.array(nothing, pa.string()),
     }
     return pa.RecordBatch.from_pydict(columns)
 

@@ -24,6 +24,7 @@ COMPACTED = {
     "max.compaction.lag.ms": "100",
     "delete.retention.ms": "100000",
 }
+HEADERS = [("trace", b"1"), ("trace", None), ("raw", b"\xff\x00"), ("größe", b"")]
 
 
 def test_a_record_that_kills_its_worker_costs_itself_and_the_others_go_on(
@@ -31,7 +32,7 @@ def test_a_record_that_kills_its_worker_costs_itself_and_the_others_go_on(
 ) -> None:
     """The process is really gone, as after a segmentation fault; partitions beside it are done once."""
     name = topic(2)
-    put(clinic.broker, name, "a", "kill", "c", "d", key=b"k", headers=[("trace", b"1")])
+    put(clinic.broker, name, "a", "kill", "c", "d", key=b"k", headers=HEADERS)
     put(clinic.broker, name, "e", "f", partition=1)
 
     def step(row: Any) -> object:  # noqa: ANN401 (a row)
@@ -45,7 +46,7 @@ def test_a_record_that_kills_its_worker_costs_itself_and_the_others_go_on(
     assert [call for call in calls if call[:2] == (0, 1)] == [(0, 1, 1), (0, 1, 1), (0, 1, 2), (0, 1, 2)]
     assert {call[:2] for call in calls} == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)}
     (letter,) = DeadLetters(source.state.dead).all()
-    assert (letter.value, letter.key, letter.headers, letter.attempts) == (b"kill", b"k", (("trace", b"1"),), 2)
+    assert (letter.value, letter.key, letter.headers, letter.attempts) == (b"kill", b"k", tuple(HEADERS), 2)
     assert "killed its worker" in letter.error
 
 

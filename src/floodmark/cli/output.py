@@ -118,8 +118,10 @@ def run_line(receipt: Receipt) -> str:
     if receipt.status == "skipped":
         return f"{receipt.job}: skipped ({'; '.join(receipt.notes)})"
     held = f", {receipt.rows_held_back} held back" if receipt.rows_held_back else ""
+    if receipt.status == "nothing_new" and held:
+        return f"{receipt.job}: nothing read{held}: {'; '.join(receipt.notes)} ({receipt.seconds:.1f} s)"
     if receipt.status == "nothing_new":
-        return f"{receipt.job}: nothing new{held} ({receipt.seconds:.1f} s)"
+        return f"{receipt.job}: nothing new ({receipt.seconds:.1f} s)"
     written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
     aside = {"quarantined": receipt.rows_quarantined, "dropped": receipt.rows_dropped, "dead": receipt.rows_dead}
     put_aside = "".join(f", {rows} {word}" for word, rows in aside.items() if rows)

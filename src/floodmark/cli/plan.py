@@ -55,8 +55,8 @@ def print_plans(plans: Sequence[Plan], *, as_json: bool) -> None:
 def _lines(plan: Plan) -> list[str]:
     held = f"  {plan.rows_held_back} held back: {plan.held_reason}"
     if not plan.has_work:
-        nothing = f"{plan.job}: nothing new, mark {shown(plan.mark_before)}"
-        return [nothing, held] if plan.rows_held_back else [nothing]
+        what = "nothing to read yet" if plan.rows_held_back else "nothing new"
+        return [f"{plan.job}: {what}, mark {shown(plan.mark_before)}", *([held] if plan.rows_held_back else [])]
     count = "not known before reading" if plan.expected_rows is None else str(plan.expected_rows)
     return [
         f"{plan.job}: low {shown(plan.mark_before)}, high {shown(plan.mark_after)}, count {count}",

@@ -32,6 +32,8 @@ FloodmarkError
 │   ├── SourceRegressed         the source ends below the mark
 │   ├── SourceGap               what follows the mark is no longer there
 │   ├── CursorNull              rows without a cursor value would never be read
+│   ├── TiesTooMany             more rows share a cursor value than can be remembered
+│   ├── FenceBlind              a fence cannot see who may still write
 │   ├── SourceRewritten         something below the mark was changed
 │   ├── ChangeFeedOff           a Delta source whose changes are not recorded
 │   ├── SourceEmpty             a full refresh of an empty source would empty the targets
@@ -80,6 +82,7 @@ from floodmark.errors.decisions import (
     CodeChanged,
     CursorNull,
     DecisionNeeded,
+    FenceBlind,
     MarkMissing,
     RangeAboveMark,
     SchemaChanged,
@@ -91,6 +94,7 @@ from floodmark.errors.decisions import (
     SourceGap,
     SourceRegressed,
     SourceRewritten,
+    TiesTooMany,
 )
 from floodmark.errors.keeping import (
     LeaseHeld,
@@ -147,6 +151,7 @@ __all__ = [
     "DecisionNeeded",
     "ElementFailed",
     "ElementInvalid",
+    "FenceBlind",
     "FieldInvalid",
     "FloodmarkError",
     "HealingFailed",
@@ -190,6 +195,7 @@ __all__ = [
     "StoreUnreachable",
     "TaskFailed",
     "TaskTimedOut",
+    "TiesTooMany",
     "TransformFailed",
     "UnknownField",
     "UnknownKind",

@@ -115,9 +115,36 @@ class CursorNull(DecisionNeeded):
     def __init__(self, source: str, *, column: str, rows: int) -> None:
         super().__init__(
             f"{source} has {rows} rows without a {column}, which would never be read.",
-            hint="fill the column, or set `on_null: exclude` to leave such rows out (they are counted)",
+            hint="fill the column, read by `coalesce: [that column, another]`, or set `on_null: exclude` to leave such"
+            " rows out (they are counted)",
         )
         self.source, self.column, self.rows = source, column, rows
+
+
+class FenceBlind(DecisionNeeded):
+    """A fence cannot see every transaction that may still write here, so rows that commit late would be lost."""
+
+    def __init__(self, source: str, *, reason: str, hint: str = "") -> None:
+        super().__init__(
+            f"{source} cannot be read behind a fence: {reason}.",
+            hint=f"{hint + ', or ' if hint else ''}choose another safety for the cursor: `safety: {{delay: 30s}}` or "
+            "`safety: {lag: 1h}`; a table can be read by `cursor: xmin`",
+        )
+        self.source, self.reason = source, reason
+
+
+class TiesTooMany(DecisionNeeded):
+    """More rows share a value of the cursor than can be remembered, and nothing says that no more of them will come."""
+
+    def __init__(self, source: str, *, column: str, value: str | None) -> None:
+        rows = f"rows where {column} is {value}" if value is not None else f"rows without a {column}"
+        choices = (
+            f"read by more columns, as in column: [{column}, id], or set `safety: fence`"
+            if value is not None
+            else "read by `coalesce: [that column, another]`"
+        )
+        super().__init__(f"{source} has more {rows} than can be told apart from those that come later.", hint=choices)
+        self.source, self.column, self.value = source, column, value
 
 
 class SourceRewritten(DecisionNeeded):

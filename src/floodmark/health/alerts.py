@@ -14,19 +14,23 @@ if TYPE_CHECKING:
     from floodmark.hwm import Json
 
 log = get_logger(__name__)
-KINDS = ("lag", "stale", "quality", "failed_run", "slow_run", "count", "stuck", "dead_letters")
+NOTICES = ("run_started", "run_succeeded")
+"""Kinds that tell no trouble: somebody asked to be told when all is well, so no severity holds them back."""
 Severity = Literal["warning", "critical"]
 
 
 @dataclass(frozen=True)
 class Alert:
-    """Something to tell. `id` is the same as long as the trouble lasts; `status` says whether it began or ended."""
+    """Something to tell. `id` is the same as long as the trouble lasts; `status` says whether it began or ended.
+
+    A "note" tells no trouble, and its severity is "info".
+    """
 
     id: str
     kind: str
     subject: str
     severity: str
-    status: Literal["open", "resolved"]
+    status: Literal["open", "resolved", "note"]
     message: str
     time: datetime
 
@@ -53,6 +57,8 @@ class Subscription:
     min_severity: Severity = "warning"
 
     def wants(self, alert: Alert) -> bool:
+        if alert.kind in NOTICES:
+            return not self.on or alert.kind in self.on
         loudness = [status.lower() for status in SEVERITY]
         loud_enough = loudness.index(alert.severity) >= loudness.index(self.min_severity)
         return loud_enough and (not self.on or alert.kind in self.on)

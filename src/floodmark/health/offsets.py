@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from floodmark.health.findings import Finding
+from floodmark.health.findings import Finding, Status
 from floodmark.health.watch import HOUR, JobWatch
 from floodmark.hwm import Json
 from floodmark.stores.record import JobRecord, Receipt
 
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
+HELD = "held"
+"""What the record of a job holds of a source whose rows wait for a transaction of somebody else."""
 HEALING = "healing"
 """What the record of a stream holds beside its marks: what was done ahead of them."""
 
@@ -29,6 +32,13 @@ class JobFacts:
 
     def is_a_stream(self) -> bool:
         return self.record is not None and HEALING in self.record.extras
+
+    def held(self) -> Mapping[str, Json] | None:
+        """What a source said of rows that wait for somebody: how many, since when and why."""
+        kept = [
+            each.get(HELD) for each in (self.record.extras if self.record else {}).values() if isinstance(each, dict)
+        ]
+        return next((each for each in kept if isinstance(each, dict)), None)
 
     def last_sign(self) -> datetime | None:
         """When the job last knew that it was up to date."""
@@ -65,11 +75,23 @@ def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, told: dict[str,
         message = f"records wait to be healed: {'; '.join(facts.runs[0].notes)}"
         advice = f"{job.name}: mend what fails these records; `floodmark deadletters list` shows what was given up"
         return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
+    waiting = facts.held()
+    if waiting is not None:
+        return _waiting(job, waiting, now, told)
     held = facts.runs[0].rows_held_back if facts.runs else 0
     if held:
         message = f"{held} rows are held back: {'; '.join(facts.runs[0].notes)}"
         return Finding("processing_offsets", job.name, "HEALTHY", message, told, "stuck")
     return Finding("processing_offsets", job.name, "HEALTHY", "its mark is looked after", told, "lag")
+
+
+def _waiting(job: JobWatch, held: Mapping[str, Json], now: datetime, told: dict[str, Json]) -> Finding:
+    """Rows that wait for a transaction; one that lasts for an hour was probably forgotten."""
+    since = datetime.fromisoformat(str(held["since"]))
+    message = f"{held['rows']} rows are held back since {since:%Y-%m-%d %H:%M} UTC: they {held['reason']}"
+    advice = f"{job.name}: end the transaction that holds its rows back, or choose another `safety`"
+    status: Status = "WARNING" if now - since > OPEN_TOO_LONG else "HEALTHY"
+    return Finding("processing_offsets", job.name, status, message, {**told, "held_back": dict(held)}, "stuck", advice)
 
 
 def _told(facts: JobFacts, now: datetime) -> dict[str, Json]:

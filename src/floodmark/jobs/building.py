@@ -46,6 +46,7 @@ def build_job(model: JobModel, site: Site) -> Job:
         dead_letters=site.path(model.dead_letters.path) if model.dead_letters else None,
         on_schema_change=model.on_schema_change,
         max_rows=model.source.read.max_rows,
+        chunk_rows=getattr(model.source.read, "chunk_rows", None),  # of a database alone
         every=model.every,
         retries=Retries(
             attempts=model.retries.attempts, backoff_seconds=seconds_in(model.retries.backoff, field="backoff")

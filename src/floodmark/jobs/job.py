@@ -14,6 +14,7 @@ from floodmark import stores
 from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
 from floodmark.jobs.acts import reset_marks, set_mark
+from floodmark.jobs.chunks import Chunks
 from floodmark.jobs.planning import Plan, plan
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
@@ -50,7 +51,8 @@ class Job:
     """Read what lies above the mark of `source`, transform it, write it to every sink in order, raise the mark.
 
     `transform` is SQL over `source`, or a function from DataFrame to DataFrame. Without `dead_letters` (a folder for
-    a Delta table) a record that cannot be parsed fails the run.
+    a Delta table) a record that cannot be parsed fails the run. A run reads one batch, of `max_rows` at most; with
+    `chunk_rows` it reads batches of so many rows, each with a mark of its own, until it has caught up.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Job:
     dead_letters: str | None = None
     on_schema_change: OnSchemaChange = "fail"
     max_rows: int | None = None
+    chunk_rows: int | None = None
     every: str | None = None
     retries: Retries = Retries()
     spool: str | None = None
@@ -94,7 +97,7 @@ class Job:
         request = RunRequest(start, full_refresh, limit, finish, abandon, waits_for_settling)
         step = self.step(spark, store, request)
         with noting_failure(step):
-            return run_to_the_end(step)
+            return Chunks(step, self.chunk_rows, limit).run() if self.chunk_rows else run_to_the_end(step)
 
     def plan(
         self,
@@ -106,7 +109,8 @@ class Job:
         max_rows: int | None = None,
     ) -> Plan:
         """What the next run would do; touches nothing."""
-        request = RunRequest(start, full_refresh, max_rows or self.max_rows, waits_for_settling=False)
+        limits = [limit for limit in (max_rows or self.max_rows, self.chunk_rows) if limit]
+        request = RunRequest(start, full_refresh, min(limits, default=None), waits_for_settling=False)
         return plan(self.step(spark, store, request))
 
     def reset(self, spark: SparkSession | Session | None = None, store: MarkStore | None = None) -> None:

@@ -170,6 +170,7 @@ class DeltaSink(PathOrTable, SinkModel):
     delete_when: Text | None = None
     partition_by: Columns = ()
     cluster_by: Columns = ()
+    change_feed: bool = Field(default=False, description="make the table with a change feed, for jobs that read it")
     track: Columns = Field(default=(), description="columns whose change makes a version; by default all")
     untracked: Columns = Field(default=(), description="columns whose change makes no version")
     on_conflict: Literal["error", "quarantine", "last_arrival"] = "error"
@@ -181,7 +182,7 @@ class DeltaSink(PathOrTable, SinkModel):
     optimize: Optimize = Optimize()
 
     HISTORY: ClassVar[frozenset[str]] = frozenset({"track", "untracked", "on_conflict", "changes", "allow_empty"})
-    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "partition_by", "cluster_by"})
+    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "partition_by", "cluster_by", "change_feed"})
     SHARED: ClassVar[frozenset[str]] = frozenset({"key", "sequence", "delete_when"})
 
     def build(self, site: Site) -> "Sink":

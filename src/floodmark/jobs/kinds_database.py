@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from floodmark.errors import ConfigError
 from floodmark.jobs.kinds import Columns, Duration, Model, Name, SinkModel, Site, SourceModel, Text
 from floodmark.jobs.kinds import Read as ReadAtOnce
 
@@ -16,21 +15,29 @@ if TYPE_CHECKING:
 
 
 class CursorModel(Model):
-    """The column that a table is read by."""
+    """The column that a table is read by, or several."""
 
-    column: Columns = Field(min_length=1)
-    start: str | int = Field(default="earliest", description="earliest, latest, or a value that is read too")
-    on_null: Literal["fail", "exclude"] = "fail"
-    safety: Literal["none", "fence"] | Mapping[str, Text] = "none"
+    column: Columns = ()
+    start: str | int | tuple[str | int, ...] = Field(
+        default="earliest", description="earliest, latest, or a value that is read too"
+    )
+    on_null: Literal["fail", "exclude", "include"] = "fail"
+    coalesce: Columns = Field(default=(), description="the column, and those that stand in for it where it is null")
+    unique: bool = Field(default=False, description="that no two rows ever share a value, where the catalog is silent")
+    safety: Literal["fence", "delay", "lag", "none"] | Mapping[str, Duration] | None = None
     max_future: Duration | None = None
 
+    @model_validator(mode="after")
+    def _some_column(self) -> "CursorModel":
+        if not self.column and not self.coalesce:
+            raise ValueError("name the column that a table is read by")
+        return self
+
     def build(self) -> "Cursor":
-        """The cursor itself. Raises ConfigError for what comes with a later part."""
+        """The cursor itself."""
         from floodmark.sources.table_cursor import Cursor
 
-        _refuse_early(max_future=self.max_future)
-        safety = self.safety if isinstance(self.safety, str) else next(iter(self.safety), "none")
-        return Cursor(self.column, self.start, self.on_null, safety)
+        return Cursor(**self.model_dump())
 
 
 class Read(ReadAtOnce):
@@ -38,19 +45,12 @@ class Read(ReadAtOnce):
 
     partitions: int | None = Field(default=None, ge=1)
     fetch_rows: int = Field(default=10_000, ge=1)
-    chunk_rows: int | None = Field(default=None, ge=1)
-
-
-def _refuse_early(**options: object) -> None:
-    """Fields that the file will have, and that do nothing yet, are refused: ignored, they would promise something."""
-    for name, value in options.items():
-        if value is not None:
-            raise ConfigError(f"{name} comes with a later part of Floodmark.", hint=f"leave {name} out")
+    chunk_rows: int | None = Field(default=None, ge=1, description="rows of a batch; a run goes on until none is left")
 
 
 def _as_cursor(value: object) -> object:
-    """A bare name is a column."""
-    return {"column": value} if isinstance(value, str) else value
+    """A bare name is a column, a list are several."""
+    return {"column": value} if isinstance(value, (str, list)) else value
 
 
 class TableOrQuery(SourceModel):
@@ -59,6 +59,7 @@ class TableOrQuery(SourceModel):
     table: Text | None = None
     query: Text | None = None
     cursor: Annotated[CursorModel, BeforeValidator(_as_cursor)]
+    key: Columns = Field(default=(), description="what tells rows of one cursor value apart; else the primary key")
     types: Mapping[str, Text] = {}
     read: Read = Read()
 
@@ -69,12 +70,12 @@ class TableOrQuery(SourceModel):
         return self
 
     def options_of_a_table(self) -> dict[str, object]:
-        """What every such source takes. Raises ConfigError for what comes with a later part."""
-        _refuse_early(chunk_rows=self.read.chunk_rows)
+        """What every such source takes."""
         return {
             "table": self.table,
             "query": self.query,
             "cursor": self.cursor.build(),
+            "key": self.key,
             "types": dict(self.types),
             "partitions": self.read.partitions,
             "fetch_rows": self.read.fetch_rows,
@@ -87,12 +88,11 @@ class PostgresSource(TableOrQuery):
     type: Literal["postgres"]
     name: Name = "postgres"
     url: Text = Field(repr=False)
-    key: Columns = ()
 
     def build(self, site: Site) -> "Source":
         from floodmark.sources import Postgres
 
-        return Postgres(self.url, key=self.key, name=self.name, **self.options_of_a_table())  # type: ignore[arg-type]
+        return Postgres(self.url, name=self.name, **self.options_of_a_table())  # type: ignore[arg-type]
 
 
 class JdbcSource(TableOrQuery):

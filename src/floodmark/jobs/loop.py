@@ -84,7 +84,8 @@ class Loop:
             self.status("")
         turn.failures, turn.due = 0, turn.after(self.clock())
         if outcome.receipt.status == "nothing_new":
-            log.debug("nothing new", job=turn.job.name)
+            held, notes = outcome.receipt.rows_held_back, outcome.receipt.notes
+            log.debug("rows are held back" if held else "nothing new", job=turn.job.name, rows=held, notes=notes)
             return
         self.report(outcome)
 

@@ -24,7 +24,18 @@ def _as_setting(value: object) -> object:
 Setting = Annotated[str, BeforeValidator(_as_setting)]
 Store = Text | tuple[Text, ...]
 Share = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
-AlertKind = Literal["lag", "stale", "quality", "failed_run", "slow_run", "count", "stuck", "dead_letters"]
+AlertKind = Literal[
+    "lag",
+    "stale",
+    "quality",
+    "failed_run",
+    "slow_run",
+    "count",
+    "stuck",
+    "dead_letters",
+    "run_started",
+    "run_succeeded",
+]
 
 
 class Transform(Model):

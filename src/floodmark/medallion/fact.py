@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from floodmark.errors import ConfigError, TransformFailed
 from floodmark.jobs.job import Job, as_transform
 from floodmark.medallion.dates import DATE_SK
-from floodmark.medallion.fact_inputs import FactRows, Lookup, Versions, pinned
-from floodmark.medallion.fact_source import PINS, TouchedDates
-from floodmark.sinks.delta_dates import NAMES_A_DATE, DeltaDates
+from floodmark.medallion.fact_inputs import FactRows, Lookup, pinned
+from floodmark.medallion.fact_source import Pins, TouchedDates
+from floodmark.sinks.delta_dates import DeltaDates, naming
 from floodmark.spark.delta_tables import quoted
 from floodmark.step.transform import Transform
 
@@ -32,30 +32,20 @@ class Rebuilding:
         from pyspark.sql import functions as F
 
         [touched] = frames.values()
-        spark, versions = touched.sparkSession, pins(touched)
-        dates = sorted(row[0] for row in touched.collect())
-        rows = pinned(self.source.rows, spark, versions)
-        inputs = {each.name: pinned(each, spark, versions) for each in self.source.lookups}
-        inputs[self.source.rows.name] = rows.where(F.col(quoted(self.source.rows.date)).isin(dates))
+        spark, dates, pins = touched.sparkSession, sorted(row[0] for row in touched.collect()), Pins.of(touched)
+        rows, own = pinned(self.source.rows, spark, pins.versions), F.col(quoted(self.source.rows.date))
+        inputs = {each.name: pinned(each, spark, pins.versions) for each in self.source.lookups}
+        inputs[self.source.rows.name] = rows.where(own.isNotNull() if pins.is_whole else own.isin(dates))
         built = self.build.apply(inputs, job=job, attempt=attempt, batch_time=batch_time)
         if DATE_SK not in built.columns:
             raise TransformFailed(job, reason=f"the fact's rows have no column {DATE_SK}")
-        named = spark.createDataFrame([(date,) for date in dates], f"{DATE_SK} int")
-        return built.withColumn(NAMES_A_DATE, F.lit(False)).unionByName(
-            named.withColumn(NAMES_A_DATE, F.lit(True)), allowMissingColumns=True
-        )
+        return naming(built, DATE_SK, None if pins.is_whole else dates)
 
     def fingerprint(self) -> str:
         return self.build.fingerprint()
 
     def is_deterministic(self) -> bool:
         return self.build.is_deterministic()
-
-
-def pins(touched: DataFrame) -> Versions:
-    """The version of every input, as the source wrote it beside the dates."""
-    told: dict[str, Any] = touched.schema[DATE_SK].metadata
-    return {name: int(version) for name, version in told[PINS].items()}
 
 
 def fact(
@@ -66,15 +56,18 @@ def fact(
     lookups: Sequence[Lookup] = (),
     path: str | None = None,
     table: str | None = None,
+    change_feed: bool = False,
     **options: Any,  # noqa: ANN401 - the other fields of a job
 ) -> Job:
     """The job that keeps a fact: `build` is SQL over the inputs' names, or a function that takes them by name.
 
     It is shown the rows of the dates that have to be built, and the lookups as a whole; it gives rows with `date_sk`
-    that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`.
+    that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`. A fact with a
+    `change_feed` can be the rows of another one.
     """
     source = TouchedDates(rows, tuple(lookups))
     if len({each.name for each in source.inputs}) != len(source.inputs):
         raise ConfigError(f"fact '{name}' has two inputs of one name.", hint="give each input a name of its own")
-    sink = DeltaDates(path, table, name=name)
-    return Job(name=name, source=source, sinks=[sink], transform=Rebuilding(source, as_transform(build)), **options)
+    sink = DeltaDates(path, table, name=name, change_feed=change_feed)
+    transform = Rebuilding(source, as_transform(build))
+    return Job(name=name, source=source, sinks=[sink], transform=transform, **options)

@@ -47,11 +47,16 @@ def with_key(rows: DataFrame, name: str, natural: Sequence[str], *, versions: bo
 
 def with_unknown(rows: DataFrame, name: str) -> DataFrame:
     """The dimension with the member for "not known": its key is -1, everything else is NULL."""
+    return rows.unionByName(unknown_member(rows, name))
+
+
+def unknown_member(rows: DataFrame, name: str) -> DataFrame:
+    """That member alone, with the columns of these rows."""
     from pyspark.sql import functions as F
 
     columns = [F.lit(UNKNOWN).cast("long") if f.name == name else F.lit(None).cast(f.dataType) for f in rows.schema]
     named = [column.alias(f.name) for column, f in zip(columns, rows.schema, strict=True)]
-    return rows.unionByName(rows.sparkSession.range(1).select(*named))
+    return rows.sparkSession.range(1).select(*named)
 
 
 def require_distinct(rows: DataFrame, name: str) -> DataFrame:

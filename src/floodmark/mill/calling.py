@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from floodmark.mill.injection import Attempt, Injector
 from floodmark.mill.pairing import Pairing
+from floodmark.mill.sheaves import Pairs
 from floodmark.mill.signature import Injected, Signature
 
-Pairs: TypeAlias = "list[tuple[Any, list[Any]]]"
-"""Left elements of one edge, each with its partners."""
-Call: TypeAlias = "Callable[[object, Sequence[Pairs], Attempt], Iterator[object]]"
+Call: TypeAlias = "Callable[[object, Sequence[Pairs], Attempt], Iterable[object]]"
 
 
 @contextmanager
 def caller(signature: Signature, injector: Injector) -> Iterator[Call]:
     """How a task calls the function: (master element or list, pairs by number of the edge, attempt) to its output.
 
-    Opened once per task. The output is an iterator, with an EndOfStream last if the function ends the stream; what
-    the function raises comes out of it.
+    Opened once per task. The output has an EndOfStream last if the function ends the stream; what the function raises
+    comes out of the call, or of its output.
     """
     with injector.opened(signature.wanted) as given:
-        arguments, function, elements = signature.arguments, signature.function, signature.returns.elements
+        function, elements = signature.function, signature.returns.elements
+        injected = {each.name: each.wanted for each in signature.arguments if isinstance(each, Injected)}
+        fixed = {name: given[wanted] for name, wanted in injected.items() if wanted is not Attempt}
+        attempts = [name for name, wanted in injected.items() if wanted is Attempt]
+        mapped = [(each.name, each.edges) for each in signature.mapped]
 
-        def call(master: object, pairs: Sequence[Pairs], attempt: Attempt) -> Iterator[object]:
-            named: dict[str, object] = {}
-            for argument in arguments:
-                if not isinstance(argument, Injected):
-                    named[argument.name] = Pairing(merged([pairs[edge] for edge in argument.edges]))
-                elif argument.wanted is Attempt:
-                    named[argument.name] = attempt
-                else:
-                    named[argument.name] = given[argument.wanted]
+        def call(master: object, pairs: Sequence[Pairs], attempt: Attempt) -> Iterable[object]:
+            named = dict(fixed)
+            for name, edges in mapped:
+                named[name] = Pairing(pairs[edges[0]] if len(edges) == 1 else merged([pairs[e] for e in edges]))
+            for name in attempts:
+                named[name] = attempt
             return elements(function(master, **named))
 
         yield call
@@ -41,8 +41,6 @@ def caller(signature: Signature, injector: Injector) -> Iterator[Call]:
 
 def merged(edges: Sequence[Pairs]) -> Pairs:
     """Several edges as one: an element's partners follow each other in the order of the edges."""
-    if len(edges) == 1:
-        return edges[0]
     found: dict[int, tuple[Any, list[Any]]] = {}
     for pairs in edges:
         for left, rights in pairs:

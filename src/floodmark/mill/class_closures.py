@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields
-from json.encoder import encode_basestring_ascii
-from math import isfinite
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -16,8 +13,6 @@ from floodmark.mill.decoding import reader_for
 from floodmark.mill.encoding import Write, writer_for
 from floodmark.mill.field_types import hints_of
 from floodmark.mill.scalars import Read, Unfit, wrong
-
-to_json = json.JSONEncoder(allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,7 @@ def _unmade(value: object) -> NoReturn:
 
 
 def _class_reader(cls: type, nested: Callable[[type], Read], *, as_dict: bool) -> Read:
-    plans = [_plan(cls, field, hint, nested) for field, hint in _fields_of(cls)]
+    plans = plans_of(cls, nested)
     make: Callable[..., Any] = dict if as_dict else cls
 
     def read(raw: object) -> object:
@@ -78,9 +73,10 @@ def _class_reader(cls: type, nested: Callable[[type], Read], *, as_dict: bool) -
     return read
 
 
-def _fields_of(cls: type) -> list[tuple[Field[Any], Any]]:
+def plans_of(cls: type, nested: Callable[[type], Read]) -> list[FieldPlan]:
+    """One for each field that the class is made with, in their order."""
     hints = hints_of(cls)
-    return [(field, hints[field.name]) for field in fields(cls) if field.init]
+    return [_plan(cls, field, hints[field.name], nested) for field in fields(cls) if field.init]
 
 
 def _plan(cls: type, field: Field[Any], hint: object, nested: Callable[[type], Read]) -> FieldPlan:
@@ -113,44 +109,10 @@ def class_writer(cls: type) -> Write:
     return made[cls]
 
 
-def text_writer(cls: type) -> Write:
-    """A function from an element of the class to its JSON text, twice as fast as by a dict of it."""
-    write_one = class_writer(cls)
-    names = [field.name for field in fields(cls)]
-    heads = [f"{', ' if place else ''}{to_json(name)}: " for place, name in enumerate(names)]
-    values_of = _getter(names)
-
-    def write(element: object) -> str:
-        parts = ["{"]
-        for head, value in zip(heads, values_of(element), strict=True):
-            text_of = PLAIN_TEXTS.get(type(value))
-            if text_of is None:
-                return to_json(write_one(element))
-            parts += head, text_of(value)
-        parts.append("}")
-        return "".join(parts)
-
-    return write
-
-
-def _float_text(value: float) -> str:
-    return repr(value) if isfinite(value) else to_json(value)
-
-
-PLAIN_TEXTS: Mapping[type, Callable[[Any], str]] = {
-    int: int.__repr__,
-    float: _float_text,
-    str: encode_basestring_ascii,
-    bool: lambda value: "true" if value else "false",
-    type(None): lambda _: "null",
-}
-"""How Python's own json writes these, without the way to it."""
-
-
 def _class_writer(cls: type, nested: Callable[[type], Write]) -> Write:
     names = [field.name for field in fields(cls)]
     writers = dict(_writers(cls, names, nested))
-    values_of = _getter(names)
+    values_of = getter(names)
 
     def write(element: object) -> dict[str, Any]:
         written = dict(zip(names, values_of(element), strict=True))
@@ -179,7 +141,7 @@ def _about(cls: type, field: str) -> Iterator[None]:
         raise ConfigError(f"{cls.__name__}.{field}: {error.message}", hint=error.hint) from error
 
 
-def _getter(names: Sequence[str]) -> Callable[[object], tuple[Any, ...]]:
+def getter(names: Sequence[str]) -> Callable[[object], tuple[Any, ...]]:
     """attrgetter gives a tuple only for two names or more."""
     if len(names) > 1:
         return attrgetter(*names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -11,8 +12,10 @@ from typing import Any, TypeAlias
 
 from floodmark.errors import ConfigError, ElementInvalid
 from floodmark.mill.aliases import Stream, class_of, name_of
-from floodmark.mill.class_closures import class_reader, class_writer, text_writer, to_json
+from floodmark.mill.class_closures import class_reader, class_writer, plans_of
+from floodmark.mill.class_columns import ReadAll, columns_reader
 from floodmark.mill.column_values import column_check
+from floodmark.mill.element_texts import text_writer, to_json
 from floodmark.mill.encoding import Write
 from floodmark.mill.field_types import Hints, all_hints, mentions, remember
 from floodmark.mill.scalars import Read, Unfit
@@ -53,7 +56,7 @@ class Codec:
     def parse_all(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Many elements in one go, twice as fast; raises at the first bad one, of which `parse` then tells more."""
         raws = json.loads(f"[{','.join(texts)}]", parse_float=Decimal if self._has_decimals else None)
-        if len(raws) != len(texts) or any(type(raw) is not dict for raw in raws):
+        if len(raws) != len(texts) or not set(map(type, raws)) <= {dict}:
             raise ValueError("not one object per text")
         return list(raws)
 
@@ -65,6 +68,17 @@ class Codec:
             raise self._invalid(unfit.reason, unfit.path.removeprefix(".")) from unfit
         except Exception as error:
             raise self._invalid(f"{type(error).__name__}: {error}") from error
+
+    def from_texts(self, texts: Sequence[str]) -> list[Element]:
+        """Many elements in one go, several times as fast; where that does not do, one by one.
+
+        Raises whatever the first bad one raises: `from_text` then tells of it.
+        """
+        raws, read_all = self.parse_all(texts), self._read_all
+        if read_all is not None:
+            with suppress(Exception):  # one by one, the elements take their defaults, or tell what it was
+                return read_all(raws)
+        return [self.decode(raw) for raw in raws]
 
     def values(self, raw: dict[str, Any]) -> dict[str, Any]:
         """What expressions see: a dict with the types of the class, or as it came if the user reads it alone."""
@@ -131,6 +145,12 @@ class Codec:
     @cached_property
     def _read(self) -> Read:
         return self.deserializer or class_reader(self.cls)
+
+    @cached_property
+    def _read_all(self) -> ReadAll | None:
+        if self.deserializer:
+            return None
+        return columns_reader(self.cls, plans_of(self.cls, class_reader))
 
     @cached_property
     def _read_values(self) -> Read:

@@ -88,11 +88,11 @@ ARROW_TYPES: Mapping[str, Callable[[], pa.DataType]] = {
 
 def between(rows: DataFrame, after: Level, until: Level) -> DataFrame:
     """The elements that stand at or above one level and below another."""
-    kept = rows if after == NOTHING else rows.where(~_is_below(after))
-    return kept if until == EVERYTHING else kept.where(_is_below(until))
+    kept = rows if after == NOTHING else rows.where(~is_below(after))
+    return kept if until == EVERYTHING else kept.where(is_below(until))
 
 
-def _is_below(level: Level) -> Column:
+def is_below(level: Level) -> Column:
     """(key, partition, offset) against a level of as many parts as it has."""
     from pyspark.sql import functions as F
 

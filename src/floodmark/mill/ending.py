@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.hwm import Json, Span
 from floodmark.mill.brokers import VALUE, Cuttable
 from floodmark.mill.eos import MARKER
-from floodmark.mill.feeds import DETAIL, is_in_runs
+from floodmark.mill.feeds import DETAIL, is_in_runs, levels_in, windows_in
 from floodmark.mill.horizon import NOTHING, Level, past
 from floodmark.mill.milling import ENDS, NEXT
 from floodmark.mill.remembering import level_to_json
@@ -76,8 +76,7 @@ def cut_at(end: Returned, intent: Intent, planner: Planner) -> Intent:
     remember = intent.extras.get("remember")
     kept: dict[str, Json] = dict(remember) if isinstance(remember, dict) else {}
     own = kept.get(root)
-    is_exact = not planner.feeds[root].keys or is_in_runs(spans[root])
-    done = level_to_json(NOTHING if is_exact else _done(planner, end))
+    done = level_to_json(_done(planner, spans[root], end))
     has_rest = _has_rest(spans[root], end, planner)
     ended: dict[str, Json] = {"stopped": True, "done": done, "ended": {}, "has_rest": has_rest}
     kept[root] = {**(own if isinstance(own, dict) else {}), **ended}
@@ -92,7 +91,11 @@ def _has_rest(span: Span, end: Returned, planner: Planner) -> bool:
     return any(upto > (end.next if n == end.partition else first) for n, (first, upto) in source.lanes(span).items())
 
 
-def _done(planner: Planner, end: Returned) -> Level:
+def _done(planner: Planner, span: Span, end: Returned) -> Level:
+    if not planner.feeds[planner.root.name].keys or is_in_runs(span):
+        return NOTHING
+    if windows_in(span) is not None:
+        return levels_in(span)[0]
     if planner.has_window:
         return past(end.place["k0"])
     return (0, end.place["k0"], end.partition, end.next)
@@ -114,13 +117,21 @@ def _stopped(planner: Planner, name: str, span: Span, end: Returned) -> Span:
     feed = planner.feeds[name]
     if not isinstance(feed.inlet.source, Cuttable):
         return span
-    ranges = feed.inlet.source.lanes(span)
-    if feed.keys and not is_in_runs(span):
+    ranges, windows = feed.inlet.source.lanes(span), windows_in(span)
+    if windows is not None:
+        passes = _behind(windows[: end.place["k0"] + 1], ranges)
+    elif feed.keys and not is_in_runs(span):
         passes = {number: first for number, (first, _) in ranges.items()}
     else:
         passes = {number: _upto(number, bounds, end) for number, bounds in ranges.items()}
     cut = feed.inlet.source.cut(span, reads={n: upto for n, (_, upto) in ranges.items()}, passes=passes)
     return replace(cut, detail={**cut.detail, DETAIL: span.detail.get(DETAIL)})
+
+
+def _behind(windows: Sequence[Any], ranges: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """The offsets behind these windows, as they are stored."""
+    passes = {number: first for number, (first, _) in ranges.items()}
+    return passes | {number: upto for window in windows for number, _, upto in window}
 
 
 def _upto(number: int, bounds: tuple[int, int], end: Returned) -> int:

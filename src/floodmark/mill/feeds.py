@@ -63,9 +63,9 @@ class Feed:
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The elements of a turn, in columns partition, offset, value and k0, k1 and so on."""
         rows = self.inlet.source.read(spark, span).rows.select(PARTITION, OFFSET, VALUE)
-        windows = part_of(span, "windows")
-        if isinstance(windows, list):
-            return Reading(with_window_numbers(rows, numbers_by_lane(windows)))
+        windows = windows_in(span)
+        if windows is not None:
+            return Reading(with_window_numbers(self.with_keys(rows).drop("k0"), numbers_by_lane(windows)))
         if not self.keys:
             return Reading(rows)
         if is_in_runs(span):
@@ -116,6 +116,12 @@ def levels_in(span: Span) -> tuple[Level, Level]:
         level_from_json(after) if after is not None else NOTHING,
         level_from_json(until) if until is not None else EVERYTHING,
     )
+
+
+def windows_in(span: Span) -> list[Any] | None:
+    """The windows that a turn gives out, where a function told them: lists of (partition, first offset, next)."""
+    stored = part_of(span, "windows")
+    return stored if isinstance(stored, list) else None
 
 
 def is_in_runs(span: Span) -> bool:

@@ -117,7 +117,7 @@ def horizon(root: Node, seen: Seen, done: Level = NOTHING) -> Horizon:
     until = end if end is not None and stops else min(final, own)
     until = max(highest(seen[root.name]) if until == EVERYTHING else until, done)
     held = _holding(root, seen) | (_slowest(root.name, seen[root.name], 0, own) if own <= final else set())
-    return Horizon(until, _needed(root, seen, until), stops, frozenset(held))
+    return Horizon(until, needed_from(root, seen, until), stops, frozenset(held))
 
 
 def highest(lanes: Lanes) -> Level:
@@ -197,12 +197,12 @@ def _last_below(lanes: Lanes, key: int, level: Level) -> Level:
     return max((past(piece.high[0]) for piece in below), default=NOTHING)
 
 
-def _needed(root: Node, seen: Seen, until: Level) -> dict[str, Level]:
+def needed_from(root: Node, seen: Seen, until: Level) -> dict[str, Level]:
     """From the root down: an element is needed while a left one that is still to come, or to be joined, may want it."""
     needed = {root.name: until}
     for place, branch in enumerate(root.branches, start=1):
         level = until if branch.shares_key and until < EVERYTHING else _wanted(seen[root.name], place, until)
-        needed.update(_needed(branch.node, seen, level))
+        needed.update(needed_from(branch.node, seen, level))
     return needed
 
 

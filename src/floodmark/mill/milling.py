@@ -11,7 +11,8 @@ from floodmark.mill.aliases import Stream, name_of
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
 from floodmark.mill.codec import Codec
 from floodmark.mill.declaration import Declaration
-from floodmark.mill.grinding import ELEMENT, OUTPUT, Joined, Task
+from floodmark.mill.grinding import ELEMENT, OUTPUT, Task
+from floodmark.mill.sheaves import Joined
 from floodmark.mill.spark_schema import spark_schema, typed
 from floodmark.sinks.contract import POSITION
 from floodmark.step.transform import code_texts, short_hash

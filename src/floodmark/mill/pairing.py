@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Generic, TypeVar
 
 Left = TypeVar("Left")
@@ -17,10 +18,11 @@ class Pairing(Mapping[Left, list[Right]], Generic[Left, Right]):
 
     def __init__(self, pairs: Sequence[tuple[Left, list[Right]]]) -> None:
         self._pairs = pairs
-        self._by_identity = {id(left): rights for left, rights in pairs}  # the pairs keep the elements alive
         self._by_equality: dict[Hashable, list[Right]] | None = None
 
     def __getitem__(self, left: Left) -> list[Right]:
+        if self._pairs and self._pairs[0][0] is left:  # nearly always there is only this one
+            return self._pairs[0][1]
         found = self._by_identity.get(id(left))
         if found is None:
             found = self._equal(left)
@@ -39,6 +41,10 @@ class Pairing(Mapping[Left, list[Right]], Generic[Left, Right]):
 
     def __repr__(self) -> str:
         return f"Pairing({self._pairs!r})"
+
+    @cached_property
+    def _by_identity(self) -> dict[int, list[Right]]:
+        return {id(left): rights for left, rights in self._pairs}  # the pairs keep the elements alive
 
     def _equal(self, left: object) -> list[Right] | None:
         try:

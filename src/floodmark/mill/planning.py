@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from floodmark.hwm import Json, Span
 from floodmark.mill.brokers import Cuttable
 from floodmark.mill.feeds import DETAIL, Feed
 from floodmark.mill.horizon import EVERYTHING, NOTHING, Horizon, Lanes, Level, Node, horizon
+from floodmark.mill.lateness import promised
 from floodmark.mill.remembering import Memory, level_to_json
 from floodmark.mill.scouting import Found
 from floodmark.mill.stretches import EVERY, Stretch
-from floodmark.mill.timed import Ranges, TimedWindows, ranges_to_json
+from floodmark.mill.timed import Ranges, ranges_to_json
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Turn:
     reads: Mapping[str, Mapping[int, int]]
     stops: bool
     waits_for: frozenset[tuple[str, int]]
+    promised: Mapping[str, Level] = field(default_factory=dict)
     runs: bool = False
     windows: Sequence[Ranges] | None = None
 
@@ -38,7 +40,8 @@ class Turn:
         passed = any(
             at_ > self.lanes[name][lane].first for name, lanes in self.passes.items() for lane, at_ in lanes.items()
         )
-        return self.stops or passed or ended or (self.until > done and self.until != EVERYTHING)
+        rises = self.windows is None and done < self.until < EVERYTHING
+        return self.stops or passed or ended or rises
 
     def spans(self) -> dict[str, Span]:
         """One span per stream: its detail says what is read, its end where the mark will be."""
@@ -83,10 +86,15 @@ class Turn:
             last={number: lane.last for number, lane in lanes.items() if lane.last},
             seen={**stretch.memory.seen, **{n: upto for n, (_, upto) in stretch.ranges.items() if upto < EVERY}},
             ended=self._ended(name),
-            done=self.until if is_root and stretch.feed.keys and not self.runs else NOTHING,
+            done=self._done(name, stretch),
             stopped=is_root and self.stops,
             has_rest=any(lane.has_rest for lane in lanes.values()),
         )
+
+    def _done(self, name: str, stretch: Stretch) -> Level:
+        if name == self.root:
+            return self.until if stretch.feed.keys and not self.runs else NOTHING
+        return max(self.promised.get(name, NOTHING), stretch.memory.done)
 
     def _ended(self, name: str) -> dict[int, int]:
         """Where partitions ended: those whose end is behind the mark and will not be met again, or by the clock."""
@@ -112,19 +120,6 @@ class Planner:
         if self.is_in_runs(stretches[self.root.name]):
             return self._runs(stretches, lanes)
         return self._joined(stretches, lanes)
-
-    def plan_timed(self, stretch: Stretch, found: Mapping[int, Found], windows: TimedWindows) -> Turn:
-        """The next turn of a stream whose windows were decided already."""
-        name, own = self.root.name, stretch.lanes(found)
-        stops = all(lane.state == "ended" for lane in own.values())
-        closed = windows.closed(ended=stops)
-        passes = {number: lane.beyond if stops else lane.first for number, lane in own.items()}
-        for window in [] if stops else closed:
-            passes |= {lane: upto for lane, (_, upto) in window.items()}
-        reads = {number: min(at_, own[number].next) for number, at_ in passes.items()}
-        waits = frozenset((name, number) for number in own)
-        ends = ({name: passes}, {name: reads})
-        return Turn({name: stretch}, {name: own}, name, EVERYTHING, *ends, stops, waits, windows=closed)
 
     def is_in_runs(self, stretch: Stretch) -> bool:
         """Whether windows are runs of neighbours in one partition: then their keys may go down."""
@@ -158,7 +153,8 @@ class Planner:
         passes = {each: self._passes(each, own, reached) for each, own in lanes.items()}
         reads = {each: {n: lane.next for n, lane in own.items()} for each, own in lanes.items()}
         reads[name] = {n: lane.read_below(reached.until) for n, lane in lanes[name].items()}
-        return Turn(stretches, lanes, name, reached.until, passes, reads, reached.stops, reached.waits_for)
+        ends, promises = (passes, reads), promised(self.root, lanes)
+        return Turn(stretches, lanes, name, reached.until, *ends, reached.stops, reached.waits_for, promises)
 
     def _passes(self, name: str, lanes: Lanes, reached: Horizon) -> dict[int, int]:
         """A mark stays before what is still needed; where the mill stops, ended partitions are left behind whole."""

@@ -59,6 +59,8 @@ class Watch:
     turn: Turn | None = None
     turns: int = 0
     read: dict[str, int] = field(default_factory=dict)
+    late: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Up to which offset of a lane those that came too late were told of."""
 
     def __post_init__(self) -> None:
         self.limit = self.max_elements
@@ -73,7 +75,7 @@ class Watch:
         names = [name for name, inlet in self.inlets.items() if self._is_late(name, inlet.data_timeout_seconds)]
         after = self.idle_after_seconds
         idle = {lane for lane in self.ends if after is not None and self._since(lane) >= after}
-        return Waiting(frozenset(names), frozenset(idle))
+        return Waiting(frozenset(names), frozenset(idle), leaves_out_late=after is not None)
 
     def note(self, stretches: Mapping[str, Stretch]) -> None:
         """Where the streams end now, and which of their lanes have risen."""
@@ -98,6 +100,13 @@ class Watch:
             self.limit, self.turns = self.max_elements, self.turns + 1
             for name in turn.stretches:
                 self.read[name] = self.read.get(name, 0) + turn.elements(name)
+
+    def is_told(self, name: str, lane: int) -> bool:
+        """Whether this look's late elements were told of by an earlier look; from now on they are."""
+        upto = self.ends.get((name, lane), 0)
+        told = self.late.get((name, lane)) == upto
+        self.late[name, lane] = upto
+        return told
 
     def widened(self, stretches: Mapping[str, Stretch]) -> bool:
         """Whether the next look shall see more: this one was full, and yet nothing in it was final."""

@@ -15,8 +15,9 @@ from floodmark.mill.horizon import NOTHING, Keys, Level
 class Memory:
     """What is remembered of one stream: by partition the highest keys, the next unseen offset, and where it ended.
 
-    `done` and `stopped` are kept with the master: the level below which everything was given to the function, and
-    whether the mill has come to its end. `has_rest`: elements were seen behind an end, which the next run reads.
+    `done` is the level below which everything was given to the function; of a joined stream, below which no partner was
+    waited for. `stopped` is kept with the master: whether the mill has come to its end. `has_rest`: elements were seen
+    behind an end, which the next run reads.
     """
 
     last: Mapping[int, Keys] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class Memory:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Memory:
         """What a record holds; an empty memory if the stream is new to it."""
-        if not stored:
+        if "last" not in stored:  # a source may have left something there before the first turn
             return cls()
         return cls(
             last={int(lane): tuple(map(key_from_json, keys)) for lane, keys in stored["last"].items()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
+from functools import cached_property
 from inspect import Signature
 from typing import Any, NoReturn, Union, get_args, get_origin
 
@@ -24,11 +25,18 @@ class Returned:
     stream: Stream | None
     is_many: bool = False
 
-    def elements(self, returned: object) -> Iterator[object]:
+    def elements(self, returned: object) -> Iterable[object]:
         """What one call gave, an EndOfStream last if it ends the stream.
 
         Raises TypeError for what the signature did not say, and for anything after the end.
         """
+        return (returned,) if type(returned) is self._class else self._checked(returned)
+
+    @cached_property
+    def _class(self) -> type | None:
+        return class_of(self.stream) if self.stream is not None else None
+
+    def _checked(self, returned: object) -> Iterator[object]:
         ended = False
         for element in self._each(returned):
             if ended:

@@ -1,31 +1,22 @@
-"""One pass over the keys of a stream, from which a turn is planned: pieces of neighbours, faults, and ends.
-
-The pieces of a task begin with single elements and double in size after every few hundred, so what the driver holds
-grows with the logarithm of the stream.
-"""
+"""One pass over the keys of a stream, from which a turn is planned: pieces of neighbours, faults, and ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ElementInvalid, FloodmarkError, KeyDecreased
 from floodmark.hwm import Span
-from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
-from floodmark.mill.element_columns import ARROW_TYPES, IS_END
 from floodmark.mill.feeds import Feed
 from floodmark.mill.horizon import Keys, Piece
 from floodmark.mill.mishaps import position
+from floodmark.mill.surveying import PLACES, TEXTS, Survey
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-PIECES_OF_ONE_SIZE = 256
-PLACES = ("first", "next", "count", "run", "end", "rest", "fault")
-TEXTS = ("text", "key", "before")
 
 
 @dataclass(frozen=True)
@@ -65,110 +56,6 @@ def found_in(feed: Feed, rows: Sequence[Mapping[str, Any]], *, ordered: bool) ->
         found[lane] = _before_end(feed, own)
         _require_sound(feed, lane, found[lane], own, ordered=ordered)
     return found
-
-
-@dataclass
-class Growing:
-    """The piece that a task is at."""
-
-    first: int
-    low: Keys
-    high: Keys
-    next: int = 0
-    count: int = 0
-    run: int | None = None
-
-
-@dataclass
-class Survey:
-    """One task's pass; a lane that has ended is not looked at any further."""
-
-    types: tuple[str, ...]
-    ordered: bool
-    lane: int | None = None
-    piece: Growing | None = None
-    size: int = 1
-    made: int = 0
-    is_over: bool = False
-    has_rest: bool = False
-    out: list[dict[str, Any]] = field(default_factory=list)
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            names = [PARTITION, OFFSET, IS_END, VALUE, *(f"k{place}" for place in range(len(self.types)))]
-            columns = [batch.column(name).to_pylist() for name in names]
-            for lane, offset, is_end, text, *keys in zip(*columns, strict=True):
-                self.take(lane, offset, is_end, text, tuple(keys))
-            yield self.told()
-        self.close()
-        yield self.told()
-
-    def take(self, lane: int, offset: int, is_end: bool, text: str | None, keys: Keys) -> None:
-        if lane != self.lane:
-            self.close()
-            self.lane, self.is_over, self.has_rest = lane, False, False
-        if self.is_over:
-            self.note_rest(offset)
-            return
-        if is_end:
-            self.stop(end=offset)
-        elif None in keys:
-            self.stop(fault=offset, text=text)
-        else:
-            self.add(offset, keys)
-
-    def add(self, offset: int, keys: Keys) -> None:
-        piece = self.piece
-        if piece is None:
-            self.piece = Growing(offset, keys, keys, offset + 1, 1)
-            return
-        if self.ordered and any(new < old for new, old in zip(keys, piece.high, strict=True)):
-            new, old = next((n, o) for n, o in zip(keys, piece.high, strict=True) if n < o)
-            self.stop(fault=offset, key=repr(new), before=repr(old))
-            return
-        changes = keys[:1] != piece.high[:1]
-        if piece.count >= self.size and keys != piece.high:
-            self.close()
-            self.piece = Growing(offset, keys, keys, offset + 1, 1, offset if changes else None)
-            return
-        piece.high, piece.next, piece.count = keys, offset + 1, piece.count + 1
-        piece.run = offset if changes else piece.run
-
-    def close(self) -> None:
-        """The piece is whole; after many of one size they become larger."""
-        piece = self.piece
-        if piece is None:
-            return
-        lows = {f"low{place}": key for place, key in enumerate(piece.low)}
-        highs = {f"high{place}": key for place, key in enumerate(piece.high)}
-        plain = {"first": piece.first, "next": piece.next, "count": piece.count, "run": piece.run}
-        self.out.append({"partition": self.lane, **plain, **lows, **highs})
-        self.piece, self.made = None, self.made + 1
-        self.size *= 2 if self.made % PIECES_OF_ONE_SIZE == 0 else 1
-
-    def note_rest(self, offset: int) -> None:
-        """Once: there is more behind the end."""
-        if not self.has_rest:
-            self.out.append({"partition": self.lane, "rest": offset})
-        self.has_rest = True
-
-    def stop(self, **found: object) -> None:
-        self.close()
-        self.out.append({"partition": self.lane, **found})
-        self.is_over = True
-
-    def told(self) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        rows, self.out = self.out, []
-        return pa.RecordBatch.from_pylist(rows, schema=self.schema())
-
-    def schema(self) -> pa.Schema:
-        import pyarrow as pa
-
-        places, texts = ((name, pa.int64()) for name in PLACES), ((name, pa.string()) for name in TEXTS)
-        keys = [(f"{e}{p}", ARROW_TYPES[kind]()) for e in ("low", "high") for p, kind in enumerate(self.types)]
-        return pa.schema([("partition", pa.int32()), *places, *texts, *keys])
 
 
 def _before_end(feed: Feed, rows: Sequence[Mapping[str, Any]]) -> Found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from floodmark.errors import KeyDecreased
 from floodmark.hwm import Span
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable
 from floodmark.mill.feeds import Feed
-from floodmark.mill.horizon import Keys, Lane, State, at
+from floodmark.mill.horizon import EVERYTHING, Keys, Lane, Level, Piece, State
 from floodmark.mill.mishaps import position
 from floodmark.mill.remembering import Memory
 from floodmark.mill.scouting import Found, require_order
@@ -28,6 +28,8 @@ class Waiting:
 
     timed_out: frozenset[str] = frozenset()
     idle: frozenset[tuple[str, int]] = frozenset()
+    leaves_out_late: bool = False
+    """Whether elements of a partition that was idle may come too late: then they are counted, and no error."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,23 @@ class Stretch:
         for piece in found.pieces[:1]:
             if last and piece.first >= seen:
                 require_order(self.feed, lane, piece.first, last, piece.low)
-            if piece.first >= seen and self.feed.keys and at(piece.low[0]) < self.memory.done[:2]:
-                raise KeyDecreased(
-                    self.feed.name,
-                    position=position(lane, piece.first),
-                    key=repr(piece.low[0]),
-                    before=f"{self.memory.done[1]!r}, which was given out already,",
-                )
+        if not self.waiting.leaves_out_late and self.lowest_new(lane, found.pieces) < self.memory.done:
+            first = next(piece for piece in found.pieces if piece.next > seen)
+            raise KeyDecreased(
+                self.feed.name,
+                position=position(lane, max(first.first, seen)),
+                key=repr(first.low[0]),
+                before=f"{self.memory.done[1]!r}, which was given out already,",
+            )
+
+    def lowest_new(self, lane: int, pieces: Sequence[Piece]) -> Level:
+        """A level that no element of a partition stands below that no turn has seen before."""
+        seen, last = self.memory.seen.get(lane, 0), self.memory.last.get(lane)
+        first = next((piece for piece in pieces if piece.next > seen), None)
+        if first is None or not first.low:
+            return EVERYTHING
+        key = max(first.low[0], last[0]) if last else first.low[0]
+        return (0, key, lane, max(first.first, seen))
 
 
 def highest(before: Keys | None, now: Keys | None) -> Keys | None:

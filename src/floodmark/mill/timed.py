@@ -21,7 +21,7 @@ Ranges: TypeAlias = "dict[int, tuple[int, int]]"
 def is_timed(declared: Declaration) -> bool:
     """Whether the windows of a mill depend on a function: then its answers are asked for once, and kept."""
     window = declared.tree.window
-    return window is not None and not declared.tree.edges and any(isinstance(each, Call) for each in window.walk())
+    return window is not None and any(isinstance(each, Call) for each in window.walk())
 
 
 @dataclass
@@ -98,6 +98,8 @@ def timed_windows(declared: Declaration, poll_seconds: float | None) -> TimedWin
     Raises ConfigError where `poll_timeout` is given and nobody could be asked on an idle poll.
     """
     key = declared.window_key
+    if poll_seconds is not None and declared.tree.edges:
+        raise _not_polled(declared, "it is joined, and a window waits for the partners of its elements")
     if key is None or not is_timed(declared):
         if poll_seconds is not None and key is not None:
             raise _not_polled(declared, "windows by fields have nothing to say about an idle poll")

@@ -28,7 +28,8 @@ def node_of(declared: Declaration, stream: Stream) -> Node:
     tree = declared.tree
     own = [edge.right_expression for edge in tree.edges if edge.right == stream]
     leaving = tree.edges_from(stream)
-    window = [tree.window] if tree.window is not None and stream == tree.root else []
+    has_window = tree.window is not None and stream == tree.root and not is_timed(declared)
+    window = [tree.window] if has_window else []
     first = next(iter([*own, *window, *(edge.left_expression for edge in leaving)]), None)
     branches = [
         Branch(

@@ -13,6 +13,7 @@ from floodmark.logs import get_logger
 from floodmark.mill.ending import Returned, cut_at, first_end, only_before, with_end
 from floodmark.mill.feeds import elements_in
 from floodmark.mill.horizon import begun_apart
+from floodmark.mill.lateness import count_late
 from floodmark.mill.milling import ENDS, Milling
 from floodmark.mill.mishaps import mishap_in
 from floodmark.mill.planning import Planner, Turn, held
@@ -20,6 +21,7 @@ from floodmark.mill.progress import Watch
 from floodmark.mill.remembering import Memory
 from floodmark.mill.scouting import Found, scout
 from floodmark.mill.stretches import Stretch
+from floodmark.mill.timed_turns import plan_timed
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.sources.contract import Sight
 from floodmark.step import Step, Work
@@ -74,7 +76,7 @@ class MillStep(Step):
         if stretches is None:
             return replace(outlook, sights={})
         if not self.watch.is_worth_reading(record.number, self.watch.waiting()):
-            return replace(outlook, sights=self.watch.waiting_sights())
+            return with_pending(outlook, self.watch.waiting_sights())
         turn = self.planned(stretches)
         self.watch.saw(record.number, turn)
         self.tell_skipped(turn)
@@ -82,13 +84,23 @@ class MillStep(Step):
             return self.look(record)
         if not turn.moves:
             reason = held(turn)
-            return replace(outlook, sights={turn.root: Sight(None, held_reason=reason)})
-        memories, spans = turn.memories(), turn.spans()
+            return with_pending(outlook, {turn.root: Sight(None, held_reason=reason)})
+        memories, spans, late = turn.memories(), turn.spans(), self.late(turn)
         sights = {
-            name: Sight(spans.get(name), extras={**outlook.sights[name].extras, **memory.to_json()})
+            name: Sight(spans.get(name), extras={**outlook.sights[name].extras, **memory.to_json()}, notes=late[name])
             for name, memory in memories.items()
         }
-        return replace(outlook, sights=sights)
+        return with_pending(outlook, sights)
+
+    def late(self, turn: Turn) -> dict[str, tuple[str, ...]]:
+        """By stream, what is left out because it came too late: told in the log once, and in the turn's receipt."""
+        notes: dict[str, tuple[str, ...]] = dict.fromkeys(turn.stretches, ())
+        for name, stretch in turn.stretches.items():
+            for lane, count in count_late(stretch, turn.lanes[name], self.session).items():
+                notes[name] += (f"{count} elements of partition {lane} of {name} came too late and are left out",)
+                if not self.watch.is_told(name, lane):
+                    log.warning("elements came too late", mill=self.work.name, stream=name, partition=lane, count=count)
+        return notes
 
     def tell_skipped(self, turn: Turn) -> None:
         """Once, when the streams are seen for the first time: they may begin at different keys."""
@@ -106,7 +118,7 @@ class MillStep(Step):
         windows.begin_at({lane: first for lane, (first, _) in own.ranges.items()})
         windows.take(own.unseen(self.session(), windows.seen, found.get(own.feed.name, {})))
         windows.poll()
-        return self.planner.plan_timed(own, found.get(own.feed.name, {}), windows)
+        return plan_timed(self.planner, stretches, found, windows)
 
     def stretches(self, record: JobRecord, outlook: Outlook) -> dict[str, Stretch] | None:
         """What lies behind every mark; None if the mill has come to its end and nothing was added since."""
@@ -192,6 +204,13 @@ class MillStep(Step):
         remember = intent.extras.get("remember")
         own = remember.get(self.planner.root.name) if isinstance(remember, dict) else None
         return isinstance(own, dict) and own.get("stopped") is True
+
+
+def with_pending(outlook: Outlook, sights: Mapping[str, Sight]) -> Outlook:
+    """What the turn makes of the look, with all that a source wants remembered whether it is read or not."""
+    pending = {name: sight.pending for name, sight in outlook.sights.items() if sight.pending}
+    kept = {name: replace(sights.get(name, Sight(None)), pending=pending[name]) for name in pending}
+    return replace(outlook, sights={**sights, **kept})
 
 
 def remembered(record: JobRecord, name: str) -> Memory:

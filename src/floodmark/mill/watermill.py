@@ -82,8 +82,7 @@ class WaterMill:
         node = node_of(self.declared, self.declared.tree.root)
         self._planner = Planner(node, self._feeds, self.declared.tree.window is not None)
         inlets = {name: feed.inlet for name, feed in self._feeds.items()}
-        poll = inlets[node.name].poll_timeout_seconds if self.declared.tree.window is not None else None
-        timed = timed_windows(self.declared, poll)
+        timed = timed_windows(self.declared, inlets[node.name].poll_timeout_seconds)
         self._watch = Watch(inlets, turn_elements, wait_seconds(idle_after, field="idle_after"), timed)
 
     def turn(self) -> Receipt:

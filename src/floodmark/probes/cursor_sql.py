@@ -1,49 +1,59 @@
-"""SQL around a cursor in each dialect: names are quoted, values become typed literals, nothing is pasted."""
+"""How each database spells names, values and comparisons: names quoted, values as typed literals, nothing pasted."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
-from floodmark.errors import SourceUnreadable
-from floodmark.probes.cursor_query import Relation
-from floodmark.probes.tables import Bounds, Cursor, Kind, Low
-
-COUNTED_AT_MOST = 100_000
-"""Rows above the mark are counted up to here: an index does that in some 10 ms."""
-
+from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.probes.postgres_xmin import FULL_XMIN, XMIN
+from floodmark.probes.tables import CursorColumn, Kind, Point
 
 POSTGRES_TOPS = {"smallint": str(2**15 - 1), "integer": str(2**31 - 1), "bigint": str(2**63 - 1), "numeric": "NaN"}
 """In PostgreSQL NaN lies above every other number."""
+Sign = Literal["=", "<", "<=", ">", ">="]
 
 
 class Dialect(Protocol):
-    """How one database spells names, values and the question how far a table reaches."""
+    """How one database spells things."""
 
     def quote(self, name: str) -> str:
         """A name, whatever is in it."""
 
-    def literal(self, value: str | None, cursor: Cursor) -> str:
-        """A value of the cursor's type; None is NULL of that type."""
+    def literal(self, value: str | None, column: CursorColumn) -> str:
+        """A value of the column's type; None is NULL of that type."""
 
-    def top(self, cursor: Cursor) -> str:
+    def top(self, column: CursorColumn) -> str:
         """A literal at or above every value that a mark can hold."""
 
-    def bottom(self, cursor: Cursor) -> str:
+    def bottom(self, column: CursorColumn) -> str:
         """A literal below every value that a mark can hold; of text the empty one, which is the lowest there is."""
 
-    def ordered(self, cursor: Cursor) -> str:
-        """The cursor as it is compared: text by its bytes.
+    def ordered(self, column: CursorColumn) -> str:
+        """The column as it is compared: text by its bytes.
 
         Always as a column of `fm`: a bare name would mean a select list's own text of it, and 9 lies above 10 there.
         """
 
+    def compared(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:
+        """Two rows of expressions, compared from left to right."""
+
+    def packed(self, expressions: Sequence[str]) -> str:
+        """The texts of one or several expressions, as one value."""
+
+    def packed_literal(self, texts: Point) -> str:
+        """What `packed` gives for these texts."""
+
+    def unpacked(self, value: object, width: int) -> Point | None:
+        """So many texts again, from what the driver made of them."""
+
     def truth(self, value: bool) -> str:
         """TRUE or FALSE."""
 
-    def bounds(self, relation: str, cursor: Cursor, above: str, max_rows: int | None) -> str:
-        """One statement that gives highest, lowest, rows, nulls and cut in this order, all as text."""
+    def ahead(self, column: CursorColumn, seconds: float) -> str:
+        """The database's own clock and so many seconds, as a value of the column."""
 
 
 @dataclass(frozen=True)
@@ -53,31 +63,50 @@ class Postgres:
     def quote(self, name: str) -> str:
         return quoted(name, '"')
 
-    def literal(self, value: str | None, cursor: Cursor) -> str:
-        if value is None:
-            return f"CAST(NULL AS {cursor.type})"
-        # Right whatever the server's standard_conforming_strings is.
-        text = "E" + text_literal(value.replace("\\", "\\\\")) if "\\" in value else text_literal(value)
-        return f"CAST({text} AS {cursor.type})"
+    def literal(self, value: str | None, column: CursorColumn) -> str:
+        return f"CAST({'NULL' if value is None else _escaped(value)} AS {column.type})"
 
-    def top(self, cursor: Cursor) -> str:
+    def top(self, column: CursorColumn) -> str:
         tops: Mapping[Kind, str] = {"decimal": "NaN", "text": "\U0010ffff" * 4, "uuid": "f" * 32}
-        top = POSTGRES_TOPS.get(cursor.type) or tops.get(cursor.kind, "infinity")
-        return f"CAST({text_literal(top)} AS {cursor.type})"
+        top = POSTGRES_TOPS.get(column.type) or tops.get(column.kind, "infinity")
+        return f"CAST({text_literal(top)} AS {column.type})"
 
-    def bottom(self, cursor: Cursor) -> str:
+    def bottom(self, column: CursorColumn) -> str:
         bottoms: Mapping[Kind, str] = {"text": "", "uuid": "0" * 32}
-        as_type = "numeric" if cursor.kind == "int" else cursor.type  # wider: there is a lowest bigint
-        return f"CAST({text_literal(bottoms.get(cursor.kind, '-infinity'))} AS {as_type})"
+        as_type = "numeric" if column.kind == "int" else column.type  # wider: there is a lowest bigint
+        return f"CAST({text_literal(bottoms.get(column.kind, '-infinity'))} AS {as_type})"
 
-    def ordered(self, cursor: Cursor) -> str:
-        return f"fm.{self.quote(cursor.column)}" + (' COLLATE "C"' if cursor.kind == "text" else "")
+    def ordered(self, column: CursorColumn) -> str:
+        if column == XMIN:
+            return FULL_XMIN
+        return value_of(self, column) + (' COLLATE "C"' if column.kind == "text" else "")
+
+    def compared(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:
+        return f"{row(left)} {sign} {row(right)}"
+
+    def packed(self, expressions: Sequence[str]) -> str:
+        texts = [f"CAST({each} AS text)" for each in expressions]
+        return texts[0] if len(texts) == 1 else f"ARRAY[{', '.join(texts)}]"
+
+    def packed_literal(self, texts: Point) -> str:
+        literals = [_escaped(text) for text in texts]
+        return literals[0] if len(literals) == 1 else f"ARRAY[{', '.join(literals)}]"
+
+    def unpacked(self, value: object, width: int) -> Point | None:
+        return _texts(value) if isinstance(value, list) else _single(value)
 
     def truth(self, value: bool) -> str:
         return "TRUE" if value else "FALSE"
 
-    def bounds(self, relation: str, cursor: Cursor, above: str, max_rows: int | None) -> str:
-        return limited_bounds(self, relation, cursor, above, max_rows)
+    def ahead(self, column: CursorColumn, seconds: float) -> str:
+        """A column without a zone holds the server's own time, and our session is in UTC."""
+        moment = f"(now() + interval '{seconds:.3f} seconds')"
+        if column.kind == "timestamptz":
+            return moment
+        if column.kind not in ("timestamp", "date"):
+            raise _no_clock(column)
+        zone = "(SELECT reset_val FROM pg_settings WHERE name = 'TimeZone')"
+        return f"CAST({moment} AT TIME ZONE {zone} AS {column.type})"
 
 
 @dataclass(frozen=True)
@@ -87,25 +116,39 @@ class Sqlite:
     def quote(self, name: str) -> str:
         return quoted(name, '"')
 
-    def literal(self, value: str | None, cursor: Cursor) -> str:
+    def literal(self, value: str | None, column: CursorColumn) -> str:
         if value is None:
             return "NULL"
-        return str(int(value)) if cursor.kind == "int" else text_literal(value)
+        return str(int(value)) if column.kind == "int" else text_literal(value)
 
-    def top(self, cursor: Cursor) -> str:
-        return "9223372036854775807" if cursor.kind == "int" else text_literal("\U0010ffff" * 4)
+    def top(self, column: CursorColumn) -> str:
+        return "9223372036854775807" if column.kind == "int" else text_literal("\U0010ffff" * 4)
 
-    def bottom(self, cursor: Cursor) -> str:
-        return "-1e19" if cursor.kind == "int" else "''"
+    def bottom(self, column: CursorColumn) -> str:
+        return "-1e19" if column.kind == "int" else "''"
 
-    def ordered(self, cursor: Cursor) -> str:
-        return f"fm.{self.quote(cursor.column)}" + (" COLLATE BINARY" if cursor.kind == "text" else "")
+    def ordered(self, column: CursorColumn) -> str:
+        return value_of(self, column) + (" COLLATE BINARY" if column.kind == "text" else "")
+
+    def compared(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:
+        return f"{row(left)} {sign} {row(right)}"
+
+    def packed(self, expressions: Sequence[str]) -> str:
+        texts = [f"CAST({each} AS text)" for each in expressions]
+        return texts[0] if len(texts) == 1 else f"json_array({', '.join(texts)})"
+
+    def packed_literal(self, texts: Point) -> str:
+        literals = [text_literal(text) for text in texts]
+        return literals[0] if len(literals) == 1 else f"json_array({', '.join(literals)})"
+
+    def unpacked(self, value: object, width: int) -> Point | None:
+        return _single(value) if width == 1 or value is None else _texts(json.loads(str(value)))
 
     def truth(self, value: bool) -> str:
         return "1" if value else "0"
 
-    def bounds(self, relation: str, cursor: Cursor, above: str, max_rows: int | None) -> str:
-        return limited_bounds(self, relation, cursor, above, max_rows)
+    def ahead(self, column: CursorColumn, seconds: float) -> str:
+        raise ConfigError("max_future: a SQLite file has no clock of its own.", hint="leave max_future out")
 
 
 @dataclass(frozen=True)
@@ -117,86 +160,69 @@ class Ansi:
     def quote(self, name: str) -> str:
         return quoted(name, self.mark)
 
-    def literal(self, value: str | None, cursor: Cursor) -> str:
+    def literal(self, value: str | None, column: CursorColumn) -> str:
         if value is None:
             return "NULL"
-        if cursor.kind in ("int", "decimal"):
+        if column.kind in ("int", "decimal"):
             return value
-        return f"{'DATE' if cursor.kind == 'date' else 'TIMESTAMP'} {text_literal(value.replace('T', ' '))}"
+        return f"{'DATE' if column.kind == 'date' else 'TIMESTAMP'} {text_literal(value.replace('T', ' '))}"
 
-    def top(self, cursor: Cursor) -> str:
+    def top(self, column: CursorColumn) -> str:
         tops: Mapping[Kind, str] = {"date": "9999-12-31", "timestamp": "9999-12-31 23:59:59.999999"}
-        return self.literal(tops.get(cursor.kind, "9" * 38), cursor)
+        return self.literal(tops.get(column.kind, "9" * 38), column)
 
-    def bottom(self, cursor: Cursor) -> str:
+    def bottom(self, column: CursorColumn) -> str:
         bottoms: Mapping[Kind, str] = {"date": "0001-01-01", "timestamp": "0001-01-01 00:00:00"}
-        return self.literal(bottoms.get(cursor.kind, "-" + "9" * 38), cursor)
+        return self.literal(bottoms.get(column.kind, "-" + "9" * 38), column)
 
-    def ordered(self, cursor: Cursor) -> str:
-        return f"fm.{self.quote(cursor.column)}"
+    def ordered(self, column: CursorColumn) -> str:
+        return value_of(self, column)
+
+    def compared(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:
+        """Written out, since not every database compares rows."""
+        return _written_out(list(left), sign, list(right))
+
+    def packed(self, expressions: Sequence[str]) -> str:
+        """One alone; a database that is not known has no value of several."""
+        return f"CAST({expressions[0]} AS CHAR(64))"
+
+    def packed_literal(self, texts: Point) -> str:
+        raise ConfigError(
+            "rows with the same cursor cannot be told apart in this database.",
+            hint="read by several columns, as in column: [updated_at, id], or say unique: true if no two are the same",
+        )
+
+    def unpacked(self, value: object, width: int) -> Point | None:
+        found = _single(value)
+        return found and tuple(text.strip() for text in found)  # its text is of a fixed width
 
     def truth(self, value: bool) -> str:
         return "(1 = 1)" if value else "(1 = 0)"
 
-    def bounds(self, relation: str, cursor: Cursor, above: str, max_rows: int | None) -> str:
-        """Aggregates alone: how a result is limited differs from database to database."""
-        column = self.ordered(cursor)
-        lowest = f"(SELECT CAST(MIN({column}) AS CHAR(64)) FROM {relation} fm WHERE {above})"
-        rows = f"(SELECT COUNT(*) FROM {relation} fm WHERE {above})"
-        nulls = f"(SELECT COUNT(*) FROM {relation} fm WHERE {column} IS NULL)"
-        return f"SELECT CAST(MAX({column}) AS CHAR(64)) h, {lowest} l, {rows} r, {nulls} n, NULL c FROM {relation} fm"
+    def ahead(self, column: CursorColumn, seconds: float) -> str:
+        raise ConfigError("max_future: how this database tells its time is not known.", hint="leave max_future out")
 
 
-def limited_bounds(dialect: Dialect, relation: str, cursor: Cursor, above: str, max_rows: int | None) -> str:
-    """Each part is a lookup at one end of the index, where there is one; all of them see one snapshot."""
-    column, ordered = f"fm.{dialect.quote(cursor.column)}", dialect.ordered(cursor)
-    text = f"SELECT CAST({column} AS text) FROM {relation} AS fm WHERE"
-    cut = f"({text} {above} ORDER BY {ordered} LIMIT 1 OFFSET {max_rows - 1})" if max_rows else "NULL"
-    counted = f"SELECT 1 FROM {relation} AS fm WHERE {above} LIMIT {COUNTED_AT_MOST + 1}"
-    return (
-        f"SELECT ({text} {column} IS NOT NULL ORDER BY {ordered} DESC LIMIT 1) AS h,"
-        f" ({text} {above} ORDER BY {ordered} LIMIT 1) AS l,"
-        f" (SELECT count(*) FROM ({counted}) AS counted) AS r,"
-        f" (SELECT count(*) FROM {relation} AS fm WHERE {column} IS NULL) AS n, {cut} AS c"
-    )
+def value_of(dialect: Dialect, column: CursorColumn) -> str:
+    """The column's value, or the first of its fallbacks that has one."""
+    names = [f"fm.{dialect.quote(name)}" for name in (column.name, *column.fallbacks)]
+    return names[0] if len(names) == 1 else f"COALESCE({', '.join(names)})"
 
 
-def counted_bounds(row: Sequence[Any]) -> Bounds:
-    """The one row that such a statement gives."""
-    highest, lowest, rows, nulls, cut = row
-    counted = int(rows) if int(rows) <= COUNTED_AT_MOST else None
-    return Bounds(_text(highest), _text(lowest), counted, int(nulls), _text(cut))
+def row(expressions: Sequence[str]) -> str:
+    """Several expressions as a row; one alone stays as it is."""
+    return expressions[0] if len(expressions) == 1 else f"({', '.join(expressions)})"
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def from_clause(dialect: Dialect, relation: Relation, cursor: Cursor, low: Low, upto: str | None) -> str:
-    """The table or query, with the bounds in it where the query asks for them; `upto` None is before it is known.
-
-    A start that is read too counts as a first run: the user's `> :after` would leave it out.
-    """
-    is_first = low.value is None or low.inclusive
-    nothing = dialect.literal(None, cursor) if "first_run" in relation.named else dialect.bottom(cursor)
-    values = {
-        "after": nothing if is_first else dialect.literal(low.value, cursor),
-        "upto": dialect.top(cursor) if upto is None else dialect.literal(upto, cursor),
-        "first_run": dialect.truth(is_first),
-    }
-    return relation.sql(dialect.quote, values)
-
-
-def above(dialect: Dialect, cursor: Cursor, low: Low) -> str:
-    """The condition for what lies above the low bound; a row without a cursor never does."""
-    if low.value is None:
-        return f"fm.{dialect.quote(cursor.column)} IS NOT NULL"
-    return f"{dialect.ordered(cursor)} {'>=' if low.inclusive else '>'} {dialect.literal(low.value, cursor)}"
-
-
-def at_or_below(dialect: Dialect, cursor: Cursor, value: str) -> str:
-    """The condition for what lies at or below a value."""
-    return f"{dialect.ordered(cursor)} <= {dialect.literal(value, cursor)}"
+def _written_out(left: list[str], sign: Sign, right: list[str]) -> str:
+    first = f"{left[0]} {sign} {right[0]}"
+    if len(left) == 1:
+        return first
+    rest = _written_out(left[1:], sign, right[1:])
+    if sign == "=":
+        return f"{first} AND {rest}"
+    strict = sign.rstrip("=")
+    return f"({left[0]} {strict} {right[0]} OR ({left[0]} = {right[0]} AND {rest}))"
 
 
 def quoted(name: str, mark: str) -> str:
@@ -211,3 +237,24 @@ def text_literal(value: str) -> str:
     if "\0" in value:
         raise SourceUnreadable("a value with a zero byte", reason="no database can compare it")
     return "'" + value.replace("'", "''") + "'"
+
+
+def _escaped(value: str) -> str:
+    """Right whatever the server's standard_conforming_strings is."""
+    return "E" + text_literal(value.replace("\\", "\\\\")) if "\\" in value else text_literal(value)
+
+
+def _single(value: object) -> Point | None:
+    return None if value is None else (str(value),)
+
+
+def _texts(values: Sequence[str | None]) -> Point:
+    if None in values:
+        raise SourceUnreadable("a row whose key has a null", reason="no two such rows can be told apart")
+    return tuple(map(str, values))
+
+
+def _no_clock(column: CursorColumn) -> ConfigError:
+    return ConfigError(
+        f"max_future: the cursor {column.name!r} is {column.type}, which no clock tells.", hint="leave max_future out"
+    )

@@ -13,12 +13,16 @@ from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.probes.cursor_bounds import Question, keys_told, question
+from floodmark.probes.cursor_columns import Catalog, Finder, kind_by_type
 from floodmark.probes.cursor_query import Relation
-from floodmark.probes.cursor_sql import Postgres, above, counted_bounds, from_clause
-from floodmark.probes.tables import Bounds, Column, Cursor, Kind, Low
+from floodmark.probes.cursor_sql import Postgres
+from floodmark.probes.postgres_catalog import catalog_sql, catalog_told
+from floodmark.probes.postgres_xmin import XMIN, xmin_cursor
+from floodmark.probes.tables import Asked, Bounds, Ceiling, Column, Cursor, Kind, Low, Point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
     from psycopg import Column as DriverColumn
@@ -36,6 +40,7 @@ KINDS: dict[str, Kind] = {
     "character varying": "text",
     "uuid": "uuid",
 }
+FINDER = Finder(kind_by_type(KINDS), ", ".join(KINDS))
 SETTINGS = (
     "SELECT set_config('default_transaction_read_only', 'on', false), set_config('TimeZone', 'UTC', false),"
     " set_config('DateStyle', 'ISO, YMD', false)"
@@ -101,7 +106,7 @@ class PostgresProbe:
 
     address: Address
     relation: Relation
-    column: str
+    asked: Asked
     name: str = "postgres"
     _connection: Connection[tuple[Any, ...]] | None = field(default=None, repr=False)
     _cursor: Cursor | None = None
@@ -114,14 +119,24 @@ class PostgresProbe:
         return self._described(f"SELECT * FROM {self.relation.sql(SQL.quote, nothing)} AS fm LIMIT 0")
 
     def cursor(self) -> Cursor:
+        """Kept with the connection, as is what the catalog said."""
+        if self._cursor is None and self.asked.columns == ((XMIN.name,),):
+            self._cursor = xmin_cursor(self.place(), self.relation.table)
         if self._cursor is None:
-            self._cursor = cursor_among(self.columns(), self.column, self.place())
+            self._cursor = FINDER.cursor(self.asked, self.columns(), self._catalog(), self.place())
         return self._cursor
 
-    def bounds(self, low: Low, max_rows: int | None) -> Bounds:
-        cursor = self.cursor()
-        relation = from_clause(SQL, self.relation, cursor, low, None)
-        return counted_bounds(self._row(SQL.bounds(relation, cursor, above(SQL, cursor, low), max_rows)))
+    def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
+        asked = self.question(low, ceilings)
+        return asked.told(self._rows(asked.bounds(max_rows))[0])
+
+    def keys_at(self, value: Point | None, at_most: int) -> tuple[Point, ...]:
+        return keys_told(SQL, self.cursor(), self._rows(self.question(Low()).keys_at(value, at_most)))
+
+    def beside(self, value: Point, low: Low, ceilings: Sequence[Ceiling] = ()) -> tuple[Point | None, Point | None]:
+        asked = self.question(low, ceilings)
+        below, over = self._rows(asked.beside(value))[0]
+        return SQL.unpacked(below, asked.width), SQL.unpacked(over, asked.width)
 
     def close(self) -> None:
         """Let go of the connection and of what was known by it; the next look begins anew."""
@@ -139,9 +154,27 @@ class PostgresProbe:
         types = {oid: str(name) for oid, name in rows}
         return tuple(_column(each, types[each.type_code]) for each in told)
 
-    def _row(self, sql: str) -> tuple[Any, ...]:
+    def question(self, low: Low, ceilings: Sequence[Ceiling] = ()) -> Question:
+        """What lies above the low bound and under every ceiling, as a statement."""
+        return question(SQL, self.relation, self.cursor(), low, ceilings)
+
+    def _catalog(self) -> Catalog:
+        rows = self._rows(catalog_sql(self.relation)) if self.relation.table is not None else []
+        return catalog_told(rows[0][0]) if rows else Catalog()
+
+    def at_once(self, *statements: str) -> list[list[tuple[Any, ...]]]:
+        """The rows of each statement, in one round trip; each is a transaction of its own."""
         with self._failing_as_unreadable():
-            return self._connected().execute(sql.encode()).fetchone() or ()
+            connection, answers = self._connected(), []
+            with connection.pipeline() as pipeline:
+                for statement in statements:
+                    answers.append(connection.execute(statement.encode()))
+                    pipeline.sync()  # without it they would all be one transaction
+            return [answer.fetchall() for answer in answers]
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._failing_as_unreadable():
+            return self._connected().execute(sql.encode()).fetchall()
 
     def _connected(self) -> Connection[tuple[Any, ...]]:
         if self._connection is None:
@@ -163,19 +196,6 @@ class PostgresProbe:
 def _column(told: DriverColumn, type_name: str) -> Column:
     is_numeric = type_name in ("numeric", "numeric[]")  # a timestamp has a precision too, of another sense
     return Column(told.name, type_name, *((told.precision, told.scale) if is_numeric else ()))
-
-
-def cursor_among(columns: tuple[Column, ...], name: str, place: str) -> Cursor:
-    """The cursor column. Raises ConfigError if it is not there, or if no mark can follow its type."""
-    found = next((column for column in columns if column.name == name), None)
-    if found is None:
-        names = ", ".join(column.name for column in columns)
-        raise ConfigError(f"{place} has no column {name!r} to read by.", hint=f"its columns are: {names}")
-    kind = KINDS.get(found.type)
-    if kind is None:
-        known = ", ".join(KINDS)
-        raise ConfigError(f"the cursor {name!r} is of type {found.type}.", hint=f"types that a mark follows: {known}")
-    return Cursor(name, "int" if kind == "decimal" and found.scale == 0 else kind, found.type)
 
 
 def connect(address: Address, application: str) -> Connection[tuple[Any, ...]]:

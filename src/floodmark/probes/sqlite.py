@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.errors import SourceUnreadable
+from floodmark.probes.cursor_bounds import Question, keys_told, question
+from floodmark.probes.cursor_columns import Catalog, Finder
 from floodmark.probes.cursor_query import Relation
-from floodmark.probes.cursor_sql import Sqlite, above, counted_bounds, from_clause
-from floodmark.probes.tables import Bounds, Column, Cursor, Low
+from floodmark.probes.cursor_sql import Sqlite, text_literal
+from floodmark.probes.tables import Asked, Bounds, Ceiling, Column, Cursor, Kind, Low, Point
 
 SQL = Sqlite()
 DECIMAL = re.compile(r"(?:NUMERIC|DECIMAL)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 WORDS = ("CHAR", "CLOB", "TEXT", "DATE", "TIME", "UUID", "JSON")
 """Declared types whose values are text in SQLite; a date or time is one that was written in ISO form."""
 BUSY_SECONDS = 10
+UNIQUE = (
+    "SELECT i.name, c.name FROM pragma_index_list({}) AS i, pragma_index_info(i.name) AS c"
+    ' WHERE i."unique" AND NOT i.partial AND NOT EXISTS'
+    " (SELECT 1 FROM pragma_index_info(i.name) AS e WHERE e.name IS NULL)"
+)
+"""Unique indexes over plain columns of the whole table, a row for each column."""
 
 
 @dataclass
@@ -27,7 +36,7 @@ class SqliteProbe:
 
     path: Path
     relation: Relation
-    column: str
+    asked: Asked
     _cursor: Cursor | None = field(default=None, repr=False)
 
     def place(self) -> str:
@@ -43,15 +52,43 @@ class SqliteProbe:
 
     def cursor(self) -> Cursor:
         if self._cursor is None:
-            self._cursor = cursor_among(self.columns(), self.column, self.place())
+            self._cursor = FINDER.cursor(self.asked, self.columns(), self._catalog(), self.place())
         return self._cursor
 
-    def bounds(self, low: Low, max_rows: int | None) -> Bounds:
-        cursor = self.cursor()
-        relation = from_clause(SQL, self.relation, cursor, low, None)
+    def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
+        asked = self._question(low, ceilings)
+        return asked.told(self._rows(asked.bounds(max_rows))[0])
+
+    def keys_at(self, value: Point | None, at_most: int) -> tuple[Point, ...]:
+        return keys_told(SQL, self.cursor(), self._rows(self._question(Low()).keys_at(value, at_most)))
+
+    def beside(self, value: Point, low: Low, ceilings: Sequence[Ceiling] = ()) -> tuple[Point | None, Point | None]:
+        asked = self._question(low, ceilings)
+        below, over = self._rows(asked.beside(value))[0]
+        return SQL.unpacked(below, asked.width), SQL.unpacked(over, asked.width)
+
+    def _question(self, low: Low, ceilings: Sequence[Ceiling] = ()) -> Question:
+        return question(SQL, self.relation, self.cursor(), low, ceilings)
+
+    def _catalog(self) -> Catalog:
+        """Nothing is said of a query, a view or a virtual table."""
+        if self.relation.table is None:
+            return Catalog()
+        table = text_literal(self.relation.parts()[-1])
+        columns = self._rows(f'SELECT name, "notnull", pk FROM pragma_table_info({table})')
+        indexes = self._rows(UNIQUE.format(table))
+        if not any(pk for *_, pk in columns) and not indexes:
+            is_table = self._rows(f"SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = {table}")
+            return Catalog(()) if is_table else Catalog()
+        key = tuple(name for name, _, pk in sorted(columns, key=lambda column: column[2]) if pk)
+        unique = {index: frozenset(name for of, name in indexes if of == index) for index, _ in indexes}
+        # Only an INTEGER PRIMARY KEY is never null; of others SQLite allows it, by an old mistake that it keeps.
+        required = frozenset(name for name, is_required, _ in columns if is_required)
+        return Catalog((*([frozenset(key)] if key else []), *unique.values()), key, required)
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with opened(self.path) as connection:
-            asked = SQL.bounds(relation, cursor, above(SQL, cursor, low), max_rows)
-            return counted_bounds(connection.execute(asked).fetchone())
+            return connection.execute(sql).fetchall()
 
 
 @contextmanager
@@ -67,20 +104,14 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         raise SourceUnreadable(f"sqlite {path}", reason=str(error)) from error
 
 
-def cursor_among(columns: tuple[Column, ...], name: str, place: str) -> Cursor:
-    """The cursor column: a whole number, or a text that grows. Raises ConfigError if it is neither."""
-    found = next((column for column in columns if column.name == name), None)
-    if found is None:
-        names = ", ".join(column.name for column in columns)
-        raise ConfigError(f"{place} has no column {name!r} to read by.", hint=f"its columns are: {names}")
-    if "INT" in found.type:
-        return Cursor(name, "int", found.type)
-    if any(word in found.type for word in WORDS):
-        return Cursor(name, "text", found.type)
-    raise ConfigError(
-        f"the cursor {name!r} is declared {found.type or 'without a type'}.",
-        hint="types that a mark follows in SQLite: INTEGER, TEXT, DATE, DATETIME, TIMESTAMP",
-    )
+def _kind(column: Column) -> Kind | None:
+    """A whole number, or a text that grows."""
+    if "INT" in column.type:
+        return "int"
+    return "text" if any(word in column.type for word in WORDS) else None
+
+
+FINDER = Finder(_kind, "INTEGER, TEXT, DATE, DATETIME, TIMESTAMP")
 
 
 def _column(name: str, declared: str) -> Column:

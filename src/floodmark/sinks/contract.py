@@ -101,6 +101,17 @@ class Ordered(Protocol):
 
 
 @runtime_checkable
+class Discerning(Protocol):
+    """A sink that may know a row again which an earlier batch has written."""
+
+    def without_repeats(self, by: tuple[str, ...]) -> Sink | None:
+        """The sink as it leaves out what it has, by these columns; None if it would write such a row twice.
+
+        Called when a job is put together whose source reads some rows again.
+        """
+
+
+@runtime_checkable
 class Shaped(Protocol):
     """A sink whose target has a schema that rows must fit."""
 

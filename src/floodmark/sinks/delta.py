@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SinkFailed
-from floodmark.probes.delta import DeltaProbe
+from floodmark.probes.delta import FEED, DeltaProbe
 from floodmark.probes.delta_commit import note
 from floodmark.probes.places import local_path
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
 from floodmark.sinks.delta_lock import TableBusy, table_lock
 from floodmark.sinks.delta_merge import DELETE, merge_statement, newest_per_key, replace_statement
+from floodmark.sinks.delta_repeats import unknown
 from floodmark.sinks.own_columns import without_own, written_columns
 from floodmark.sinks.refusals import refusal_in
 from floodmark.sinks.table_modes import check_modes, column_names
@@ -33,6 +34,7 @@ class Delta(Atomic):
 
     `merge` keeps the newest row per `key`: by `sequence`, else by the source's position; with `delete_when`, a row for
     which it holds deletes its key. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
+    A table that is made with `change_feed` tells its readers what changed.
     """
 
     path: str | None = None
@@ -47,6 +49,8 @@ class Delta(Atomic):
     name: str = "delta"
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    change_feed: bool = False
+    _known_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _condition: str | None = field(default=None, repr=False, compare=False)
     _place: DeltaPlace = field(init=False, repr=False, compare=False)
     _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -92,6 +96,12 @@ class Delta(Atomic):
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""
         return replace(self, _condition=condition).write(rows, batch)
 
+    def without_repeats(self, by: tuple[str, ...]) -> Delta | None:
+        """A merge takes a row again without harm; an append first looks which rows the table has."""
+        if self.mode == "append":
+            return replace(self, _known_by=by)
+        return self if self.mode == "merge" else None
+
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         spark, ledger = rows.sparkSession, batch.ledger(self.name)
         with self.alone(spark, batch.job):
@@ -132,7 +142,8 @@ class Delta(Atomic):
 
     def _save(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
         self._ensure(rows, exists=exists or not (self.table or self.cluster_by))
-        writer = self._batch_writer(without_own(rows), batch)
+        new = unknown(rows, self._where(rows.sparkSession), self._known_by) if exists else rows
+        writer = self._batch_writer(without_own(new), batch)
         mode = "append" if self.mode == "append" else "overwrite"
         writer = writer.option("replaceWhere", self._condition) if self._condition else writer
         writer.mode(mode).option("mergeSchema", str(self.evolve).lower()).save(self._where(rows.sparkSession))
@@ -177,7 +188,8 @@ class Delta(Atomic):
 
     def _ensure(self, rows: DataFrame, *, exists: bool) -> None:
         if not exists:
-            create_table(rows.sparkSession, self._place, without_own(rows).schema, self.partition_by, self.cluster_by)
+            empty = rows.sparkSession.createDataFrame([], without_own(rows).schema)
+            create_table(empty, self._place, self.partition_by, self.cluster_by, self._properties())
 
     def _batch_writer(self, rows: DataFrame, batch: Batch) -> DataFrameWriter:
         writer = self._writer(rows, batch.ledger(self.name), batch.number, self._note(batch))
@@ -185,7 +197,11 @@ class Delta(Atomic):
 
     def _writer(self, rows: DataFrame, ledger: str, number: int, user_metadata: str) -> DataFrameWriter:
         writer = rows.write.format("delta").option("txnAppId", ledger).option("txnVersion", str(number))
-        return writer.option("userMetadata", user_metadata)
+        return writer.option("userMetadata", user_metadata).options(**self._properties())
+
+    def _properties(self) -> dict[str, str]:
+        """What the table is made with; a table that is there keeps its own."""
+        return {FEED: "true"} if self.change_feed else {}
 
     def _note(self, batch: Batch) -> str:
         return note(batch.ledger(self.name), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))

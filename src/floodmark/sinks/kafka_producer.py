@@ -200,6 +200,7 @@ def passes_by_itself(error: Exception) -> bool:
     passing = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.CONCURRENT_TRANSACTIONS}
     passing |= {KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
     passing |= {KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+    passing |= {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH}  # of a topic that was made just now
     if problem.fatal() or problem.txn_requires_abort():
         return False
     return bool(problem.retriable() or problem.code() in passing)

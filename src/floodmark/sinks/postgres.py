@@ -55,6 +55,10 @@ class Postgres(Atomic):
         settings(self.url)
         check_modes(self)
 
+    def without_repeats(self, by: tuple[str, ...]) -> Postgres | None:
+        """A merge takes a row again without harm."""
+        return self if self.mode == "merge" else None
+
     def describe(self) -> str:
         return f"PostgreSQL table {self.table} at {self._server().describe()}"
 
@@ -111,7 +115,7 @@ class Postgres(Atomic):
 
         It is called once, also if the number was recorded before: then with the rows of then (0 if they are not known).
         """
-        server = self._server(f"floodmark/{batch.job}")
+        server = self._server(f"floodmark-sink/{batch.job}")  # a fence leaves floodmark/… out: those only read
         with self._told(batch.job, server):
             with server.connect() as connection:
                 ledger = self._ledger(connection, batch.ledger(self.name))

@@ -27,6 +27,12 @@ class Sight:
     expected_rows: int | None = None
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What the record has to remember beside the mark once this span is committed."""
+    ahead: float | None = None
+    """Which share of what lies above the mark is left for later batches, as far as the source can tell."""
+    pending: Mapping[str, Json] = field(default_factory=dict)
+    """What the record has to learn even if there is no span; it is laid over what the record remembers already."""
+    notes: tuple[str, ...] = ()
+    """What the receipt of the batch has to say of this span."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class Request:
     start: str | None = None
     max_rows: int | None = None
     whole: bool = False
+    waits: bool = False
+    """Whether the run has time to wait a little for what is held back; a loop looks again soon."""
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What an earlier Sight asked the record to remember."""
 
@@ -81,6 +89,14 @@ class Source(Protocol):
 
 class Immutable:
     """Marks a source whose span gives the same rows whenever it is read."""
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """A source that may give rows again which an earlier batch had."""
+
+    def repeats_by(self) -> tuple[str, ...]:
+        """The columns by which such a row is known; none if it gives no row twice. Raises ConfigError."""
 
 
 @runtime_checkable

@@ -11,11 +11,13 @@ from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Dialect
 from floodmark.probes.tables import Column
 from floodmark.sources.contract import Reading, Request, Session, Sight
-from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint
+from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import JdbcTable, require_ordered
 from floodmark.sources.table_jdbc_probe import JdbcProbe, is_postgres, without_login
 from floodmark.sources.table_postgres_types import selected as postgres_columns
+from floodmark.sources.table_safety import guard_of
+from floodmark.sources.table_safety_lag import looker_for, repeated_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,7 @@ class Jdbc:
     partitions: int | None = None
     fetch_rows: int = 10_000
     name: str = "jdbc"
+    key: Sequence[str] = ()
     _relation: Relation = field(init=False, repr=False, compare=False)
     _cursor: Cursor = field(init=False, repr=False, compare=False)
 
@@ -60,11 +63,17 @@ class Jdbc:
     def fingerprint(self, session: Session) -> str:
         return fingerprint(without_login(self.url), entity(self._relation), self._probe(session).cursor())
 
+    def repeats_by(self) -> tuple[str, ...]:
+        """Its key and its cursor, where rows are read again."""
+        return repeated_by(self._cursor, self.key)
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Two or three small statements through Spark."""
         whole, name = not self._relation.is_bounded, entity(self._relation)
-        looker = Looker(self._described(), self.name, name, self._cursor, self._probe(session), is_whole=whole)
-        return looker.look(mark, request)
+        probe = self._probe(session)
+        guard = guard_of(self._cursor.safety, probe)
+        what = (self._described(), self.name, name, self._cursor, probe)
+        return looker_for(self._cursor)(*what, is_whole=whole, guard=guard).look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""
@@ -105,7 +114,7 @@ class Jdbc:
         return ours | ({"driver": self.driver} if self.driver else {}) | dict(self.options)
 
     def _probe(self, session: Session) -> JdbcProbe:
-        return JdbcProbe(self.url, self._properties(), self._relation, self._cursor.name, session)
+        return JdbcProbe(self.url, self._properties(), self._relation, self._cursor.asked(self.key), session)
 
     def _described(self) -> str:
         return f"{without_login(self.url)} {entity(self._relation)}"

@@ -10,17 +10,21 @@ from floodmark.errors import ConfigError
 from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Postgres as Dialect
 from floodmark.probes.postgres import Address, PostgresProbe
+from floodmark.probes.postgres_xmin import XMIN
 from floodmark.sources.contract import Reading, Request, Session, Sight
-from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint
+from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
 from floodmark.sources.table_jdbc import JdbcTable, require_ordered
 from floodmark.sources.table_postgres_types import selected
+from floodmark.sources.table_safety_lag import looker_for, repeated_by
+from floodmark.sources.table_safety_postgres import postgres_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from floodmark.errors import SourceUnreadable
     from floodmark.hwm import HWM, Span
+    from floodmark.sources.table_safety import Guard
 
 DRIVER = "org.postgresql.Driver"
 PASSED_ON = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")
@@ -37,7 +41,8 @@ class Postgres:
     bytes (COLLATE "C"), as we do.
 
     `types` says what a column becomes that Spark has no type for, as in `{"total": "decimal(38,10)"}`. `partitions`
-    left out means one per core, at most 8: each is a connection. `key` is what ties will be told apart by, later.
+    left out means one per core, at most 8: each is a connection. `key` tells rows apart that share a value of the
+    cursor; left out, it is the primary key.
     """
 
     url: str = field(repr=False)
@@ -52,6 +57,7 @@ class Postgres:
     _relation: Relation = field(init=False, repr=False, compare=False)
     _cursor: Cursor = field(init=False, repr=False, compare=False)
     _probes: dict[str, PostgresProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _guards: dict[str, Guard] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_relation", Relation(self.table, self.query))
@@ -60,12 +66,16 @@ class Postgres:
     def fingerprint(self, session: Session) -> str:
         return fingerprint(self._probe().place(), entity(self._relation), self._probe().cursor())
 
+    def repeats_by(self) -> tuple[str, ...]:
+        """Its key and its cursor, where rows are read again."""
+        return repeated_by(self._cursor, self.key)
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
-        """One statement on a kept, read-only connection."""
+        """One round trip on a kept, read-only connection, and another if rows have to wait."""
         probe = self._probe()
-        is_whole = not self._relation.is_bounded
-        looker = Looker(self._described(), self.name, entity(self._relation), self._cursor, probe, is_whole=is_whole)
-        return looker.look(mark, request)
+        is_whole = not self._relation.is_bounded and not self._is_by_xmin
+        what = (self._described(), self.name, entity(self._relation), self._cursor, probe)
+        return looker_for(self._cursor)(*what, is_whole=is_whole, guard=self._guard()).look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""
@@ -89,8 +99,17 @@ class Postgres:
     def _probe(self) -> PostgresProbe:
         if "only" not in self._probes:  # made at the first look: the URL is read with the driver
             address = Address.parse(self.url)
-            self._probes["only"] = PostgresProbe(address, self._relation, self._cursor.name, self.name)
+            self._probes["only"] = PostgresProbe(address, self._relation, self._cursor.asked(self.key), self.name)
         return self._probes["only"]
+
+    @property
+    def _is_by_xmin(self) -> bool:
+        return self._cursor.columns == (XMIN.name,)
+
+    def _guard(self) -> Guard:
+        if "only" not in self._guards:  # kept, since it asks once whether it fits this server
+            self._guards["only"] = postgres_guard(self._cursor.safety, self._probe(), is_by_xmin=self._is_by_xmin)
+        return self._guards["only"]
 
     def _described(self) -> str:
         return f"{self._probe().place()} {entity(self._relation)}"

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from floodmark.probes.cursor_conditions import from_clause, has_null, is_among
 from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Sqlite as Dialect
-from floodmark.probes.cursor_sql import from_clause
 from floodmark.probes.sqlite import SqliteProbe
 from floodmark.sources.contract import Reading, Request, Session, Sight
-from floodmark.sources.table_cursor import Cursor, Looker, entity, fingerprint, low_of
+from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
-from floodmark.sources.table_jdbc import backquoted
-from floodmark.sources.table_split import partitions_for, ranges
+from floodmark.sources.table_jdbc import backquoted, position
+from floodmark.sources.table_marks import low_of, point_of
+from floodmark.sources.table_safety import guard_of
+from floodmark.sources.table_safety_lag import looker_for, repeated_by
+from floodmark.sources.table_split import null_keys, partitions_for, ranges, tie_conditions
 from floodmark.sources.table_sqlite_rows import fields, read_ranges
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ class Sqlite:
     partitions: int | None = None
     fetch_rows: int = 10_000
     name: str = "sqlite"
+    key: Sequence[str] = ()
     _relation: Relation = field(init=False, repr=False, compare=False)
     _cursor: Cursor = field(init=False, repr=False, compare=False)
     _probe: SqliteProbe = field(init=False, repr=False, compare=False)
@@ -52,26 +56,29 @@ class Sqlite:
         relation, cursor, path = Relation(self.table, self.query), Cursor.of(self.cursor), Path(self.path).absolute()
         object.__setattr__(self, "_relation", relation)
         object.__setattr__(self, "_cursor", cursor)
-        object.__setattr__(self, "_probe", SqliteProbe(path, relation, cursor.name))
+        object.__setattr__(self, "_probe", SqliteProbe(path, relation, cursor.asked(self.key)))
 
     def fingerprint(self, session: Session) -> str:
         return fingerprint(self._probe.place(), entity(self._relation), self._probe.cursor())
 
+    def repeats_by(self) -> tuple[str, ...]:
+        """Its key and its cursor, where rows are read again."""
+        return repeated_by(self._cursor, self.key)
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One statement on the file, opened read-only."""
         whole, name = not self._relation.is_bounded, entity(self._relation)
-        looker = Looker(self._described(), self.name, name, self._cursor, self._probe, is_whole=whole)
-        return looker.look(mark, request)
+        probe, guard = self._probe, guard_of(self._cursor.safety, self._probe)
+        what = (self._described(), self.name, name, self._cursor, probe)
+        return looker_for(self._cursor)(*what, is_whole=whole, guard=guard).look(mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column without a declared type."""
-        from pyspark.sql import functions as F
-
         columns = fields(self._probe.columns(), self.types, self._described())
         schema = ", ".join(f"{backquoted(column.name)} {column.type}" for column in columns)
-        work = read_ranges(str(self._probe.path), columns, self._cursor.name, self.fetch_rows)
+        work = read_ranges(str(self._probe.path), columns, self._cursor.columns[0], self.fetch_rows)
         rows = self._statements(spark, span).mapInArrow(work, schema)
-        return Reading(rows, position=F.struct(F.col(backquoted(self._cursor.name))))
+        return Reading(rows, position=position(self._probe.cursor()))
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
         """A value that is not of its column's type, met while reading."""
@@ -79,10 +86,14 @@ class Sqlite:
 
     def _statements(self, spark: SparkSession, span: Span) -> DataFrame:
         """One row per range; Spark makes a task of each, as far as it has cores."""
-        parts = [] if span.detail.get("void") else ranges(span, partitions_for(spark, self.partitions))
-        cursor = self._probe.cursor()
-        source = from_clause(SQL, self._relation, cursor, low_of(span), str(span.upto.dump()))
-        texts = [f"SELECT * FROM {source} AS fm WHERE {part.condition(SQL, cursor)}" for part in parts]
+        cursor, end = self._probe.cursor(), point_of(span.upto)
+        source = from_clause(SQL, self._relation, cursor, low_of(span), end)
+        ties = tie_conditions(SQL, cursor, span)
+        parts = ranges(span, partitions_for(spark, self.partitions))
+        conditions = [" AND ".join([part.condition(SQL, cursor), *ties]) for part in parts]
+        if null_keys(span):
+            conditions.append(f"{has_null(SQL, cursor)} AND {is_among(SQL, cursor, null_keys(span))}")
+        texts = [f"SELECT * FROM {source} AS fm WHERE {condition}" for condition in conditions]
         return spark.createDataFrame([(text,) for text in texts], "statement string")
 
     def _described(self) -> str:

@@ -7,20 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from floodmark.errors import ConfigError
+from floodmark.probes.cursor_conditions import from_clause, has_null, is_among
 from floodmark.probes.cursor_query import Relation, for_jdbc
-from floodmark.probes.cursor_sql import Dialect, from_clause
-from floodmark.probes.tables import Cursor
+from floodmark.probes.cursor_sql import Dialect
+from floodmark.probes.postgres_xmin import XMIN
+from floodmark.probes.tables import Cursor, CursorColumn
 from floodmark.sources.contract import Reading
-from floodmark.sources.table_cursor import low_of
-from floodmark.sources.table_split import partitions_for, ranges
+from floodmark.sources.table_marks import low_of, point_of
+from floodmark.sources.table_split import null_keys, partitions_for, ranges, tie_conditions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from floodmark.hwm import Span
 
-CURSOR = "_fm_cursor"
-"""The cursor as the table has it, beside the column that Spark gets: a condition on it can use the index."""
+CURSOR, WITHOUT_CURSOR = "_fm_cursor", "_fm_without"
+"""The cursor as the table has it, beside the columns that Spark gets: a condition on it can use the index."""
 
 
 class Selected(Protocol):
@@ -52,27 +54,44 @@ class JdbcTable:
 
     def reading(self, spark: SparkSession, span: Span, partitions: int | None) -> Reading:
         """The rows of the span, lazily; the cursor gives their order."""
-        from pyspark.sql import functions as F
-
         rows = spark.read.jdbc(
             self.url,
             for_jdbc(self._statement(span)),
             predicates=[for_jdbc(each) for each in self._predicates(spark, span, partitions)],
             properties=dict(self.properties),
         )
-        return Reading(self._arrived(rows.drop(CURSOR)), position=F.struct(F.col(backquoted(self.cursor.column))))
+        own = tuple(column.name for column in self._renamed().columns)
+        if self.cursor.columns == (XMIN,):  # no column of the table, so it is carried along for the order
+            return Reading(self._arrived(rows), hidden=own, position=position(self._renamed()))
+        return Reading(self._arrived(rows.drop(*own, WITHOUT_CURSOR)), position=position(self.cursor))
 
     def _statement(self, span: Span) -> str:
-        source = from_clause(self.dialect, self.relation, self.cursor, low_of(span), str(span.upto.dump()))
-        items = ", ".join(column.item for column in self.columns)
-        cursor = f"{self.dialect.quote(self.cursor.column)} AS {self.dialect.quote(CURSOR)}"
-        return f"(SELECT {items}, {cursor} FROM {source} fm) fm"
+        dialect, cursor = self.dialect, self.cursor
+        source = from_clause(dialect, self.relation, cursor, low_of(span), point_of(span.upto))
+        pairs = zip(cursor.columns, self._renamed().columns, strict=True)
+        items = [*(column.item for column in self.columns)]
+        items += [f"{dialect.ordered(column)} AS {dialect.quote(renamed.name)}" for column, renamed in pairs]
+        if null_keys(span):
+            is_one = f"CASE WHEN {is_among(dialect, cursor, null_keys(span))} THEN 1 ELSE 0 END"
+            items.append(f"{is_one} AS {dialect.quote(WITHOUT_CURSOR)}")
+        where = " AND ".join(tie_conditions(dialect, cursor, span))
+        return f"(SELECT {', '.join(items)} FROM {source} fm{f' WHERE {where}' if where else ''}) fm"
 
     def _predicates(self, spark: SparkSession, span: Span, partitions: int | None) -> list[str]:
-        if span.detail.get("void"):
-            return ["1 = 0"]
-        cursor = replace(self.cursor, column=CURSOR)
-        return [part.condition(self.dialect, cursor) for part in ranges(span, partitions_for(spark, partitions))]
+        """One for each task; the rows without a cursor are a task of their own."""
+        dialect, cursor = self.dialect, self._renamed()
+        parts = [part.condition(dialect, cursor) for part in ranges(span, partitions_for(spark, partitions))]
+        if null_keys(span):
+            parts.append(f"{has_null(dialect, cursor)} AND fm.{dialect.quote(WITHOUT_CURSOR)} = 1")
+        return parts or ["1 = 0"]
+
+    def _renamed(self) -> Cursor:
+        """The cursor as the statement gives it beside the columns; what stood in for a null is in it already."""
+        columns = [
+            replace(column, name=f"{CURSOR}{place or ''}", fallbacks=())
+            for place, column in enumerate(self.cursor.columns)
+        ]
+        return replace(self.cursor, columns=tuple(columns))
 
     def _arrived(self, rows: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -81,13 +100,24 @@ class JdbcTable:
         return rows.withColumns(changed) if changed else rows
 
 
+def position(cursor: Cursor) -> Column:
+    """The cursor of a row in Spark, which orders rows as the table does."""
+    from pyspark.sql import functions as F
+
+    def value(column: CursorColumn) -> Column:
+        return F.coalesce(*(F.col(backquoted(name)) for name in (column.name, *column.fallbacks)))
+
+    return F.struct(*(value(column).alias(column.name) for column in cursor.columns))
+
+
 def require_ordered(cursor: Cursor, types: Mapping[str, str]) -> None:
     """A number as text would order 9 above 10, and with it two versions of a row."""
-    if cursor.kind in ("int", "decimal") and types.get(cursor.column) == "string":
-        raise ConfigError(
-            f"types: the cursor {cursor.column!r} is a number and cannot be read as string.",
-            hint=f"types: {{{cursor.column}: decimal(38,10)}}",
-        )
+    for column in cursor.columns:
+        if column.kind in ("int", "decimal") and types.get(column.name) == "string":
+            raise ConfigError(
+                f"types: the cursor {column.name!r} is a number and cannot be read as string.",
+                hint=f"types: {{{column.name}: decimal(38,10)}}",
+            )
 
 
 def backquoted(name: str) -> str:

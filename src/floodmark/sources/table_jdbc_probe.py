@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.probes.cursor_bounds import Question, keys_told, question
+from floodmark.probes.cursor_columns import Catalog, Finder, kind_by_type
 from floodmark.probes.cursor_query import Relation, for_jdbc
-from floodmark.probes.cursor_sql import Ansi, Dialect, Postgres, above, counted_bounds, from_clause
-from floodmark.probes.postgres import cursor_among as postgres_cursor
-from floodmark.probes.tables import Bounds, Column, Cursor, Kind, Low
+from floodmark.probes.cursor_sql import Ansi, Dialect, Postgres
+from floodmark.probes.postgres import FINDER as POSTGRES_FINDER
+from floodmark.probes.postgres_catalog import catalog_sql, catalog_told
+from floodmark.probes.tables import Asked, Bounds, Ceiling, Column, Cursor, Kind, Low, Point
 from floodmark.sources.contract import Session
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ KINDS: dict[str, Kind] = {
     "date": "date",
     "timestamp_ntz": "timestamp",
 }
+FINDER = Finder(kind_by_type(KINDS), ", ".join(KINDS))
 QUOTES = {"mysql": "`", "mariadb": "`"}
 GUESSED = (38, 18)
 """What Spark takes for a number without a scale; a column that really is decimal(38,18) looks the same."""
@@ -41,7 +45,7 @@ class JdbcProbe:
     url: str = field(repr=False)
     properties: Mapping[str, str] = field(repr=False)
     relation: Relation
-    column: str
+    asked: Asked
     session: Session = field(repr=False)
 
     @property
@@ -63,21 +67,37 @@ class JdbcProbe:
         return tuple(_column(each, names.get(each.name)) for each in described)
 
     def cursor(self) -> Cursor:
-        columns = self.columns()
-        if is_postgres(self.url):
-            return postgres_cursor(columns, self.column, self.place())
-        return ansi_cursor(columns, self.column, self.place())
+        return self._cursor
 
-    def bounds(self, low: Low, max_rows: int | None) -> Bounds:
+    @cached_property
+    def _cursor(self) -> Cursor:
+        finder = POSTGRES_FINDER if is_postgres(self.url) else FINDER
+        return finder.cursor(self.asked, self.columns(), self._catalog(), self.place())
+
+    def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
         if max_rows and not is_postgres(self.url):
             raise ConfigError("this database cannot be read in parts of max_rows.", hint="leave max_rows out")
-        cursor, dialect = self.cursor(), self.dialect
-        relation = from_clause(dialect, self.relation, cursor, low, None)
-        asked = dialect.bounds(relation, cursor, above(dialect, cursor, low), max_rows)
-        with self._failing_as_unreadable():
-            row = self._row(asked)
-        padded = isinstance(dialect, Ansi)  # its text is of a fixed width
-        return counted_bounds([value.strip() if padded and isinstance(value, str) else value for value in row])
+        asked = self._question(low, ceilings)
+        return asked.told(self._rows(asked.bounds(max_rows))[0])
+
+    def keys_at(self, value: Point | None, at_most: int) -> tuple[Point, ...]:
+        if isinstance(self.dialect, Ansi):
+            self.dialect.packed_literal(())
+        return keys_told(self.dialect, self.cursor(), self._rows(self._question(Low()).keys_at(value, at_most)))
+
+    def beside(self, value: Point, low: Low, ceilings: Sequence[Ceiling] = ()) -> tuple[Point | None, Point | None]:
+        asked = self._question(low, ceilings)
+        below, over = self._rows(asked.beside(value))[0]
+        return self.dialect.unpacked(below, asked.width), self.dialect.unpacked(over, asked.width)
+
+    def _question(self, low: Low, ceilings: Sequence[Ceiling] = ()) -> Question:
+        return question(self.dialect, self.relation, self.cursor(), low, ceilings)
+
+    def _catalog(self) -> Catalog:
+        if self.relation.table is None or not is_postgres(self.url):
+            return Catalog()
+        rows = self._rows(catalog_sql(self.relation))
+        return catalog_told(rows[0][0]) if rows else Catalog()
 
     def _described(self) -> list[StructField]:
         nothing = {"after": "NULL", "upto": "NULL", "first_run": self.dialect.truth(True)}
@@ -91,12 +111,13 @@ class JdbcProbe:
         quote = self.dialect.quote
         items = ", ".join(f"CAST(pg_typeof(fm.{quote(each.name)}) AS text) AS t{n}" for n, each in enumerate(described))
         empty = f"(SELECT * FROM {self.relation.sql(quote, nothing)} fm LIMIT 0) fm"
-        row = self._row(f"SELECT {items} FROM (SELECT 1) o LEFT JOIN {empty} ON TRUE")
+        row = self._rows(f"SELECT {items} FROM (SELECT 1) o LEFT JOIN {empty} ON TRUE")[0]
         return {each.name: str(name) for each, name in zip(described, row, strict=True)}
 
-    def _row(self, sql: str) -> Row:
+    def _rows(self, sql: str) -> list[Row]:
         table = for_jdbc(f"({sql}) fm")
-        return self.session().read.jdbc(self.url, table, properties=dict(self.properties)).collect()[0]
+        with self._failing_as_unreadable():
+            return self.session().read.jdbc(self.url, table, properties=dict(self.properties)).collect()
 
     @contextmanager
     def _failing_as_unreadable(self) -> Iterator[None]:
@@ -128,19 +149,6 @@ def without_login(url: str) -> str:
     """The URL's address alone: what stands before an @ or behind a ? or ; may be a login."""
     head = re.split(r"[?;]", url, maxsplit=1)[0]
     return f"jdbc:{head.split(':')[1]}:{head.rsplit('@', 1)[1]}" if "@" in head else head
-
-
-def ansi_cursor(columns: tuple[Column, ...], name: str, place: str) -> Cursor:
-    """The cursor by Spark's name of its type. Raises ConfigError for a text: how it is ordered is not known."""
-    found = next((column for column in columns if column.name == name), None)
-    if found is None:
-        names = ", ".join(column.name for column in columns)
-        raise ConfigError(f"{place} has no column {name!r} to read by.", hint=f"its columns are: {names}")
-    kind = KINDS.get(found.type)
-    if kind is None:
-        known = ", ".join(KINDS)
-        raise ConfigError(f"the cursor {name!r} is of type {found.type}.", hint=f"types that a mark follows: {known}")
-    return Cursor(name, "int" if kind == "decimal" and found.scale == 0 else kind, found.type)
 
 
 def _column(described: StructField, own_name: str | None) -> Column:

@@ -7,10 +7,12 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from floodmark.hwm import CompositeHWM
 from floodmark.hwm.numbers import EXACT
-from floodmark.probes.cursor_sql import Dialect, above, at_or_below
-from floodmark.probes.tables import Cursor, Low
-from floodmark.sources.table_cursor import low_of
+from floodmark.probes.cursor_conditions import above, at_or_below, only_among, unseen
+from floodmark.probes.cursor_sql import Dialect
+from floodmark.probes.tables import Cursor, Low, Point
+from floodmark.sources.table_marks import ENDS, NULLS, VOID, keys_from, low_of, point_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +29,7 @@ class Range:
     """What lies above `low`, at or below `high`."""
 
     low: Low
-    high: str
+    high: Point
 
     def condition(self, dialect: Dialect, cursor: Cursor) -> str:
         """The range in SQL; the lowest one of a first run has no lower end, and takes what arrived there meanwhile."""
@@ -36,14 +38,23 @@ class Range:
 
 
 def ranges(span: Span, partitions: int) -> list[Range]:
-    """The span in at most so many ranges."""
-    low, rows = low_of(span), span.detail.get("rows")
+    """The span in at most so many ranges, cut by the first column of its cursor; none of a span without a range."""
+    if span.detail.get(VOID):
+        return []
+    low, rows, high = low_of(span), span.detail.get("rows"), point_of(span.upto) or ()
     is_small = isinstance(rows, int) and rows <= ROWS_WORTH_SPLITTING
-    lowest = span.upto.parse(span.detail.get("lowest"))
-    cuts = [] if is_small else between(lowest, span.upto.value, partitions)
-    ends = [str(span.upto.set_value(cut).dump()) for cut in cuts] + [str(span.upto.dump())]
-    starts = [low, *(Low(end) for end in ends[:-1])]
+    ends = [*([] if is_small else cuts(span, partitions)), high]
+    starts = [Low(low.value, low.inclusive), *(Low(end) for end in ends[:-1])]
     return [Range(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def cuts(span: Span, parts: int) -> list[Point]:
+    """Values of the first column that cut the span."""
+    lowest, highest = span.upto.parse(span.detail.get("lowest")), span.upto.value
+    if not isinstance(span.upto, CompositeHWM):
+        return [point_of(span.upto.set_value(cut)) or () for cut in between(lowest, highest, parts)]
+    first = span.upto.kinds[0](span.upto.name)
+    return [point_of(first.set_value(cut)) or () for cut in between(lowest[0], highest[0], parts)]
 
 
 def between(low: Any, high: Any, parts: int) -> list[Any]:  # noqa: ANN401 - any kind of cursor
@@ -64,3 +75,16 @@ def partitions_for(spark: SparkSession, asked: int | None) -> int:
     if asked is not None:
         return asked
     return min(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), MOST_PARTITIONS)
+
+
+def tie_conditions(dialect: Dialect, cursor: Cursor, span: Span) -> list[str]:
+    """What leaves out rows at both ends of the span: those that were read before, and those that came since."""
+    conditions, end = unseen(dialect, cursor, low_of(span)), point_of(span.upto)
+    if ENDS in span.detail and end is not None:
+        conditions.append(only_among(dialect, cursor, end, keys_from(span.detail[ENDS])))
+    return conditions
+
+
+def null_keys(span: Span) -> tuple[Point, ...]:
+    """Keys of the rows without a cursor that belong to the span."""
+    return keys_from(span.detail.get(NULLS))

@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class DeltaPlace:
@@ -59,10 +58,15 @@ def quoted_name(table: str) -> str:
 
 
 def create_table(
-    spark: SparkSession, place: DeltaPlace, schema: StructType, partition_by: Sequence[str], cluster_by: Sequence[str]
+    empty: DataFrame,
+    place: DeltaPlace,
+    partition_by: Sequence[str],
+    cluster_by: Sequence[str],
+    properties: Mapping[str, str],
 ) -> None:
     """Make an empty table where there is none. CREATE TABLE takes any folder that is not empty for a table."""
-    writer = spark.createDataFrame([], schema).write.format("delta").partitionBy(*partition_by)
+    spark = empty.sparkSession
+    writer = empty.write.format("delta").partitionBy(*partition_by).options(**properties)
     if place.table:
         writer.mode("ignore").saveAsTable(place.table)
     else:

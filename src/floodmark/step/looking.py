@@ -40,17 +40,35 @@ class Outlook:
         return "; ".join(sight.held_reason for sight in self.sights.values() if sight.held_reason) or None
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(note for sight in self.sights.values() for note in sight.notes)
+
+    @property
     def expected_rows(self) -> int | None:
         known = [sight.expected_rows for sight in self.sights.values() if sight.span]
         return None if None in known else sum(rows for rows in known if rows is not None)
 
     @property
+    def ahead(self) -> float | None:
+        """The largest share that is left for later batches."""
+        return max((s.ahead for s in self.sights.values() if s.ahead is not None), default=None)
+
+    @property
     def settles_in_seconds(self) -> float | None:
         return max((s.settles_in_seconds for s in self.sights.values() if s.settles_in_seconds), default=None)
 
-    @property
-    def extras(self) -> dict[str, Json]:
-        return {name: dict(sight.extras) for name, sight in self.sights.items() if sight.span}
+    def remembered(self, before: Mapping[str, Json]) -> dict[str, Json]:
+        """What the record has to know of each source after this look, with the spans committed if there are any."""
+        return {
+            name: {**(sight.extras if sight.span else as_extras(before.get(name))), **sight.pending}
+            for name, sight in self.sights.items()
+            if sight.span or sight.pending
+        }
+
+
+def as_extras(stored: Json) -> Mapping[str, Json]:
+    """What a record remembers of one source."""
+    return stored if isinstance(stored, dict) else {}
 
 
 def look(work: Work, record: JobRecord, request: RunRequest, session: Session) -> Outlook:
@@ -59,7 +77,7 @@ def look(work: Work, record: JobRecord, request: RunRequest, session: Session) -
     if outlook.settles_in_seconds and request.waits_for_settling:
         time.sleep(outlook.settles_in_seconds)
         outlook = look_once(work, record, request, session)
-    if request.full_refresh and not outlook.spans:
+    if request.full_refresh and not outlook.spans and not outlook.held_back:
         raise SourceEmpty(work.name)
     return outlook
 
@@ -76,9 +94,9 @@ def look_once(work: Work, record: JobRecord, request: RunRequest, session: Sessi
 def sight_of(source: Source, record: JobRecord, request: RunRequest, session: Session) -> Sight:
     """One source above its mark; a refresh looks from the beginning."""
     if request.full_refresh:
-        return source.look(None, Request(whole=True), session)
-    extras = record.extras.get(source.name)
-    asked = Request(request.start, request.max_rows, extras=extras if isinstance(extras, dict) else {})
+        return source.look(None, Request(whole=True, waits=request.waits_for_settling), session)
+    extras = as_extras(record.extras.get(source.name))
+    asked = Request(request.start, request.max_rows, waits=request.waits_for_settling, extras=extras)
     return source.look(record.marks.get(source.name), asked, session)
 
 
@@ -141,7 +159,7 @@ def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
 
     Without a record there is nothing to agree with: then `require_a_beginning` decides by what the target holds.
     """
-    if record == JobRecord(work.name):
+    if replace(record, extras={}) == JobRecord(work.name):  # a first look may leave a fence and no mark
         return
     expected = record.intent.number if record.intent else record.number
     for sink, entry in ledgers.by_sink.items():

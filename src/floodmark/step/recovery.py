@@ -72,7 +72,11 @@ def new_intent(
         attempt=attempt,
         spool=spool_folder(work, number, attempt) if work.needs_spool() else None,
         fingerprints=work.fingerprints(),
-        extras={"sources": dict(outlook.sources), "remember": outlook.extras, "frozen": frozen(work, session)},
+        extras={
+            "sources": dict(outlook.sources),
+            "remember": outlook.remembered(record.extras),
+            "frozen": frozen(work, session),
+        },
     )
 
 

@@ -14,6 +14,7 @@ from floodmark.spark.session import jvm_pid
 from floodmark.step.batch import Prepared, batch_of, explained, prepare
 from floodmark.step.closing import Closing
 from floodmark.step.fitting import fit
+from floodmark.step.keeping import keep_pending
 from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.outside import work_of
 from floodmark.step.recovery import drop, fence_laggards, new_intent, next_attempt, open_intent
@@ -39,6 +40,8 @@ class LastSeen:
 
     record: JobRecord | None = None
     told: JobRecord | None = None
+    outlook: Outlook | None = None
+    """What the sources showed last."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Step:
         self.tell_mark(record)
         outlook = None if record.intent else self.look(record)
         if outlook and outlook.is_empty:
+            keep_pending(self.store, record, outlook)
             return nothing_new(record, outlook, clock)
         with hold(self.store, self.work.name) as lease:
             return replace(self, session=noted_in(lease, self.session)).run_held(record, outlook, lease, clock)
@@ -107,7 +111,9 @@ class Step:
         return self.store.served_by(self.work.name) if isinstance(self.store, Levelled) else self.store.describe()
 
     def look(self, record: JobRecord) -> Outlook:
-        return look(self.work, record, self.request, self.session)
+        outlook = look(self.work, record, self.request, self.session)
+        self.last_seen.outlook = outlook
+        return outlook
 
     def recover(self, record: JobRecord, lease: HeldLease) -> Begun | None:
         """The open batch under a new attempt, or None if there is none to finish."""

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
+_LISTENING: list[Stopping] = []
+"""Those that signals ask now: a signal is for the whole process, so a long piece of work may ask here too."""
+
+
+def asked_to_stop() -> bool:
+    """Whether a signal has asked this process to stop."""
+    return any(stopping.requested for stopping in _LISTENING)
+
+
 class Stopping:
     """Whether somebody asked to stop.
 
@@ -51,9 +60,11 @@ def stopping_on(*signals: signal.Signals) -> Iterator[Stopping]:
         stopping.request()
 
     before = {number: signal.signal(number, ask) for number in signals}
+    _LISTENING.append(stopping)
     try:
         yield stopping
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _LISTENING.remove(stopping)
         stopping.close()

@@ -114,15 +114,17 @@ def receipt_of(begun: Begun, outcome: Outcome, clock: Clock) -> Receipt:
         mark_after=shown(marks_after(record, intent)),
         span=spans,
         durations=dict(clock.seconds),
-        notes=notes_of(intent, was_open=outlook is None),
+        notes=told_of(outlook, intent),
         recovered=outlook is None,
     )
 
 
-def notes_of(intent: Intent, *, was_open: bool) -> tuple[str, ...]:
-    """What a reader of the receipt would wonder about."""
+def told_of(outlook: Outlook | None, intent: Intent) -> tuple[str, ...]:
+    """What a reader of the receipt would wonder about; no outlook means that the batch had been begun before."""
     outside = (f"a {intent.kind}: the mark stays where it is",) if intent.kind in OUTSIDE else ()
-    return (*outside, *(("finished a batch that an earlier run had begun",) if was_open else ()))
+    if outlook is None:
+        return (*outside, "finished a batch that an earlier run had begun")
+    return (*outside, *told_by(outlook), *outlook.notes)
 
 
 class Waiting(Protocol):
@@ -134,9 +136,13 @@ class Waiting(Protocol):
     def held_reason(self) -> str | None: ...
 
 
+def told_by(waiting: Waiting) -> tuple[str, ...]:
+    """Why rows wait, if any do."""
+    return (waiting.held_reason,) if waiting.held_reason else ()
+
+
 def nothing_new(record: JobRecord, outlook: Waiting | None, clock: Clock, notes: tuple[str, ...] = ()) -> Receipt:
     """A look that found nothing to do, and what has to wait."""
-    held_reason = outlook.held_reason if outlook else None
     return Receipt(
         job=record.job,
         run="",
@@ -147,5 +153,5 @@ def nothing_new(record: JobRecord, outlook: Waiting | None, clock: Clock, notes:
         rows_held_back=outlook.held_back if outlook else 0,
         mark_before=shown(record.marks),
         mark_after=shown(record.marks),
-        notes=(*((held_reason,) if held_reason else ()), *notes),
+        notes=(*(told_by(outlook) if outlook else ()), *notes),
     )

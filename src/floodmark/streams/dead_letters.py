@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from floodmark.errors import LeaseHeld, StoreUnreachable
 from floodmark.hwm import Json
 from floodmark.logs import redact
 from floodmark.stores.durable import append_after, ensure_folder, locked, sync_folder
+from floodmark.streams.base64_text import bytes_of, text_of
 from floodmark.streams.elements import RecordId
 
 Status = Literal["open", "replayed", "discarded"]
@@ -43,11 +43,11 @@ class DeadLetter:
 
     def serialize(self) -> dict[str, Json]:
         """As it stands in the file, with bytes in base64."""
-        headers = None if self.headers is None else [[name, _text(value)] for name, value in self.headers]
+        headers = None if self.headers is None else [[name, text_of(value)] for name, value in self.headers]
         return {
             **self.record._asdict(),
-            "key": _text(self.key),
-            "value": _text(self.value),
+            "key": text_of(self.key),
+            "value": text_of(self.value),
             "headers": headers,
             "timestamp": self.timestamp,
             "step": self.step,
@@ -63,9 +63,9 @@ class DeadLetter:
         headers = stored["headers"]
         return cls(
             record=RecordId(stored["topic"], stored["partition"], stored["offset"]),
-            key=_bytes(stored["key"]),
-            value=_bytes(stored["value"]),
-            headers=None if headers is None else tuple((name, _bytes(value)) for name, value in headers),
+            key=bytes_of(stored["key"]),
+            value=bytes_of(stored["value"]),
+            headers=None if headers is None else tuple((name, bytes_of(value)) for name, value in headers),
             **{name: stored[name] for name in ("timestamp", "step", "error", "attempts", "first_at", "last_at")},
         )
 
@@ -158,11 +158,3 @@ def _after(letter: DeadLetter | None, entry: Mapping[str, Any]) -> DeadLetter:
         return replace(letter, status=entry["status"], status_at=entry["at"])
     again = {name: entry[name] for name in ("step", "error", "last_at")}
     return replace(letter, attempts=letter.attempts + 1, **again)
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode()
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else b64decode(text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 from floodmark.hwm import Json
 from floodmark.logs import redact
 from floodmark.stores.durable import replace_file
+from floodmark.streams.base64_text import bytes_of, text_of
 
 LONGEST_ERROR = 4_000
 
@@ -31,14 +31,14 @@ class Raw(NamedTuple):
     timestamp: int
 
     def serialize(self) -> dict[str, Json]:
-        headers: Json = None if self.headers is None else [[name, _text(value)] for name, value in self.headers]
-        return {"key": _text(self.key), "value": _text(self.value), "headers": headers, "timestamp": self.timestamp}
+        headers: Json = None if self.headers is None else [[name, text_of(value)] for name, value in self.headers]
+        return {"key": text_of(self.key), "value": text_of(self.value), "headers": headers, "timestamp": self.timestamp}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> Raw:
         headers = stored["headers"]
-        found = None if headers is None else tuple((name, _bytes(value)) for name, value in headers)
-        return cls(_bytes(stored["key"]), _bytes(stored["value"]), found, stored["timestamp"])
+        found = None if headers is None else tuple((name, bytes_of(value)) for name, value in headers)
+        return cls(bytes_of(stored["key"]), bytes_of(stored["value"]), found, stored["timestamp"])
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,3 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
             except ValueError:
                 continue
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode()
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else b64decode(text)

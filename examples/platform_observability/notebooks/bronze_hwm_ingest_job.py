@@ -1,0 +1,29 @@
+# Databricks notebook source
+"""Adds what arrived to the ten bronze tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
+
+from observability.tasks import ingest_bronze
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from floodmark.stores.contract import MarkStore
+
+# COMMAND ----------
+
+
+def main(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
+    """The first task of the workflow; runs alone as well."""
+    return ingest_bronze(spark, store, home)
+
+
+# COMMAND ----------
+if __name__ == "__main__":
+    print(main(spark=globals().get("spark")))

@@ -1,0 +1,49 @@
+"""Quality rules: those of `rules.yaml` for the jobs, and the functions that judge a DataFrame in a notebook."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import yaml
+
+from floodmark.jobs.kinds import Site
+from floodmark.jobs.kinds_rules import RuleModel
+from floodmark.rules import Rule, validate_data_quality
+from observability.lake import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger("observability")
+
+
+@cache
+def declared() -> dict[str, list[dict[str, object]]]:
+    """`rules.yaml`: by table, the rules as they are written there."""
+    found: dict[str, list[dict[str, object]]] = yaml.safe_load((ROOT / "rules.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def rules_of(table: str) -> Sequence[Rule]:
+    """The rules that the job of a table judges its rows by."""
+    return [RuleModel.model_validate(rule).build(Site(ROOT)) for rule in declared().get(table, [])]
+
+
+def validate_bronze_data(df: DataFrame, table_name: str) -> bool:
+    """Every row came with a moment of ingestion."""
+    return validate_data_quality(df, table_name, logger, {"_ingest_version": "not_null"})
+
+
+def validate_silver_data(df: DataFrame, table_name: str) -> bool:
+    """Entities can be told apart."""
+    rules = {"workspace_id": "not_null", "entity_type": "not_null", "entity_id": "not_null"}
+    return validate_data_quality(df, table_name, logger, {name: rules[name] for name in rules if name in df.columns})
+
+
+def validate_gold_data(df: DataFrame, table_name: str) -> bool:
+    """Facts have a date, and nothing costs less than nothing."""
+    rules = {"date_sk": "not_null", "list_cost": "list_cost is null or list_cost >= 0"}
+    return validate_data_quality(df, table_name, logger, {name: rules[name] for name in rules if name in df.columns})

@@ -1,0 +1,10 @@
+-- What each line of business costs, by month.
+select
+  d.year,
+  d.month,
+  f.line_of_business,
+  sum(f.usage_quantity) as usage_quantity,
+  sum(f.list_cost) as list_cost
+from fact_usage_priced_day as f
+left join dim_date as d on d.date_sk = f.date_sk
+group by d.year, d.month, f.line_of_business

@@ -1,0 +1,94 @@
+"""Joined rows as they come to a task, column by column: elements, and which elements of other streams are theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from floodmark.errors import ElementInvalid
+from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
+from floodmark.mill.codec import Codec
+from floodmark.mill.injection import Position
+from floodmark.mill.mishaps import mishap
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Pairs: TypeAlias = "list[tuple[Any, list[Any]]]"
+"""Left elements of one edge, each with its partners."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A node of the tree as it stands in a row: how its elements are read, and the nodes joined to it.
+
+    `edge` is the number of the edge that leads to it, as the signature counts them.
+    """
+
+    codec: Codec
+    edge: int = -1
+    branches: tuple[Joined, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sheaf:
+    """Elements of one node in their order, where they stand, and for each branch what is joined to them."""
+
+    node: Joined
+    elements: list[Any]
+    partitions: pa.Array
+    offsets: pa.Array
+    partners: tuple[Bundle, ...]
+
+    def position(self, place: int) -> Position:
+        return Position(self.partitions[place].as_py(), self.offsets[place].as_py())
+
+    def gather(self, begin: int, end: int, by_edge: list[Pairs]) -> None:
+        """Add the pairs of the elements between two places, and of their partners."""
+        for bundle in self.partners:
+            bounds, sheaf = bundle.bounds, bundle.sheaf
+            pairs, partners = by_edge[sheaf.node.edge], sheaf.elements
+            for place in range(begin, end):
+                pairs.append((self.elements[place], partners[bounds[place] : bounds[place + 1]]))
+            if sheaf.partners:
+                sheaf.gather(bounds[begin], bounds[end], by_edge)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Lists of elements: the one at a place begins where its bound says and ends before the next bound."""
+
+    bounds: Sequence[int]
+    sheaf: Sheaf
+
+
+def sheaf_of(column: pa.StructArray, node: Joined) -> Sheaf:
+    """The elements of a column of records, with their partners. Raises a mishap where one cannot be read."""
+    partitions, offsets = column.field(PARTITION), column.field(OFFSET)
+    partners = tuple(bundle_of(column.field(f"b{place}"), branch) for place, branch in enumerate(node.branches))
+    texts = [text or "null" for text in column.field(VALUE).to_pylist()]
+    try:
+        elements = node.codec.from_texts(texts)
+    except (ElementInvalid, ValueError):
+        places = zip(partitions.to_pylist(), offsets.to_pylist(), strict=True)
+        elements = [decoded_one(node.codec, text, *place) for text, place in zip(texts, places, strict=True)]
+    return Sheaf(node, elements, partitions, offsets, partners)
+
+
+def bundle_of(column: pa.ListArray, node: Joined) -> Bundle:
+    """The same for a column of lists of records."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+    bounds = np.concatenate(([0], np.cumsum(lengths))).tolist()
+    return Bundle(bounds, sheaf_of(column.flatten(), node))
+
+
+def decoded_one(codec: Codec, text: str, partition: int, offset: int) -> object:
+    """One element. Raises a mishap with its position."""
+    try:
+        return codec.from_text(text)
+    except ElementInvalid as error:
+        raise mishap(error, partition, offset) from None

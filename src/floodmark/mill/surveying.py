@@ -1,0 +1,171 @@
+"""A task's pass over the keys of a stream: pieces of neighbours, the first fault, the first end.
+
+The pieces of a task begin with single elements and double in size after every few hundred, so what the driver holds
+grows with the logarithm of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
+from floodmark.mill.element_columns import ARROW_TYPES, IS_END
+from floodmark.mill.horizon import Keys
+from floodmark.mill.strides import Stride, stride_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PIECES_OF_ONE_SIZE = 256
+PLACES = ("first", "next", "count", "run", "end", "rest", "fault")
+TEXTS = ("text", "key", "before")
+
+
+@dataclass
+class Growing:
+    """The piece that a task is at."""
+
+    first: int
+    low: Keys
+    high: Keys
+    next: int = 0
+    count: int = 0
+    run: int | None = None
+
+
+@dataclass
+class Survey:
+    """One task's pass; a lane that has ended is not looked at any further."""
+
+    types: tuple[str, ...]
+    ordered: bool
+    lane: int | None = None
+    piece: Growing | None = None
+    size: int = 1
+    made: int = 0
+    is_over: bool = False
+    has_rest: bool = False
+    out: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not self.take_whole(batch):
+                self.take_each(batch)
+            yield self.told()
+        self.close()
+        yield self.told()
+
+    def take_whole(self, batch: pa.RecordBatch) -> bool:
+        """Take a batch of elements that go on as they should, which nearly all do; False if it has to be looked at."""
+        stride = stride_of(batch, [batch.column(name) for name in self.key_names], ordered=self.ordered)
+        if stride is None:
+            return False
+        self.enter(stride.lane)
+        if self.is_over or (self.ordered and self.piece is not None and goes_down(self.piece.high, stride.keys(0))):
+            return False
+        self.add(stride.offset(0), stride.keys(0))
+        self.extend(stride)
+        return True
+
+    def take_each(self, batch: pa.RecordBatch) -> None:
+        names = [PARTITION, OFFSET, IS_END, VALUE, *self.key_names]
+        columns = [batch.column(name).to_pylist() for name in names]
+        for lane, offset, is_end, text, *keys in zip(*columns, strict=True):
+            self.take(lane, offset, is_end, text, tuple(keys))
+
+    def take(self, lane: int, offset: int, is_end: bool, text: str | None, keys: Keys) -> None:
+        self.enter(lane)
+        if self.is_over:
+            self.note_rest(offset)
+            return
+        if is_end:
+            self.stop(end=offset)
+        elif None in keys:
+            self.stop(fault=offset, text=text)
+        else:
+            self.add(offset, keys)
+
+    def enter(self, lane: int) -> None:
+        if lane != self.lane:
+            self.close()
+            self.lane, self.is_over, self.has_rest = lane, False, False
+
+    def add(self, offset: int, keys: Keys) -> None:
+        piece = self.piece
+        if piece is None:
+            self.piece = Growing(offset, keys, keys, offset + 1, 1)
+            return
+        if self.ordered and goes_down(piece.high, keys):
+            new, old = next((n, o) for n, o in zip(keys, piece.high, strict=True) if n < o)
+            self.stop(fault=offset, key=repr(new), before=repr(old))
+            return
+        changes = keys[:1] != piece.high[:1]
+        if piece.count >= self.size and keys != piece.high:
+            self.close()
+            self.piece = Growing(offset, keys, keys, offset + 1, 1, offset if changes else None)
+            return
+        piece.high, piece.next, piece.count = keys, offset + 1, piece.count + 1
+        piece.run = offset if changes else piece.run
+
+    def extend(self, stride: Stride) -> None:
+        """What `add` would do with every element of the stride behind its first, a whole piece at a time."""
+        place = 1
+        while place < stride.count and self.piece is not None:
+            end = stride.next_change(place + max(self.size - self.piece.count, 0))
+            self.grow(self.piece, stride, place, end)
+            if end < stride.count:
+                self.add(stride.offset(end), stride.keys(end))
+            place = end + 1
+
+    def grow(self, piece: Growing, stride: Stride, begin: int, end: int) -> None:
+        if end > begin:
+            piece.high, piece.next = stride.keys(end - 1), stride.offset(end - 1) + 1
+            piece.count += end - begin
+            piece.run = stride.last_run(begin, end) or piece.run
+
+    def close(self) -> None:
+        """The piece is whole; after many of one size they become larger."""
+        piece = self.piece
+        if piece is None:
+            return
+        lows = {f"low{place}": key for place, key in enumerate(piece.low)}
+        highs = {f"high{place}": key for place, key in enumerate(piece.high)}
+        plain = {"first": piece.first, "next": piece.next, "count": piece.count, "run": piece.run}
+        self.out.append({"partition": self.lane, **plain, **lows, **highs})
+        self.piece, self.made = None, self.made + 1
+        self.size *= 2 if self.made % PIECES_OF_ONE_SIZE == 0 else 1
+
+    def note_rest(self, offset: int) -> None:
+        """Once: there is more behind the end."""
+        if not self.has_rest:
+            self.out.append({"partition": self.lane, "rest": offset})
+        self.has_rest = True
+
+    def stop(self, **found: object) -> None:
+        self.close()
+        self.out.append({"partition": self.lane, **found})
+        self.is_over = True
+
+    @property
+    def key_names(self) -> list[str]:
+        return [f"k{place}" for place in range(len(self.types))]
+
+    def told(self) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        rows, self.out = self.out, []
+        return pa.RecordBatch.from_pylist(rows, schema=self.schema())
+
+    def schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        places, texts = ((name, pa.int64()) for name in PLACES), ((name, pa.string()) for name in TEXTS)
+        keys = [(f"{e}{p}", ARROW_TYPES[kind]()) for e in ("low", "high") for p, kind in enumerate(self.types)]
+        return pa.schema([("partition", pa.int32()), *places, *texts, *keys])
+
+
+def goes_down(before: Keys, keys: Keys) -> bool:
+    """Whether any key is lower than the one before it."""
+    return any(new < old for old, new in zip(before, keys, strict=True))

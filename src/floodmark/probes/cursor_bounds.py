@@ -1,0 +1,162 @@
+"""Questions about a table's cursor, in SQL: how far it reaches, what lies above a mark, which rows share a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from floodmark.errors import SourceUnreadable
+from floodmark.probes.cursor_conditions import above, compared, from_clause, has_null, key_of, not_null, within
+from floodmark.probes.cursor_query import Relation
+from floodmark.probes.cursor_sql import Ansi, Dialect
+from floodmark.probes.tables import Bounds, Ceiling, Cursor, Low, Point
+
+COUNTED_AT_MOST = 100_000
+"""Rows are counted up to here: an index does that in some 10 ms."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What lies above `low` in a table or query, under every ceiling."""
+
+    dialect: Dialect
+    relation: Relation
+    cursor: Cursor
+    low: Low
+    ceilings: tuple[Ceiling, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many columns the cursor has."""
+        return len(self.cursor.columns)
+
+    def bounds(self, max_rows: int | None) -> str:
+        """One statement, whose one row `told` understands. Each part is a lookup at one end of the index, if any."""
+        inside = self.inside()
+        cut = f"({self._picked(inside)} LIMIT 1 OFFSET {max_rows - 1})" if max_rows else "NULL"
+        top = f"({self._picked(inside, descending=True)} LIMIT 1)" if self.ceilings else "NULL"
+        held = [f"({self._counted(condition)})" for condition in self._above_ceilings()]
+        nulls = f"({self._counted(has_null(self.dialect, self.cursor))})" if self._may_be_null() else "0"
+        parts = [
+            f"({self._picked(not_null(self.dialect, self.cursor), descending=True)} LIMIT 1) AS h",
+            f"({self._picked(inside)} LIMIT 1) AS l, {top} AS t",
+            f"({self._counted(inside)}) AS r, {nulls} AS n, {cut} AS c",
+            *(f"{count} AS h{place}" for place, count in enumerate(held)),
+        ]
+        return f"SELECT {', '.join(parts)}"
+
+    def told(self, answer: Sequence[Any]) -> Bounds:
+        """The one row that `bounds` gives."""
+        highest, lowest, top, rows, nulls, cut, *held = answer
+        highest, lowest, top, cut = (self.dialect.unpacked(each, self.width) for each in (highest, lowest, top, cut))
+        counted = int(rows) if int(rows) <= COUNTED_AT_MOST else None
+        return Bounds(
+            highest, lowest, top if self.ceilings else highest, counted, int(nulls), cut, tuple(map(int, held))
+        )
+
+    def keys_at(self, value: Point | None, at_most: int) -> str:
+        """The keys of rows at a value, or of those without one."""
+        where = has_null(self.dialect, self.cursor) if value is None else self.at(value)
+        return (
+            f"SELECT {key_of(self.dialect, self.cursor)} FROM {self.source()} AS fm WHERE {where} LIMIT {at_most + 1}"
+        )
+
+    def beside(self, value: Point) -> str:
+        """The next value below, and the next above."""
+        below = f"{self.inside()} AND {compared(self.dialect, self.cursor.columns, '<', value)}"
+        over = f"{self.inside()} AND {compared(self.dialect, self.cursor.columns, '>', value)}"
+        return f"SELECT ({self._picked(below, descending=True)} LIMIT 1) AS b, ({self._picked(over)} LIMIT 1) AS o"
+
+    def source(self) -> str:
+        return from_clause(self.dialect, self.relation, self.cursor, self.low, None)
+
+    def inside(self) -> str:
+        """Above the low bound and under every ceiling."""
+        under = [within(self.dialect, self.cursor, ceiling) for ceiling in self.ceilings]
+        return " AND ".join([above(self.dialect, self.cursor, self.low), *under])
+
+    def at(self, value: Point) -> str:
+        return compared(self.dialect, self.cursor.columns, "=", value)
+
+    def _above_ceilings(self) -> list[str]:
+        """What each ceiling holds back of what those before it let pass."""
+        asked = [replace(self, ceilings=self.ceilings[:count]).inside() for count in range(len(self.ceilings))]
+        return [
+            f"{passed} AND NOT ({within(self.dialect, self.cursor, ceiling)})"
+            for passed, ceiling in zip(asked, self.ceilings, strict=True)
+        ]
+
+    def _may_be_null(self) -> bool:
+        return any(column.is_nullable for column in self.cursor.columns)
+
+    def _picked(self, condition: str, *, descending: bool = False) -> str:
+        ordered = [self.dialect.ordered(column) for column in self.cursor.columns]
+        by = ", ".join(f"{each} DESC" if descending else each for each in ordered)
+        texts = self.dialect.packed(ordered)
+        return f"SELECT {texts} FROM {self.source()} AS fm WHERE {condition} ORDER BY {by}"
+
+    def _counted(self, condition: str) -> str:
+        some = f"SELECT 1 FROM {self.source()} AS fm WHERE {condition} LIMIT {COUNTED_AT_MOST + 1}"
+        return f"SELECT count(*) FROM ({some}) AS counted"
+
+
+@dataclass(frozen=True)
+class PlainQuestion(Question):
+    """The same for a database that is not known: aggregates alone, since each limits a result in its own way."""
+
+    def bounds(self, max_rows: int | None) -> str:
+        inside, whole = self.inside(), not_null(self.dialect, self.cursor)
+        ends = [
+            *self._ends("h", "MAX", whole),
+            *self._ends("l", "MIN", inside),
+            *(self._ends("t", "MAX", inside) if self.ceilings else ()),
+        ]
+        nulls = has_null(self.dialect, self.cursor)
+        counts = [f"{self._count(inside)} r", f"{self._count(nulls)} n"]
+        counts += [f"{self._count(each)} h{place}" for place, each in enumerate(self._above_ceilings())]
+        one = f"(SELECT COUNT(*) one FROM {self.source()} fm WHERE 1 = 0) fm_one"
+        return f"SELECT {', '.join([*ends, *counts])} FROM {one}"
+
+    def told(self, answer: Sequence[Any]) -> Bounds:
+        width, values = self.width, list(answer)
+        highest, lowest = self._point(values[:width]), self._point(values[width : 2 * width])
+        ends = 3 if self.ceilings else 2
+        top = self._point(values[2 * width : 3 * width]) if self.ceilings else highest
+        rows, nulls, *held = (int(each) for each in values[ends * width :])
+        counted = rows if rows <= COUNTED_AT_MOST else None
+        return Bounds(highest, lowest, top, counted, nulls, None, tuple(held))
+
+    def _ends(self, name: str, aggregate: str, condition: str) -> list[str]:
+        """The highest or lowest row, column by column: each of those that share the columns before it."""
+        found: list[str] = []
+        for column in self.cursor.columns:
+            value = self.dialect.ordered(column)
+            picked = f"(SELECT {aggregate}({value}) FROM {self.source()} fm WHERE {condition})"
+            found.append(f"CAST({picked} AS CHAR(64)) {name}{len(found)}")
+            condition = f"{condition} AND {value} = {picked}"
+        return found
+
+    def _count(self, condition: str) -> str:
+        return f"(SELECT COUNT(*) FROM {self.source()} fm WHERE {condition})"
+
+    def _point(self, values: Sequence[Any]) -> Point | None:
+        found = [self.dialect.unpacked(each, 1) for each in values]
+        return tuple(each[0] for each in found if each) if all(found) else None
+
+
+def keys_told(dialect: Dialect, cursor: Cursor, rows: Sequence[Sequence[Any]]) -> tuple[Point, ...]:
+    """The keys that such a statement gave. Raises SourceUnreadable for one that is null."""
+    found = [dialect.unpacked(each[0], len(cursor.key)) for each in rows]
+    if None in found:
+        what = f"a row whose {', '.join(cursor.key)} is null"
+        raise SourceUnreadable(what, reason="a key tells rows with the same cursor apart, and no two such rows")
+    return tuple(key for key in found if key is not None)
+
+
+def question(
+    dialect: Dialect, relation: Relation, cursor: Cursor, low: Low, ceilings: Sequence[Ceiling] = ()
+) -> Question:
+    """The question as this database understands it."""
+    kind = PlainQuestion if isinstance(dialect, Ansi) else Question
+    return kind(dialect, relation, cursor, low, tuple(ceilings))

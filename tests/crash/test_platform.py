@@ -1,0 +1,50 @@
+"""kill -9 between the commits of the platform example's workflow, again and again: the tables of a clean run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from observability.arrivals import Arrivals, deliver
+from observability.lake import Lake
+from observability.reckoning import cost_by_date
+from observability.tasks import tables_of
+from tests.crash.platform_days import run_killed
+from tests.examples.story import Story
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(1800)]
+EVERY = 4
+
+
+def rows_of(spark: SparkSession, lake: Lake) -> dict[str, list[str]]:
+    """All rows of all tables as text, without the moment of their ingestion."""
+    read = {name: spark.read.format("delta").load(path) for name, path in tables_of(lake).items()}
+    return {name: sorted(frame.drop("_ingest_version").toJSON().collect()) for name, frame in read.items()}
+
+
+def arrived(home: Path) -> Lake:
+    lake, arrivals = Lake.at(home), Arrivals(size=3)
+    deliver(lake, "day-0", arrivals.day(0))
+    deliver(lake, "day-1", arrivals.day(1))
+    return lake
+
+
+def test_killed_between_its_commits_the_workflow_ends_with_the_tables_of_a_clean_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed every few commits until it is through; then late rows arrive, and it is killed again."""
+    killed, clean = arrived(tmp_path / "killed"), arrived(tmp_path / "clean")
+    assert run_killed(killed.home, EVERY) >= 5
+    deliver(killed, "late-0", Arrivals(size=3).late(0))
+    assert run_killed(killed.home, EVERY) >= 1
+    deliver(clean, "late-0", Arrivals(size=3).late(0))
+    monkeypatch.setenv("PLATFORM_HOME", str(clean.home))
+    assert set(Story(clean, spark, clean.store(), Arrivals(size=3)).run().values()) == {"SUCCESS"}
+    assert rows_of(spark, killed) == rows_of(spark, clean)
+    fact = spark.read.format("delta").load(killed.gold("fact_usage_priced_day"))
+    assert {row[0]: row[1] for row in fact.groupBy("date_sk").sum("list_cost").collect()} == cost_by_date(killed)

@@ -1,0 +1,96 @@
+"""What a look wants remembered although it found nothing to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from floodmark import Job, stores
+from floodmark.errors import MarkMissing
+from floodmark.hwm import HWM, Json
+from floodmark.sources.contract import Request, Session, Sight
+from floodmark.stores.lease import hold
+from floodmark.testing import ListSink, RowsSource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from floodmark.stores.contract import MarkStore
+
+
+@dataclass(frozen=True)
+class Holding(RowsSource):
+    """Rows that all wait, with something to remember."""
+
+    pending: dict[str, Json] = field(default_factory=dict)
+    asked: list[Request] = field(default_factory=list)
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        self.asked.append(request)
+        return Sight(None, held_back=1, held_reason="somebody writes", pending=dict(self.pending))
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("nothing is read")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MarkStore:
+    return stores.open(f"file://{tmp_path}/marks")
+
+
+def held(pending: dict[str, Json], **sink: Any) -> Job:  # noqa: ANN401 (passed on)
+    return Job(name="j", source=Holding([], pending=pending), sinks=[ListSink(**sink)])
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def test_what_is_pending_is_in_the_record_and_the_next_look_gets_it(store: MarkStore) -> None:
+    """No mark, no number, no receipt: only something to remember."""
+    job = held({"fence": [1]})
+    receipt = job.run(no_session, store)
+    record = store.read("j")
+    assert record is not None
+    assert (receipt.rows_held_back, record.number, record.marks, record.extras) == (1, 0, {}, {"rows": {"fence": [1]}})
+    job.run(no_session, store)
+    assert isinstance(job.source, Holding)
+    assert [each.extras for each in job.source.asked] == [{}, {"fence": [1]}]
+
+
+def test_a_look_that_learns_nothing_new_changes_no_byte(store: MarkStore, tmp_path: Path) -> None:
+    """A loop may tick for hours before its fence is passed."""
+    job = held({"fence": [1]})
+    job.run(no_session, store)
+    before = files_of(tmp_path)
+    job.run(no_session, store)
+    assert files_of(tmp_path) == before
+
+
+def test_what_is_pending_is_laid_over_what_was_remembered(store: MarkStore) -> None:
+    """Keys of a tie stay when a fence comes."""
+    held({"ties": ["k"]}).run(no_session, store)
+    held({"fence": [1]}).run(no_session, store)
+    record = store.read("j")
+    assert record is not None
+    assert record.extras == {"rows": {"ties": ["k"], "fence": [1]}}
+
+
+def test_a_run_that_works_at_the_job_is_not_disturbed(store: MarkStore) -> None:
+    """Whoever holds the lease looks for itself."""
+    with hold(store, "j"):
+        assert held({"fence": [1]}).run(no_session, store).rows_held_back == 1
+    assert store.read("j") is None
+
+
+def test_a_pending_fence_is_no_mark(spark: SparkSession, store: MarkStore) -> None:
+    """A target that holds rows, and a record with nothing but a fence: a person has to choose, as without a record."""
+    held({"fence": [1]}).run(no_session, store)
+    job = Job(name="j", source=RowsSource([{"id": 1}]), sinks=[ListSink(rows=[{"id": 0}])])
+    with pytest.raises(MarkMissing):
+        job.run(spark, store)
