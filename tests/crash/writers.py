@@ -34,14 +34,14 @@ class Writer:
     def write(self) -> None:
         """One transaction, of random length."""
         acts: list[Callable[[], None]] = [self.at_once, self.rolled_back, self.held, self.idle_before, self.prepared]
-        self.dice.choices(acts, weights=[60, 12, 8, 8, 12])[0]()
+        self.dice.choices(acts, weights=[100, 5, 1, 1, 2])[0]()  # few long ones: else each hides behind another
         self.transactions += 1
 
     def at_once(self) -> None:
         """Some rows, and an old row anew."""
         with self.connection.transaction():
             self.rows()
-            self.pause(0.02)
+            self.pause(0.1)
 
     def rolled_back(self) -> None:
         """Values that nobody will ever see."""
@@ -53,13 +53,13 @@ class Writer:
         """Values that are taken now and seen seconds later."""
         with self.connection.transaction():
             self.rows()
-            self.pause(1.5)
+            self.pause(2.5)
 
     def idle_before(self) -> None:
         """now() is when the transaction began, not when its rows came."""
         with self.connection.transaction():
             self.connection.execute("select 1")
-            self.pause(0.8)
+            self.pause(2.5)
             self.rows()
 
     def prepared(self) -> None:
@@ -67,10 +67,10 @@ class Writer:
         transaction = self.connection.xid(1, uuid.uuid4().hex, "b")
         self.connection.tpc_begin(transaction)
         self.connection.execute("select 1")
-        self.pause(0.3)
+        self.pause(0.8)
         self.rows()
         self.connection.tpc_prepare()
-        self.pause(0.8)
+        self.pause(2.0)
         end = self.connection.tpc_rollback if self.dice.random() < 0.2 else self.connection.tpc_commit
         end()
 

@@ -134,6 +134,24 @@ def test_the_plain_sql_for_other_databases_is_understood(
     assert [row[0] for row in rows(spark, source, second)] == [5]
 
 
+@pytest.mark.spark
+def test_several_columns_are_understood_by_other_databases(
+    spark: SparkSession, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compared column by column, since not every database compares rows; what stands in for a null as well."""
+    monkeypatch.setattr("floodmark.sources.table_jdbc_probe.is_postgres", lambda _: False)
+    monkeypatch.setattr("floodmark.sources.jdbc.is_postgres", lambda _: False)
+    run(database, "create table o (id int, day date, made date)")
+    run(database, "insert into o values (1, '2024-01-02', null), (2, null, '2024-01-01'), (3, '2024-01-01', null)")
+    source = jdbc(database, table="o", cursor=Cursor(["day", "id"], coalesce=["day", "made"], unique=True))
+    first = span(spark, source)
+    run(database, "insert into o values (5, '2024-01-02', null), (0, '2024-01-03', null), (4, null, '2024-01-01')")
+    second = span(spark, source, first.upto)
+    assert [row[0] for row in rows(spark, source, first)] == [1, 2, 3, 4]
+    assert (first.upto.show(), second.upto.show()) == (["2024-01-02", 1], ["2024-01-03", 0])
+    assert [row[0] for row in rows(spark, source, second)] == [0, 5]
+
+
 def test_values_for_other_databases_are_typed_and_quoted() -> None:
     """Plain SQL, as the standard has it."""
     day, number = CursorColumn("d", "date", "date"), CursorColumn("n", "decimal", "decimal")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from floodmark.hwm import Span
+from floodmark.hwm import HWM, Json, Span
 from floodmark.sources import Postgres, Sqlite
 from floodmark.sources.contract import Request, Source
 from floodmark.sources.table_cursor import Cursor
@@ -27,6 +27,8 @@ class Table:
 
     def __init__(self, spark: SparkSession, run: Callable[[str], None], source: Callable[[Cursor], Source]) -> None:
         self.spark, self.run, self.source = spark, run, source
+        self.mark: HWM[Any] | None = None
+        self.extras: Mapping[str, Json] = {}
 
     def made(self, kind: str, *values: str) -> Table:
         self.run(f"create table o (c {kind} primary key)")
@@ -44,6 +46,15 @@ class Table:
     def values(self, span: Span | None) -> list[Any]:
         assert span is not None
         return sorted(row.c for row in self.source(Cursor("c")).read(self.spark, span).rows.collect())
+
+    def batch(self, cursor: Cursor, max_rows: int | None = None) -> list[Any]:
+        """The ids of the next batch, whose mark and memory are kept."""
+        sight = self.source(cursor).look(self.mark, Request(max_rows=max_rows, extras=self.extras), lambda: self.spark)
+        if sight.span is None:
+            return []
+        read = self.source(cursor).read(self.spark, Span.deserialize(sight.span.serialize())).rows
+        self.mark, self.extras = sight.span.upto, sight.extras
+        return sorted(row.id for row in read.collect())
 
     def two_spans(self, first: Sequence[str], then: Sequence[str], kind: str) -> tuple[list[Any], list[Any]]:
         """The rows of a first batch, and of the one after more rows came."""
@@ -93,6 +104,24 @@ def test_latest_takes_nothing_that_is_there_and_all_that_comes(table: Table) -> 
 def test_a_start_value_is_read_too(table: Table) -> None:
     """And what lies below it is not."""
     assert table.values(table.made("bigint", "1", "2", "3").span(start=2)) == [2, 3]
+
+
+def test_several_columns_are_read_from_left_to_right(table: Table) -> None:
+    """Two rows at a time, also within one day: the mark tells rows of a day apart."""
+    table.run("create table o (id int not null, day date not null, primary key (day, id))")
+    table.run("insert into o values (1, '2024-01-02'), (2, '2024-01-01'), (3, '2024-01-01'), (4, '2024-01-01')")
+    cursor = Cursor(["day", "id"])
+    assert [table.batch(cursor, 2), table.batch(cursor, 2), table.batch(cursor)] == [[2, 3], [1, 4], []]
+
+
+def test_rows_that_share_the_marks_value_and_rows_without_one_come_once(table: Table) -> None:
+    """Told apart by a key of two columns, with quotes in it."""
+    table.run("create table o (id int not null, name varchar(9) not null, day date, primary key (id, name))")
+    table.run("insert into o values (1, 'o''br', '2024-01-01'), (2, 'a', null)")
+    cursor = Cursor("day", on_null="include")
+    first = table.batch(cursor)
+    table.run("insert into o values (1, 'o''b', '2024-01-01'), (3, 'a', null)")
+    assert (first, table.batch(cursor), table.batch(cursor)) == ([1, 2], [1, 3], [])
 
 
 @pytest.mark.parametrize("table", ["postgres", "jdbc"], indirect=True)

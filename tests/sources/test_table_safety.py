@@ -17,7 +17,7 @@ from floodmark.hwm import HWM, ColumnIntHWM, Json
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.table_cursor import Cursor
-from floodmark.sources.table_safety import Safety
+from floodmark.sources.table_safety import Chosen, Safety
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -314,12 +314,30 @@ def test_where_a_fence_may_be_incomplete_the_log_says_so_once(
         looked(source)
         looked(source)
     told = [record.getMessage() for record in caplog.records if "incomplete" in record.getMessage()]
-    assert [rule in each for each in told] == ([True] if rule else [])
+    assert [str(rule) in each for each in told] == ([True] if rule else [])
+
+
+def test_the_values_of_a_query_may_be_made_anywhere(orders: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing says where its column comes from; it is read behind a fence with a warning."""
+    with caplog.at_level(logging.WARNING):
+        found = looked(Postgres(orders, query="select * from o", cursor=Cursor("seq", unique=True)))
+    assert (reached(found), [True for record in caplog.records if "FM412" in record.getMessage()]) == (3, [True])
+
+
+def test_a_fence_that_a_look_left_is_as_good_for_a_refresh(orders: str) -> None:
+    """A refresh begins anew, and would else wait for ever on a busy database."""
+    source = Postgres(orders, "o", cursor="seq")
+    with open_transaction(orders) as first:
+        pending = looked(source).pending
+        with open_transaction(orders):
+            first.rollback()
+            found = source.look(None, Request(whole=True, pending=pending), no_session)
+    assert reached(found) == 3
 
 
 def test_safety_is_a_word_or_an_option_with_its_duration() -> None:
     """As it is written in the project file."""
-    given = ("fence", "none", {"delay": "30s"}, {"lag": "2h"}, {"fence_wait": "1s"}, "lag")
+    given: list[Chosen] = ["fence", "none", {"delay": "30s"}, {"lag": "2h"}, {"fence_wait": "1s"}, "lag"]
     assert [(each.way, each.seconds) for each in map(Safety.of, given)] == [
         ("fence", 5.0),
         ("none", 0.0),

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import psycopg
 import pytest
 
+from floodmark import Job, sinks, stores
 from floodmark.errors import ConfigError, SourceGap, SourceRegressed
 from floodmark.hwm import ColumnIntHWM
 from floodmark.probes.postgres_xmin import FULL_XMIN, Horizon
 from floodmark.sources import Postgres
 from tests.sources.test_table_safety import looked, open_transaction, reached, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -107,3 +115,18 @@ def test_the_full_id_is_found_across_epochs(database: str, following: int, bits:
     ).replace("CAST(CAST(fm.xmin AS text) AS bigint)", f"CAST({bits} AS bigint)")
     with psycopg.connect(database) as connection:
         assert connection.execute(f"select {asked}".encode()).fetchone() == (full,)
+
+
+def test_spark_reads_by_xmin_and_the_newest_version_of_a_row_wins(
+    spark: SparkSession, orders: str, tmp_path: Path
+) -> None:
+    """The transaction orders the rows and is no column of theirs."""
+    target = sinks.Delta(f"{tmp_path}/lake", mode="merge", key=("name",))
+    job = Job(name="o", source=Postgres(orders, "o", cursor="xmin"), sinks=[target])
+    store = stores.open(f"file://{tmp_path}/marks")
+    first = job.run(spark, store)
+    run(orders, "update o set v = 2 where name = 'b'", "insert into o values ('d', 4)")
+    second, third = job.run(spark, store), job.run(spark, store)
+    rows = sorted(tuple(row) for row in spark.read.format("delta").load(f"{tmp_path}/lake").collect())
+    assert (first.rows_read, second.rows_read, third.status) == (3, 2, "nothing_new")
+    assert rows == [("a", 1), ("b", 2), ("c", 1), ("d", 4)]

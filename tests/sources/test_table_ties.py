@@ -5,74 +5,27 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from floodmark.errors import ConfigError, TiesTooMany
-from floodmark.hwm import HWM, Span
-from floodmark.probes.cursor_query import Relation
-from floodmark.probes.cursor_sql import Postgres as Dialect
 from floodmark.probes.tables import Ceiling, Low, TableProbe
 from floodmark.sources import Postgres
-from floodmark.sources.contract import Request, Sight
+from floodmark.sources.contract import Request
 from floodmark.sources.table_cursor import Cursor
-from floodmark.sources.table_jdbc import JdbcTable
 from floodmark.sources.table_looking import Looker
-from floodmark.sources.table_postgres_types import selected
 from floodmark.sources.table_safety import Guarded
+from tests.sources.reading_tables import Reader, ids, no_session, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
-
 T1, T2 = "2024-01-01 10:00:00.000001", "2024-01-01 11:00:00"
-
-
-def no_session() -> SparkSession:
-    raise AssertionError("a look needs no Spark")
-
-
-def run(database: str, *statements: str) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("; ".join(statements).encode())
-
-
-class Reader:
-    """A job's part of the work without Spark: look, read by psycopg what the span says, then raise the mark."""
-
-    def __init__(self, source: Postgres, max_rows: int | None = None) -> None:
-        self.source, self.max_rows = source, max_rows
-        self.mark: HWM[Any] | None = None
-        self.extras: dict[str, Any] = {}
-
-    def look(self) -> Sight:
-        return self.source.look(self.mark, Request(max_rows=self.max_rows, extras=self.extras), no_session)
-
-    def batch(self) -> list[Any]:
-        """The ids that one batch delivers; the record goes through JSON, as it does in a store."""
-        sight = self.look()
-        if sight.span is None:
-            return []
-        delivered = ids(self.source, sight.span)
-        self.mark, self.extras = sight.span.upto, json.loads(json.dumps(dict(sight.extras)))
-        return delivered
-
-
-def ids(source: Postgres, span: Span) -> list[Any]:
-    """What Spark would be told to read, asked of the database itself."""
-    probe = source._probe()
-    columns = selected(probe.columns(), {}, "o")
-    table = JdbcTable("", {}, Dialect(), Relation("o"), probe.cursor(), columns)
-    again = Span.deserialize(json.loads(json.dumps(span.serialize())))
-    statement = f"SELECT id FROM {table._statement(again)} WHERE ({') OR ('.join(table._predicates(None, again, 1))})"
-    return sorted(row[0] for row in probe._rows(statement))
 
 
 @pytest.fixture
 def table(database: str) -> str:
     """A table whose rows may share a time."""
-    run(database, "create table o (id int primary key, ts timestamp)", "create index on o (ts)")
+    run(database, "create table o (id int primary key, ts timestamp default now())", "create index on o (ts)")
     return database
 
 
@@ -275,7 +228,8 @@ def test_a_tie_that_cannot_be_remembered_is_read_behind_a_passed_fence(table: st
 
 def test_a_day_is_not_over_because_nobody_writes_now(database: str) -> None:
     """Rows of a day come until it ends, so what cannot be remembered of the last one waits."""
-    run(database, "create table o (id int primary key, day date)", "insert into o values (0, '2024-01-01')")
+    run(database, "create table o (id int primary key, day date default now())")
+    run(database, "insert into o values (0, '2024-01-01')")
     run(database, "insert into o select n, '2024-01-02' from generate_series(1, 20000) n")
     orders = Reader(Postgres(database, "o", cursor="day"))
     first, held = orders.batch(), orders.look()

@@ -138,11 +138,11 @@ class TiesTooMany(DecisionNeeded):
 
     def __init__(self, source: str, *, column: str, value: str | None) -> None:
         rows = f"rows where {column} is {value}" if value is not None else f"rows without a {column}"
-        choices = (
-            f"read by more columns, as in column: [{column}, id], or set `safety: fence`"
-            if value is not None
-            else "read by `coalesce: [that column, another]`"
+        more, other = (
+            f"read by more columns, as in column: [{column}, id]",
+            "read by `coalesce: [that column, another]`",
         )
+        choices = more if value is not None else other
         super().__init__(f"{source} has more {rows} than can be told apart from those that come later.", hint=choices)
         self.source, self.column, self.value = source, column, value
 

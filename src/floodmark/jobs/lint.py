@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.jobs.findings import Finding, Guarantee
 from floodmark.jobs.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
+from floodmark.jobs.lint_cursor import lint_cursor
 from floodmark.jobs.lint_limits import limits
 from floodmark.jobs.lint_rules import lint_rules
+from floodmark.jobs.lint_safety import lint_safety
 from floodmark.jobs.lint_sql import lint_sql
 from floodmark.jobs.project import JobModel, examine
 from floodmark.jobs.python_names import missing_part
@@ -87,6 +89,8 @@ class JobLint:
             yield from self._python(source.object, ("source", "object"))
         else:
             yield from self._refused(source, ("source",))
+        yield from lint_safety(self.job, self._found)
+        yield from lint_cursor(self.job, self._found)
 
     def _transform(self) -> Iterator[Finding]:
         transform = self.job.transform

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import FenceBlind
 from floodmark.probes.cursor_sql import Postgres, text_literal
-from floodmark.probes.postgres_fence_fit import Doubt, doubts, require_fit
+from floodmark.probes.postgres_fence_fit import Doubt, Trust, require_fit, trust
 
 if TYPE_CHECKING:
     from floodmark.probes.postgres import PostgresProbe
@@ -115,6 +115,12 @@ class FenceProbe:
 
     probe: PostgresProbe
     _fit: Cursor | None = None
+    _trust: Trust = field(default_factory=Trust)
+
+    @property
+    def moves_on(self) -> bool:
+        """Whether a later transaction takes another value, so that none comes at the last one that was passed."""
+        return not self._trust.is_coarse
 
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling]) -> tuple[Bounds, Writers]:
         """How far the table reaches, and then who may still write: three transactions in one round trip."""
@@ -135,8 +141,8 @@ class FenceProbe:
         table = text_literal(name) if name is not None else None
         require_fit(self._row, self.probe.place(), table)
         self._fit = cursor
-        columns = [text_literal(column.name) for column in cursor.columns[:1]] if table else []
-        return tuple(doubt for column in columns for doubt in doubts(self._row, table or "", column))
+        self._trust = trust(self._row, table, text_literal(cursor.columns[0].name))
+        return self._trust.doubts
 
     def _row(self, sql: str) -> Sequence[Any]:
         (rows,) = self.probe.at_once(sql)

@@ -22,7 +22,8 @@ SELECT c.relkind::text, (
 FROM pg_class c WHERE c.oid = to_regclass({table})
 """
 COLUMN = """
-SELECT pg_get_expr(d.adbin, d.adrelid), s.seqcache, s.seqincrement, s.seqcycle
+SELECT pg_get_expr(d.adbin, d.adrelid), s.seqcache, s.seqincrement, s.seqcycle,
+       a.atttypmod BETWEEN 0 AND 5 AND a.atttypid IN ('timestamp'::regtype, 'timestamptz'::regtype)
 FROM pg_attribute a
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_depend u ON u.classid = 'pg_class'::regclass AND u.refclassid = 'pg_class'::regclass
@@ -48,6 +49,17 @@ class Doubt:
     reason: str
 
 
+@dataclass(frozen=True)
+class Trust:
+    """How far a fence can be trusted.
+
+    In a coarse column, as timestamptz(0) is one, a later transaction may take the highest value once more.
+    """
+
+    doubts: tuple[Doubt, ...] = ()
+    is_coarse: bool = False
+
+
 def require_fit(row: Row, source: str, table: str | None) -> None:
     """Raises FenceBlind where writers may be out of sight. `table` is a literal of its quoted name; None: a query."""
     is_standby, may_see, is_tracked, subscribed = row(SERVER)
@@ -70,16 +82,21 @@ GRANT = "`GRANT pg_read_all_stats TO` this user"
 TRACK = "turn track_activities on"
 
 
-def doubts(row: Row, table: str, column: str) -> tuple[Doubt, ...]:
+def trust(row: Row, table: str | None, column: str) -> Trust:
     """What the default of the cursor's column leaves open: values that were not taken inside the transaction."""
-    found: Sequence[Any] = row(COLUMN.format(table=table, column=column)) or (None,) * 4
-    default, cache, increment, cycles = found
+    if table is None:
+        return Trust((Doubt("FM412", "it reads a query, whose values may be made anywhere"),))
+    found: Sequence[Any] = row(COLUMN.format(table=table, column=column)) or (None, None, None, None, False)
+    default, cache, increment, cycles, is_coarse = found
     if cache is None:
-        inside = default is not None and TAKEN_INSIDE.search(default)
-        made = f"its default is {default}" if default else "it has no default"
-        return () if inside else (Doubt("FM412", f"{made}, so its values may be made outside the database"),)
+        return Trust(_made_outside(default), is_coarse)
     if cache > 1:
-        return (Doubt("FM411", f"its sequence has a cache of {cache}: sessions keep low values for later"),)
-    if increment < 0 or cycles:
-        return (Doubt("FM411", "its sequence does not only grow"),)
-    return ()
+        return Trust((Doubt("FM411", f"its sequence has a cache of {cache}: sessions keep low values for later"),))
+    return Trust((Doubt("FM411", "its sequence does not only grow"),) if increment < 0 or cycles else ())
+
+
+def _made_outside(default: str | None) -> tuple[Doubt, ...]:
+    if TAKEN_INSIDE.search(default or ""):
+        return ()
+    made = f"its default is {default}" if default else "it has no default"
+    return (Doubt("FM412", f"{made}, so its values may be made outside the database"),)

@@ -78,7 +78,7 @@ class SqliteProbe:
         columns = self._rows(f'SELECT name, "notnull", pk FROM pragma_table_info({table})')
         indexes = self._rows(UNIQUE.format(table))
         if not any(pk for *_, pk in columns) and not indexes:
-            is_table = self._rows(f"SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = {table}")
+            is_table = self._rows(f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {table}")
             return Catalog(()) if is_table else Catalog()
         key = tuple(name for name, _, pk in sorted(columns, key=lambda column: column[2]) if pk)
         unique = {index: frozenset(name for of, name in indexes if of == index) for index, _ in indexes}

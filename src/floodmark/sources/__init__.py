@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from floodmark.sources.kafka import Kafka
     from floodmark.sources.postgres import Postgres
     from floodmark.sources.sqlite import Sqlite
+    from floodmark.sources.table_cursor import Cursor
 
-__all__ = ["Delta", "Files", "Jdbc", "Kafka", "Postgres", "Sqlite"]
+__all__ = ["Cursor", "Delta", "Files", "Jdbc", "Kafka", "Postgres", "Sqlite"]
 
-HOMES = {name: f"floodmark.sources.{name.lower()}" for name in __all__}
+HOMES = {
+    **{name: f"floodmark.sources.{name.lower()}" for name in __all__},
+    "Cursor": "floodmark.sources.table_cursor",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -65,6 +65,8 @@ class Request:
     """Whether the run has time to wait a little for what is held back; a loop looks again soon."""
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What an earlier Sight asked the record to remember."""
+    pending: Mapping[str, Json] = field(default_factory=dict)
+    """The same for a refresh, which begins anew: what an earlier Sight had pending is still true of the source."""
 
 
 class Source(Protocol):
@@ -97,6 +99,14 @@ class Repeating(Protocol):
 
     def repeats_by(self) -> tuple[str, ...]:
         """The columns by which such a row is known; none if it gives no row twice. Raises ConfigError."""
+
+
+@runtime_checkable
+class Restating(Protocol):
+    """A source that may give a row again after it has changed, where no other mark would have told the two apart."""
+
+    def restates(self) -> str | None:
+        """Which of the user's choices makes it so; None if it never does."""
 
 
 @runtime_checkable

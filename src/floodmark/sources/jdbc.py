@@ -67,6 +67,10 @@ class Jdbc:
         """Its key and its cursor, where rows are read again."""
         return repeated_by(self._cursor, self.key)
 
+    def restates(self) -> str | None:
+        """A row without a cursor comes again once it has one."""
+        return self._cursor.restates
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Two or three small statements through Spark."""
         whole, name = not self._relation.is_bounded, entity(self._relation)

@@ -70,6 +70,10 @@ class Postgres:
         """Its key and its cursor, where rows are read again."""
         return repeated_by(self._cursor, self.key)
 
+    def restates(self) -> str | None:
+        """A row without a cursor comes again once it has one."""
+        return self._cursor.restates
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One round trip on a kept, read-only connection, and another if rows have to wait."""
         probe = self._probe()
@@ -85,7 +89,7 @@ class Postgres:
         columns = selected(probe.columns(), self.types, self._described())
         properties = jdbc_properties(address, self.fetch_rows, f"floodmark/{self.name}")
         table = JdbcTable(jdbc_url(address), properties, Dialect(), self._relation, cursor, columns)
-        return table.reading(spark, span, self.partitions)
+        return table.reading(spark, span, self.partitions or (1 if self._is_by_xmin else None))  # each scans the table
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
         """A value that Spark cannot hold, met while reading."""

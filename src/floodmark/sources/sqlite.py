@@ -65,6 +65,10 @@ class Sqlite:
         """Its key and its cursor, where rows are read again."""
         return repeated_by(self._cursor, self.key)
 
+    def restates(self) -> str | None:
+        """A row without a cursor comes again once it has one."""
+        return self._cursor.restates
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One statement on the file, opened read-only."""
         whole, name = not self._relation.is_bounded, entity(self._relation)

@@ -65,6 +65,11 @@ class Cursor:
         """How long the choice lasts."""
         return Safety.of(self.safety or "none").seconds
 
+    @property
+    def restates(self) -> str | None:
+        """What makes a row come twice, as a user wrote it."""
+        return "on_null: include" if self.on_null == "include" else None
+
     def asked(self, key: Sequence[str] = ()) -> Asked:
         """The cursor in the words of a probe; `key` is the source's."""
         stand_in = {name: tuple(self.coalesce) for name in self.coalesce[:1]}

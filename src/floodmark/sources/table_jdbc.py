@@ -57,7 +57,7 @@ class JdbcTable:
         rows = spark.read.jdbc(
             self.url,
             for_jdbc(self._statement(span)),
-            predicates=[for_jdbc(each) for each in self._predicates(spark, span, partitions)],
+            predicates=[for_jdbc(each) for each in self._predicates(span, partitions_for(spark, partitions))],
             properties=dict(self.properties),
         )
         own = tuple(column.name for column in self._renamed().columns)
@@ -77,10 +77,10 @@ class JdbcTable:
         where = " AND ".join(tie_conditions(dialect, cursor, span))
         return f"(SELECT {', '.join(items)} FROM {source} fm{f' WHERE {where}' if where else ''}) fm"
 
-    def _predicates(self, spark: SparkSession, span: Span, partitions: int | None) -> list[str]:
+    def _predicates(self, span: Span, partitions: int) -> list[str]:
         """One for each task; the rows without a cursor are a task of their own."""
         dialect, cursor = self.dialect, self._renamed()
-        parts = [part.condition(dialect, cursor) for part in ranges(span, partitions_for(spark, partitions))]
+        parts = [part.condition(dialect, cursor) for part in ranges(span, partitions)]
         if null_keys(span):
             parts.append(f"{has_null(dialect, cursor)} AND fm.{dialect.quote(WITHOUT_CURSOR)} = 1")
         return parts or ["1 = 0"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -34,7 +34,8 @@ class Fenced:
 
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling], request: Request) -> Guarded:
         self._require_fit()
-        before = Fence.deserialize(request.extras.get(FENCE))
+        known = {**request.pending, **request.extras}
+        before = Fence.deserialize(known.get(FENCE))
         bounds, now = self.probe.bounds(low, max_rows, ceilings)
         top = bounds.top
         if bounds.lowest is None or top is None:
@@ -42,10 +43,10 @@ class Fenced:
         fence = self._followed(before, top, now, waits=request.waits)
         if fence.passed == list(top):
             final = replace(bounds, held=(*bounds.held, 0))
-            return Guarded(final, (*ceilings, _ceiling(fence)), _pending(fence, before, request, bounds))
-        every = (*ceilings, _ceiling(fence))
+            return Guarded(final, (*ceilings, self._ceiling(fence)), _pending(fence, before, known, bounds))
+        every = (*ceilings, self._ceiling(fence))
         held = self.probe.probe.bounds(low, max_rows, every)
-        return Guarded(held, every, _pending(fence, before, request, held))
+        return Guarded(held, every, _pending(fence, before, known, held))
 
     def _followed(self, before: Fence, top: Point, now: Writers, *, waits: bool) -> Fence:
         """The fence as it is now, or as it is after a run that has the time has waited for it."""
@@ -59,6 +60,10 @@ class Fenced:
             fence = fence.after(list(top), self.probe.writers())
         return fence
 
+    def _ceiling(self, fence: Fence) -> Ceiling:
+        upto = tuple(map(str, fence.passed)) if isinstance(fence.passed, list) else None
+        return Ceiling(upto, reason=_reason(fence), is_final=self.probe.moves_on)
+
     def _require_fit(self) -> None:
         for doubt in self.probe.newly_fit():
             log.warning(
@@ -71,11 +76,6 @@ class Fenced:
             )
 
 
-def _ceiling(fence: Fence) -> Ceiling:
-    upto = tuple(map(str, fence.passed)) if isinstance(fence.passed, list) else None
-    return Ceiling(upto, reason=_reason(fence), is_final=True)
-
-
 def _reason(fence: Fence) -> str:
     return f"wait, since a lower one may come from {fence.pending.holders if fence.pending else 'nobody'}"
 
@@ -85,10 +85,10 @@ def _given_up(before: Fence) -> dict[str, Json]:
     return {FENCE: Fence(before.passed).serialize(), HELD: None} if before.pending else {}
 
 
-def _pending(fence: Fence, before: Fence, request: Request, bounds: Bounds) -> dict[str, Json]:
+def _pending(fence: Fence, before: Fence, known: Mapping[str, Json], bounds: Bounds) -> dict[str, Json]:
     """What the record has to learn, or knows already: then it is not written again."""
     if not fence.has_to_be_kept(before):
-        return {name: request.extras[name] for name in (FENCE, HELD) if name in request.extras}
+        return {name: known[name] for name in (FENCE, HELD) if name in known}
     if fence.pending is None:
         return {FENCE: fence.serialize(), HELD: None}
     rows, reason = bounds.held[-1], _reason(fence)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, TiesTooMany
 from floodmark.probes.tables import Ceiling, Cursor, Low, Point, TableProbe
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 REMEMBERED_BYTES = 64 * 1024
 SHORTEST_KEY_BYTES = 4
 """A digit, its quotes and a comma."""
+VALUES_TRIED = 16
+"""A table with so many values in a row that cannot be remembered has the wrong cursor."""
 TIES, NULLS = "ties", "nulls"
 MOVING_ON = ("int", "timestamp", "timestamptz")
 """Kinds of which a later transaction takes another value. A day lasts, and a text may come again."""
@@ -52,18 +55,20 @@ class Ties:
 
     def end(self, wanted: Point) -> End | None:
         """At the wanted value if its rows can be remembered; else below it, or above it; None if all have to wait."""
-        found = (self._end_at(value) for value in self._candidates(wanted))
+        found = (self._end_at(value) for value in islice(self._candidates(wanted), VALUES_TRIED))
         return next((end for end in found if end is not None), None)
 
     def _candidates(self, wanted: Point) -> Iterator[Point]:
+        """The value, then those below it from near to far, then those above it."""
         yield wanted
-        below, over = self.probe.beside(wanted, self.low, self.ceilings)
-        while below is not None:
-            yield below
-            below, _ = self.probe.beside(below, self.low, self.ceilings)
-        while over is not None:
-            yield over
-            _, over = self.probe.beside(over, self.low, self.ceilings)
+        yield from islice(self._towards(wanted, 0), VALUES_TRIED // 2)
+        yield from self._towards(wanted, 1)
+
+    def _towards(self, value: Point, side: Literal[0, 1]) -> Iterator[Point]:
+        found = self.probe.beside(value, self.low, self.ceilings)[side]
+        while found is not None:
+            yield found
+            found = self.probe.beside(found, self.low, self.ceilings)[side]
 
     def _end_at(self, value: Point) -> End | None:
         keys = known_keys(self.probe, value, self.budget_bytes)

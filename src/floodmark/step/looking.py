@@ -93,9 +93,9 @@ def look_once(work: Work, record: JobRecord, request: RunRequest, session: Sessi
 
 def sight_of(source: Source, record: JobRecord, request: RunRequest, session: Session) -> Sight:
     """One source above its mark; a refresh looks from the beginning."""
-    if request.full_refresh:
-        return source.look(None, Request(whole=True, waits=request.waits_for_settling), session)
     extras = as_extras(record.extras.get(source.name))
+    if request.full_refresh:
+        return source.look(None, Request(whole=True, waits=request.waits_for_settling, pending=extras), session)
     asked = Request(request.start, request.max_rows, waits=request.waits_for_settling, extras=extras)
     return source.look(record.marks.get(source.name), asked, session)
 

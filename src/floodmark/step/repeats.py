@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.sinks.contract import Discerning, Sink
-from floodmark.sources.contract import Repeating
+from floodmark.sources.contract import Repeating, Restating
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,18 @@ def without_repeats(job: str, sources: Sequence[Source], sinks: tuple[Sink, ...]
             hint="choose safety: fence or {delay: 30s}, or another action than quarantine",
         )
     return tuple(_discerning(job, sink, by) for sink in sinks)
+
+
+def require_merging(job: str, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:
+    """A row that comes again after it has changed has to replace what it was. Raises ConfigError."""
+    choices = [source.restates() for source in sources if isinstance(source, Restating)]
+    appending = [sink.name for sink in sinks if getattr(sink, "mode", None) != "merge"]
+    if any(choices) and appending:
+        choice, sink = next(filter(None, choices)), appending[0]
+        raise ConfigError(
+            f"job '{job}' reads a row again once it has a cursor ({choice}), and its sink '{sink}' would keep both.",
+            hint="write to a sink with mode: merge, or choose on_null: exclude or coalesce",
+        )
 
 
 def _discerning(job: str, sink: Sink, by: tuple[str, ...]) -> Sink:

@@ -11,7 +11,7 @@ from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Freezing, Ordered, Sink
 from floodmark.sources.contract import Immutable, Source
-from floodmark.step.repeats import without_repeats
+from floodmark.step.repeats import require_merging, without_repeats
 from floodmark.step.settling import Settling
 from floodmark.step.transform import Identity, RowByRow, Transform, program_fingerprint
 
@@ -35,6 +35,7 @@ class Work:
     def __post_init__(self) -> None:
         if self.rules.quarantines() and self.quarantine is None:
             raise ConfigError(f"job '{self.name}' has no place for its quarantine.", hint="give it `quarantine`")
+        require_merging(self.name, self.sources, self.sinks)
         object.__setattr__(self, "sinks", without_repeats(self.name, self.sources, self.sinks, self.rules))
 
     def needs_spool(self) -> bool:

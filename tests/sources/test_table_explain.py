@@ -1,0 +1,103 @@
+"""A look at a table that has an index reads some entries of it, and never the table: the plans say so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from floodmark.probes.postgres import PostgresProbe
+from floodmark.probes.tables import Ceiling, Low
+from floodmark.sources import Postgres
+from floodmark.sources.table_cursor import Cursor
+from tests.sources.reading_tables import run
+
+HALF = "2024-01-15 00:00:00"
+
+
+@pytest.fixture(scope="module")
+def table(postgres: Any) -> str:  # noqa: ANN401 (the suite's server)
+    """Fifty thousand rows, five in each minute."""
+    database: str = postgres.create_database()
+    run(
+        database,
+        "create table o (id int primary key, ts timestamp, v text)",
+        "insert into o select n, timestamp '2024-01-01' + n / 5 * interval '1 min', repeat('x', 200)"
+        " from generate_series(1, 50000) n",
+        "create index on o (ts, id)",
+        "analyze o",
+    )
+    return database
+
+
+def probe_of(table: str, *columns: str) -> PostgresProbe:
+    return Postgres(table, "o", cursor=Cursor(columns))._probe()
+
+
+def scans(probe: PostgresProbe, statement: str) -> set[tuple[str, bool]]:
+    """Every scan of the plan, and whether it stops early or begins at a value."""
+    plan = probe._rows(f"explain (format json) {statement}")[0][0]
+    return set(scans_in((plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"]))
+
+
+def scans_in(node: dict[str, Any], *, limited: bool = False) -> list[tuple[str, bool]]:
+    below = node["Node Type"] == "Limit"
+    own = [(node["Node Type"], limited or "Index Cond" in node)] if "Scan" in node["Node Type"] else []
+    return own + [found for child in node.get("Plans", []) for found in scans_in(child, limited=below)]
+
+
+INDEX_ONLY = {("Index Only Scan", True), ("Index Scan", True), ("Subquery Scan", True), ("Subquery Scan", False)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "low"),
+    [
+        (["id"], Low(("49990",))),
+        (["ts", "id"], Low((HALF, "20160"))),
+        (["ts"], Low((HALF,), inclusive=True, seen=(("20160",), ("20161",)))),
+    ],
+)
+@pytest.mark.parametrize("ceilings", [(), (Ceiling(("49995",)),)])
+def test_a_look_uses_the_index(table: str, columns: list[str], low: Low, ceilings: tuple[Ceiling, ...]) -> None:
+    """Highest, lowest, count, rows without a cursor and where to cut: each at one end of the index, or limited."""
+    probe = probe_of(table, *columns)
+    under = tuple(Ceiling((HALF,)) for _ in ceilings) if columns[0] == "ts" else ceilings
+    found = scans(probe, probe.question(low, under).bounds(1000))
+    assert found <= INDEX_ONLY
+
+
+def test_a_first_look_counts_no_more_than_some_rows(table: str) -> None:
+    """Everything is above no mark; a count stops at 100,000 rows, wherever it begins."""
+    probe = probe_of(table, "id")
+    assert scans(probe, probe.question(Low()).bounds(1000)) <= INDEX_ONLY | {("Seq Scan", True)}
+
+
+def test_the_test_can_see_a_scan_of_the_table(table: str) -> None:
+    """A column without an index has to be searched."""
+    probe = probe_of(table, "v")
+    assert ("Seq Scan", False) in scans(probe, probe.question(Low()).bounds(1000))
+
+
+def test_a_column_that_is_never_null_is_not_searched_for_nulls(table: str) -> None:
+    """The catalog says so."""
+    probe = probe_of(table, "id")
+    assert "IS NULL" not in probe.question(Low()).bounds(None)
+
+
+def test_a_read_uses_the_index_for_both_ends(table: str) -> None:
+    """Row by row, as the index is ordered: one condition for both columns."""
+    probe = probe_of(table, "ts", "id")
+    low, high = Low((HALF, "20160")), Ceiling((HALF, "20165"))
+    statement = f"select * from o as fm where {probe.question(low, [high]).inside()}"
+    assert scans(probe, statement) <= {("Index Scan", True), ("Bitmap Heap Scan", False), ("Bitmap Index Scan", True)}
+
+
+def test_what_the_catalog_said_is_asked_once_for_each_connection(table: str) -> None:
+    """Then a look is one statement, in one round trip."""
+    probe = probe_of(table, "ts")
+    probe.bounds(Low(), None)
+    connection = probe._connected()
+    before = probe.cursor()
+    probe.bounds(Low(), None)
+    assert (probe.cursor() is before, probe._connected() is connection) == (True, True)
