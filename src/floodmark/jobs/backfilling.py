@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import BackfillOpen, ConfigError, LeaseHeld
 from floodmark.hwm import HWM, Json, deserialize
-from floodmark.jobs.ranges import Bounds, Range, cursor_columns, mark_in, range_of
+from floodmark.jobs.range_tables import order_of
+from floodmark.jobs.ranges import Bounds, Range, mark_in, range_of
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Shaped, Sink
 from floodmark.step import Step
@@ -95,7 +96,7 @@ class BackfillStep(Step):
         after = replace(before, after=outlook.spans[source].upto, chunks=before.chunks + 1)
         progress = replace(after, remembered=dict(sight.extras))
         condition = {source: self.pieces.condition} if self.pieces.condition else {}
-        outside = Outside(condition, sequences_for(self.work.sinks, cursor_columns(self.work.sources[0]), self.session))
+        outside = Outside(condition, sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session))
         plain = super().intended(record, outlook, ledgers)
         extras: dict[str, Json] = {
             **plain.extras,

@@ -22,7 +22,7 @@ def kafka_findings(source: Kafka, mark: HWM[object] | None) -> Said:
         yield "", f"{topic} keeps messages {keeping}", ""
         if keeping.is_compacted:
             said = f"{topic} is compacted: of several messages of a key that wait, only the last may be left"
-            yield "FM509", said, "run often enough, or do not count on every version"
+            yield "FM506", said, "run often enough, or do not count on every version"
     probe = KafkaProbe(options)
     bounds = probe.bounds(probe.topics(source.topics).values())
     for place, at in sorted(offsets_in(mark, source.topics).items()):
@@ -31,4 +31,4 @@ def kafka_findings(source: Kafka, mark: HWM[object] | None) -> Said:
             said = (
                 f"{place[0]}/{place[1]}: the mark {at} is nearer to the oldest message {seen.earliest} than to the end"
             )
-            yield "FM508", f"{said} {seen.stable}: retention may pass it", "run the job, or keep messages longer"
+            yield "FM505", f"{said} {seen.stable}: retention may pass it", "run the job, or keep messages longer"

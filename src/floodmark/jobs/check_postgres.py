@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.jobs.ranges import columns_of
 from floodmark.probes.cursor_query import Relation
 from floodmark.probes.cursor_sql import Postgres as Dialect
 from floodmark.probes.postgres import Address, PostgresProbe
-from floodmark.probes.postgres_facts import Server, Table, described, written
+from floodmark.probes.postgres_facts import Table, described, written
 from floodmark.sources.table_cursor import Cursor
 from floodmark.sources.table_postgres_types import selected
 
@@ -17,16 +16,15 @@ if TYPE_CHECKING:
     from floodmark.sinks import Postgres as PostgresSink
     from floodmark.sources import Postgres
 
-MADE_WITHIN = ("nextval(", "now()", "clock_timestamp()", "CURRENT_TIMESTAMP", "statement_timestamp()", "transaction_ti")
-"""Defaults whose value is taken inside the transaction that inserts."""
 TEXTS = ("text", "character varying", "character")
 
 
 def source_findings(source: Postgres) -> Said:
     """The cursor, the rights, and the types of all columns."""
     address, relation = Address.parse(source.url), Relation(source.table, source.query)
-    columns = columns_of(Cursor.of(source.cursor))
-    probe = PostgresProbe(address, relation, columns[0], source.name)
+    cursor = Cursor.of(source.cursor)
+    columns = cursor.columns
+    probe = PostgresProbe(address, relation, cursor.asked(source.key), source.name)
     try:
         selected(probe.columns(), source.types, f"postgres {address}")
     finally:
@@ -35,26 +33,10 @@ def source_findings(source: Postgres) -> Said:
         hint = "read a table where you can, or see to the index yourself"
         yield "FM502", "a query is read: whether an index serves its cursor cannot be told", hint
         return
-    table = relation.sql(Dialect().quote, {})
-    server, found = described(address, table, columns)
-    yield from server_findings(server, source.table)
+    found = described(address, relation.sql(Dialect().quote, {}), columns)
     if found is not None:
         yield from index_findings(found, columns, source.table)
-        yield from value_findings(found, columns[0])
-
-
-def server_findings(server: Server, table: str) -> Said:
-    """Whether a fence can work here."""
-    fence = "use safety: lag or delay, or cursor: xmin"
-    if not server.may_read:
-        yield "FM510", f"this role may not read {table}", f"GRANT SELECT ON {table} TO …"
-    if server.is_standby:
-        yield "FM506", "the server is a standby: it does not know who still writes", f"read the primary, or {fence}"
-    if server.is_subscribed:
-        yield "FM506", f"{table} is filled by a subscription, whose transactions commit elsewhere", fence
-    if not server.sees_others:
-        grant = "GRANT pg_read_all_stats TO …"
-        yield "FM506", "this role does not see the transactions of others", f"{grant}, or {fence}"
+        yield from value_findings(found, cursor)
 
 
 def index_findings(table: Table, columns: tuple[str, ...], name: str) -> Said:
@@ -71,21 +53,21 @@ def index_findings(table: Table, columns: tuple[str, ...], name: str) -> Said:
     if table.is_unique(columns):
         yield "", f"{named} is unique", ""
     else:
-        hint = "add a unique column to the cursor, as in cursor: {column: [updated_at, id]}"
-        yield "FM503", f"{named} is not unique: rows may come later with the value of the mark", hint
+        said = f"{named} is not unique: rows at the mark are read again, and told apart by the key"
+        yield "FM503", said, "nothing; or add a unique column, as in cursor: [updated_at, id]"
 
 
-def value_findings(table: Table, column: str) -> Said:
-    """Where values come from, and whether there always is one."""
-    if table.cache is not None and table.cache > 1:
-        said = f"the sequence of {column} hands out {table.cache} values at a time: a session may use old ones late"
-        yield "FM504", said, "ALTER SEQUENCE … CACHE 1, or safety: lag"
-    made_within = any(sign in table.default for sign in MADE_WITHIN) or (table.has_default and not table.default)
-    if not made_within:
-        said = f"{column} has no default that the database makes: clients may write a value long after they chose it"
-        yield "FM505", said, "safety: lag or delay where rows can commit late, or a default"
+def value_findings(table: Table, cursor: Cursor) -> Said:
+    """Where values come from, whether there always is one, and whether it may be read."""
+    [column, *_] = cursor.columns
+    if cursor.safety_way in (None, "fence"):
+        for doubt in table.doubts:
+            hint = "safety: {delay: 30s} or {lag: 1h}, or cursor: xmin, where rows can commit late"
+            yield doubt.rule, f"{column}: {doubt.reason}", hint
     if not table.is_required:
-        yield "FM507", f"{column} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
+        yield "FM504", f"{column} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
+    if not table.may_read:
+        yield "FM507", "this role may not read the table", "GRANT SELECT ON it TO this role"
 
 
 def target_findings(sink: PostgresSink) -> Said:
@@ -95,17 +77,17 @@ def target_findings(sink: PostgresSink) -> Said:
     target = written(address, table)
     if not target.exists:
         made = "the first batch makes it" if sink.create else "it has to be made, `create` is off"
-        yield "" if sink.create else "FM510", f"{sink.table} is not there yet: {made}", "make the table"
+        yield "" if sink.create else "FM507", f"{sink.table} is not there yet: {made}", "make the table"
         return
     changes = sink.mode != "append"
     if not target.may_insert or (changes and not target.may_change):
         rights = "SELECT, INSERT, UPDATE, DELETE" if changes else "SELECT, INSERT"
-        yield "FM510", f"this role may not write to {sink.table}", f"GRANT {rights} ON {sink.table} TO …"
-    _, found = described(address, table, sink.key or ("",))
+        yield "FM507", f"this role may not write to {sink.table}", f"GRANT {rights} ON {sink.table} TO …"
+    found = described(address, table, sink.key or ("",))
     if sink.mode == "merge" and found is not None and not found.is_unique(sink.key):
         key = ", ".join(sink.key)
         yield (
-            "FM510",
+            "FM507",
             f"no unique index of {sink.table} is on the key {key}",
             f"CREATE UNIQUE INDEX ON {sink.table} ({key})",
         )

@@ -36,8 +36,11 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM316": ("note", "files that change after they were read"),
     "FM317": ("note", "a Kafka sink needs consumers that read committed messages"),
     "FM410": ("warning", "safety none: a row that commits late is never read"),
-    "FM411": ("warning", "told by a run: the sequence behind the cursor has a cache, or does not only grow"),
-    "FM412": ("warning", "told by a run: the values of the cursor may be made outside the database"),
+    "FM411": (
+        "warning",
+        "told by a run and by check: the sequence behind the cursor has a cache, or does not only grow",
+    ),
+    "FM412": ("warning", "told by a run and by check: the values of the cursor may be made outside the database"),
     "FM413": ("warning", "safety delay: a transaction that is open for longer is missed"),
     "FM414": ("error", "safety lag reads rows again, and a sink would write them twice"),
     "FM415": ("note", "reading by xmin scans the table"),
@@ -45,14 +48,11 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM417": ("error", "a cursor that is not unique, and no key that tells rows apart"),
     "FM501": ("error", "a source or sink cannot be reached, or refuses to be read or written"),
     "FM502": ("warning", "no index serves the cursor"),
-    "FM503": ("warning", "the cursor is not unique"),
-    "FM504": ("warning", "a sequence hands out values in advance"),
-    "FM505": ("warning", "the cursor's values are not made by the database"),
-    "FM506": ("warning", "a fence cannot work here"),
-    "FM507": ("note", "the cursor may be NULL"),
-    "FM508": ("warning", "retention may pass the mark"),
-    "FM509": ("note", "a compacted topic"),
-    "FM510": ("error", "a table lacks a right, an index, or is not there"),
+    "FM503": ("note", "the cursor is not unique"),
+    "FM504": ("note", "the cursor may be NULL"),
+    "FM505": ("warning", "retention may pass the mark"),
+    "FM506": ("note", "a compacted topic"),
+    "FM507": ("error", "a table lacks a right, an index, or is not there"),
 }
 Said: TypeAlias = "Iterator[tuple[str, str, str]]"
 """A rule's id (empty where all is well), what was found, and what to do."""

@@ -17,8 +17,8 @@ from floodmark.errors import ConfigError
 from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.jobs.comparing import COLUMNS, WHAT, differences, differing_keys, matching
-from floodmark.jobs.ranges import TABLES, Bounds
-from floodmark.jobs.sides import Asked, Sides
+from floodmark.jobs.ranges import Bounds
+from floodmark.jobs.sides import Asked, Sides, table_source
 from floodmark.jobs.targets import table_sink
 from floodmark.logs import get_logger
 from floodmark.step import Step
@@ -78,11 +78,7 @@ def reconcile(plain: Step, asked: Asked) -> Reconciled:
             f"sink '{sink.name}' has mode {sink.mode}: only a merge can put single rows right.",
             hint=f"`floodmark backfill {plain.work.name}` delivers missing rows again, `run --full-refresh` everything",
         )
-    if len(plain.work.sources) != 1 or not isinstance(plain.work.sources[0], TABLES):
-        raise ConfigError(
-            f"job '{plain.work.name}' is not read from one table, so no key can be looked up at its source.",
-            hint="reconcile works for postgres, jdbc and sqlite sources",
-        )
+    table_source(plain)
     with hold(plain.store, plain.work.name) if asked.repair else nullcontext() as lease:
         step = replace(plain, session=noted_in(lease, plain.session)) if lease else plain
         return Reconciliation(step, asked, sink, lease).run()

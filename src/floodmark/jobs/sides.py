@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import ConfigError
-from floodmark.hwm import HWM, Span
+from floodmark.hwm import HWM, Json, Span
 from floodmark.jobs.comparing import Side
-from floodmark.jobs.ranges import Bounds, Range, TableRange, compared, cursor_columns, mark_in, range_of
+from floodmark.jobs.range_tables import TABLES, TableRange, cursor_columns, table_range
+from floodmark.jobs.ranges import Bounds, mark_in
 from floodmark.jobs.targets import held_rows
 from floodmark.sinks.contract import POSITION
 from floodmark.sinks.own_columns import written_columns
+from floodmark.sources import Jdbc, Sqlite
+from floodmark.sources import Postgres as PostgresSource
 from floodmark.sources.contract import Request
 from floodmark.spark.delta_tables import quoted
 from floodmark.step import Step
@@ -54,19 +57,21 @@ class Sides:
     sink: Delta | Postgres
     mark: HWM[Any]
     asked: Asked
-    range: Range
+    range: TableRange
     key: tuple[str, ...]
     held: DataFrame
+    remembered: Mapping[str, Json]
 
     @classmethod
     def of(cls, step: Step, sink: Delta | Postgres, record: JobRecord, asked: Asked) -> Sides:
         """Raises ConfigError for a job whose rows cannot be told apart, or made again one by one."""
-        source = step.work.sources[0]
+        source = table_source(step)
         require_row_by_row(step, asked)
-        mark = mark_in(record, source)
-        wanted = range_of(source, mark, asked.bounds, step.session)
+        mark, kept = mark_in(record, source), record.extras.get(source.name)
+        wanted = table_range(source, mark, asked.bounds, step.session)
         key = tuple(asked.key) or sink.key or tuple(getattr(source, "key", ()))
-        sides = cls(step, sink, mark, asked, wanted, key, held_rows(sink, step.session()))
+        remembered = kept if isinstance(kept, dict) else {}
+        sides = cls(step, sink, mark, asked, wanted, key, held_rows(sink, step.session()), remembered)
         sides.require_columns()
         return sides
 
@@ -77,7 +82,7 @@ class Sides:
     @cached_property
     def settled(self) -> DataFrame:
         """Everything at or below the mark: a key may have moved out of the range."""
-        whole = range_of(self.step.work.sources[0], self.mark, Bounds(), self.step.session)
+        whole = table_range(table_source(self.step), self.mark, Bounds(), self.step.session)
         return self.rows_of(whole.piece(None, None, {}).span)
 
     @cached_property
@@ -105,8 +110,7 @@ class Sides:
 
     def keys_above_mark(self) -> DataFrame | None:
         """Rows that were not delivered yet: they come with the next run."""
-        trusting = self.range.source if isinstance(self.range, TableRange) else self.step.work.sources[0]
-        span = trusting.look(self.mark, Request(), self.step.session).span
+        span = self.range.source.look(self.mark, Request(extras=self.remembered), self.step.session).span
         return None if span is None else self.rows_of(span)
 
     def sink_whole(self) -> Side:
@@ -120,10 +124,7 @@ class Sides:
         whole = self.sink_whole()
         if self.asked.bounds == Bounds():
             return whole
-        low = getattr(self.range, "low", None)
-        above = compared(self.cursor, values_of(low), ">=") if low is not None else "true"
-        upto = self.range.condition or compared(self.cursor, values_of(self.mark), "<=")
-        return replace(whole, rows=self.held.where(above).where(upto))
+        return replace(whole, rows=self.held.where(self.range.condition_held))
 
     def source_side(self, rows: DataFrame) -> Side:
         from pyspark.sql import functions as F
@@ -164,6 +165,17 @@ class Sides:
             )
 
 
+def table_source(step: Step) -> PostgresSource | Jdbc | Sqlite:
+    """The one table that a job reads. Raises ConfigError for any other job."""
+    [source, *others] = step.work.sources
+    if others or not isinstance(source, TABLES):
+        raise ConfigError(
+            f"job '{step.work.name}' is not read from one table, so no key can be looked up at its source.",
+            hint="reconcile works for postgres, jdbc and sqlite sources",
+        )
+    return source
+
+
 def as_held(rows: DataFrame, held: DataFrame) -> DataFrame:
     """The rows in the types in which the table gives its own back, where those hold every value."""
     theirs = {each.name.lower(): each.dataType for each in held.schema.fields}
@@ -194,8 +206,3 @@ def struct_of(order: Sequence[str], rows: DataFrame) -> Column:
 
     known = {name.lower() for name in rows.columns}
     return F.struct(F.lit(0).alias("_fm_first"), *(quoted(name) for name in order if name.lower() in known))
-
-
-def values_of(mark: HWM[Any]) -> tuple[Any, ...]:
-    """The mark's value for each of its columns."""
-    return mark.value if isinstance(mark.value, tuple) else (mark.value,)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.probes.cursor_query import Relation, for_jdbc
 from floodmark.probes.postgres import Address, PostgresProbe, connect
+from floodmark.probes.tables import Asked
 from floodmark.sinks import Delta, Postgres
 from floodmark.sources.postgres import jdbc_properties, jdbc_url
 from floodmark.sources.table_postgres_types import selected
@@ -62,7 +63,7 @@ def postgres_rows(sink: Postgres, spark: SparkSession) -> DataFrame | None:
     if sink.schema(lambda: spark) is None:
         return None
     address, relation = Address.parse(sink.url), Relation(sink.table)
-    probe = PostgresProbe(address, relation, "", f"{sink.name}/reconcile")
+    probe = PostgresProbe(address, relation, Asked(()), f"{sink.name}/reconcile")
     columns = selected(probe.columns(), {}, sink.describe())
     table = relation.sql(lambda name: '"' + name.replace('"', '""') + '"', {})
     probe.close()

@@ -1,15 +1,19 @@
-"""What PostgreSQL's catalog tells about the cursor of a table, and about a table that is written to."""
+"""What `check` asks PostgreSQL about the cursor of a table, and about a table that is written to."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import SourceUnreadable
+from floodmark.probes.cursor_sql import text_literal
 from floodmark.probes.postgres import Address, connect, driver
+from floodmark.probes.postgres_fence_fit import Doubt, trust
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from psycopg import Connection
 
 INDEXES = """
 SELECT array_agg(a.attname::text ORDER BY k.place), i.indisunique,
@@ -24,17 +28,9 @@ GROUP BY i.indexrelid, i.indisunique
 """
 """A database whose default order is that of bytes has another name for it, and its planner goes by the name."""
 COLUMN = """
-SELECT format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity <> '' OR a.atthasdef,
-  coalesce(pg_get_expr(d.adbin, d.adrelid), ''),
-  (SELECT s.seqcache FROM pg_sequence s WHERE s.seqrelid = to_regclass(pg_get_serial_sequence(%s, a.attname::text))),
-  c.reltuples::bigint
+SELECT format_type(a.atttypid, a.atttypmod), a.attnotnull, c.reltuples::bigint, has_table_privilege(c.oid, 'SELECT')
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = to_regclass(%s) AND a.attname = %s AND NOT a.attisdropped
-"""
-SERVER = """
-SELECT pg_is_in_recovery(), pg_has_role(current_user, 'pg_read_all_stats', 'MEMBER'),
-  EXISTS (SELECT 1 FROM pg_subscription_rel WHERE srrelid = to_regclass(%s)), has_table_privilege(%s, 'SELECT')
 """
 TARGET = """
 SELECT c.oid IS NOT NULL,
@@ -55,15 +51,15 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """A table and the first column of its cursor. `cache` is how many values a session takes from the sequence."""
+    """A table and the first column of its cursor; `rows` is what the planner believes."""
 
     type: str
     is_required: bool
-    has_default: bool
-    default: str
-    cache: int | None
     rows: int
-    indexes: tuple[Index, ...]
+    may_read: bool
+    indexes: tuple[Index, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    """Why a fence on the column may be incomplete."""
 
     def index_on(self, columns: Sequence[str]) -> Index | None:
         """An index that begins with these columns, one in the order of bytes if there is one."""
@@ -76,16 +72,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Server:
-    """Who we are asking, and what we may."""
-
-    is_standby: bool
-    sees_others: bool
-    is_subscribed: bool
-    may_read: bool
-
-
-@dataclass(frozen=True)
 class Written:
     """A table that a sink writes to; rights that nobody asked for are not missed."""
 
@@ -94,25 +80,34 @@ class Written:
     may_change: bool
 
 
-def described(address: Address, table: str, columns: Sequence[str]) -> tuple[Server, Table | None]:
-    """The server and the table, whose name is quoted as SQL has it; None for a table without that column."""
-    psycopg = driver()
-    try:
-        with connect(address, "floodmark/check") as connection:
-            server = Server(*(connection.execute(SERVER, [table, table]).fetchone() or ()))
-            column = connection.execute(COLUMN, [table, table, columns[0]]).fetchone()
-            found = connection.execute(INDEXES, [table]).fetchall()
-    except psycopg.Error as error:
-        raise SourceUnreadable(f"postgres {address}", reason=str(error).strip().splitlines()[0]) from None
-    indexes = tuple(Index(tuple(names), is_unique, is_by_bytes) for names, is_unique, is_by_bytes in found)
-    return server, Table(*(*column, indexes)) if column else None
+def described(address: Address, table: str, columns: Sequence[str]) -> Table | None:
+    """A table, whose name is quoted as SQL has it; None if it does not have the first of these columns."""
+    with _asked(address) as connection:
+        column = connection.execute(COLUMN, [table, columns[0]]).fetchone()
+        if column is None:
+            return None
+        indexes = connection.execute(INDEXES, [table]).fetchall()
+        trusted = trust(lambda sql: _row(connection, sql), text_literal(table), text_literal(columns[0]))
+    kind, is_required, rows, may_read = column
+    found = tuple(Index(tuple(names), is_unique, is_by_bytes) for names, is_unique, is_by_bytes in indexes)
+    return Table(kind, is_required, rows, may_read, found, trusted.doubts)
 
 
 def written(address: Address, table: str) -> Written:
     """What may be done with a target."""
+    with _asked(address) as connection:
+        return Written(*_row(connection, TARGET.replace("%s", text_literal(table))))
+
+
+@contextmanager
+def _asked(address: Address) -> Iterator[Connection[tuple[Any, ...]]]:
     psycopg = driver()
     try:
         with connect(address, "floodmark/check") as connection:
-            return Written(*(connection.execute(TARGET, [table]).fetchone() or (False, True, True)))
+            yield connection
     except psycopg.Error as error:
         raise SourceUnreadable(f"postgres {address}", reason=str(error).strip().splitlines()[0]) from None
+
+
+def _row(connection: Connection[tuple[Any, ...]], sql: str) -> Sequence[Any]:
+    return connection.execute(sql.encode()).fetchone() or ()
