@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import floodmark as fm
-from floodmark.jobs.sides import Asked
 from tests.crash.shop import SETTINGS, open_store
 
 RANGE, CHUNK_ROWS = ("10", "40"), 12
@@ -49,7 +48,7 @@ def main() -> None:
     if act == "backfill":
         job(home).backfill(*RANGE, spark, store, chunk_rows=CHUNK_ROWS)
     else:
-        job(home).reconcile(spark, store, Asked(sink="keyed", repair=True))
+        job(home).reconcile(spark, store, sink="keyed", repair=True)
 
 
 if __name__ == "__main__":

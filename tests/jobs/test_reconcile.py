@@ -11,16 +11,12 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError
-from floodmark.jobs.ranges import Bounds
 from floodmark.jobs.reconciling import Sample
-from floodmark.jobs.sides import Asked
 from floodmark.sinks.contract import Sink
 from floodmark.stores.contract import MarkStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MEND = Asked(repair=True)
 
 
 @pytest.fixture
@@ -75,7 +71,7 @@ def test_what_no_cursor_sees_is_found_and_repaired_once(
         Sample("missing", {"id": 4}),
     ]
 
-    mended = job.reconcile(spark, store, MEND)
+    mended = job.reconcile(spark, store, repair=True)
     assert mended.agrees
     assert mended.receipt is not None
     assert (mended.receipt.rows_written, mended.receipt.mark_before, mended.receipt.mark_after) == ({"lake": 3}, 8, 8)
@@ -95,7 +91,7 @@ def test_a_range_of_a_postgres_table_is_compared_alone(
     job.run(spark, store)
     shop.execute("update o set v = 'silent' where id in (2, 4, 6)")
     shop.execute("delete from o where id in (1, 5, 7)")
-    found = job.reconcile(spark, store, Asked(Bounds("2", "6"), repair=True))
+    found = job.reconcile(spark, store, start="2", stop="6", repair=True)
     assert (found.missing, found.extra, found.different, found.compared) == (0, 1, 2, 4)
     with psycopg.connect(database) as connection:
         rows = connection.execute("select id, v from orders order by id").fetchall()
@@ -112,7 +108,7 @@ def test_an_append_table_is_compared_by_its_newest_rows_and_by_keys_alone(
     job.run(spark, store)
     shop.execute("update o set v = 'silent' where id = 6")
     shop.execute("delete from o where id = 7")
-    by_hash, by_keys = (job.reconcile(spark, store, Asked(by=by, key=["id"])) for by in ("hash", "keys"))
+    by_hash, by_keys = (job.reconcile(spark, store, by=by, key=["id"]) for by in ("hash", "keys"))
     assert (by_hash.missing, by_hash.extra, by_hash.different, by_hash.compared) == (0, 1, 1, 8)
     assert (by_keys.missing, by_keys.extra, by_keys.different) == (0, 1, 0)
 
@@ -120,19 +116,19 @@ def test_an_append_table_is_compared_by_its_newest_rows_and_by_keys_alone(
 @pytest.mark.parametrize(
     ("sink", "more", "asked", "said"),
     [
-        ({"mode": "append", "key": []}, {}, MEND, "only a merge can"),
-        ({}, {"transform": "select id, count(*) n from source group by id"}, Asked(), "makes rows from several rows"),
-        ({}, {"transform": "select *, :batch_time as at from source"}, Asked(), "names :batch_time"),
-        ({}, {}, Asked(sink="mart"), "'mart' is no such table"),
-        ({}, {}, Asked(), "has no mark"),
+        ({"mode": "append", "key": []}, {}, {"repair": True}, "only a merge can"),
+        ({}, {"transform": "select id, count(*) n from source group by id"}, {}, "makes rows from several rows"),
+        ({}, {"transform": "select *, :batch_time as at from source"}, {}, "names :batch_time"),
+        ({}, {}, {"sink": "mart"}, "'mart' is no such table"),
+        ({}, {}, {}, "has no mark"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_spark_is_asked_for(
-    store: MarkStore, shop: sqlite3.Connection, tmp_path: Path, sink: dict, more: dict, asked: Asked, said: str
+    store: MarkStore, shop: sqlite3.Connection, tmp_path: Path, sink: dict, more: dict, asked: dict, said: str
 ) -> None:
     """With the reason, and what to do instead."""
     with pytest.raises(ConfigError, match=said):
-        job_of(tmp_path, lake(tmp_path, **sink), **more).reconcile(never, store, asked)
+        job_of(tmp_path, lake(tmp_path, **sink), **more).reconcile(never, store, **asked)
 
 
 def never() -> SparkSession:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -36,13 +37,11 @@ def reconcile(
     as_json: AsJson = False,
 ) -> None:
     """Compare source and table by key, at or below the mark. Exit 5 if they differ and nothing was repaired."""
-    from floodmark.jobs.ranges import Bounds
-    from floodmark.jobs.sides import Asked
-
     invocation: Invocation = ctx.obj
     [chosen] = invocation.jobs([one_job(job, select)], console="stderr" if as_json else "stdout")
-    asked = Asked(Bounds(start, stop), sink, by, tuple(key or ()), tuple(ignore or ()), repair)
-    found = chosen.reconcile(invocation.session(), invocation.store(), asked)
+    session, store = invocation.session(), invocation.store()
+    compare = partial(chosen.reconcile, session, store, start=start, stop=stop, sink=sink, by=by)
+    found = compare(key=key or (), ignore=ignore or (), repair=repair)
     if as_json:
         receipt = run_entry(found.receipt) if found.receipt else None
         print_json({"reconcile": {**asdict(found), "agrees": found.agrees, "receipt": receipt}})

@@ -16,7 +16,6 @@ from floodmark.jobs.ranges import Bounds, empty_range, placed
 from floodmark.sources import Jdbc, Postgres, Sqlite
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.sources.table_cursor import Cursor
-from floodmark.sources.table_marks import ENDS
 from floodmark.spark.delta_tables import quoted
 
 TABLES = (Postgres, Jdbc, Sqlite)
@@ -46,7 +45,10 @@ class End:
 
 
 def table_range(source: Postgres | Jdbc | Sqlite, mark: HWM[Any], bounds: Bounds, session: Session) -> TableRange:
-    """The range of a table. Everything at or below the mark was final when the mark passed it: nothing has to wait."""
+    """The range of a table. Everything at or below the mark was final when the mark passed it.
+
+    So nothing has to wait, and no row comes later to one that has the same value: all of them are in one piece.
+    """
     low = None if bounds.start is None else End.of(mark, bounds.start, "--from")
     high = None if bounds.stop is None else End.of(mark, bounds.stop, "--to")
     reached = values_of(mark)
@@ -57,7 +59,8 @@ def table_range(source: Postgres | Jdbc | Sqlite, mark: HWM[Any], bounds: Bounds
     cursor = Cursor.of(source.cursor)
     if bounds != Bounds() and cursor.columns == (XMIN,):
         raise ConfigError("xmin counts transactions, of which nobody knows a range.", hint="leave --from and --to out")
-    trusting = replace(cursor, safety="none", on_null=cursor.on_null if bounds == Bounds() else "exclude")
+    on_null = cursor.on_null if bounds == Bounds() else "exclude"
+    trusting = replace(cursor, safety="none", unique=True, on_null=on_null)
     stop = high if high is not None and high.values <= reached[: len(high.values)] else None
     plain = replace(source, cursor=trusting)
     return TableRange(plain, mark, low, stop, session, is_cut=high is not None and stop is None)
@@ -93,9 +96,7 @@ class TableRange:
             return replace(sight, span=None)
         if self._last.reaches(sight.span.upto.value):
             return sight
-        # Which of the rows at its end were there is known of the end that the look saw, and not of this one.
-        detail = {name: value for name, value in sight.span.detail.items() if name != ENDS}
-        return replace(sight, span=replace(sight.span, upto=self._last, detail=detail), expected_rows=None)
+        return replace(sight, span=replace(sight.span, upto=self._last), expected_rows=None)
 
     @cached_property
     def _last(self) -> HWM[Any]:

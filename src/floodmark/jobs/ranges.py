@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from floodmark.errors import ConfigError, MarkInvalid
+from floodmark.errors import ConfigError, MarkInvalid, MarkKindMismatch
 from floodmark.hwm import HWM, Json
 from floodmark.sources.contract import Session, Sight, Source
 
@@ -72,11 +72,11 @@ def placed(mark: HWM[Any], text: str, option: str) -> HWM[Any]:
     hint = f"write it like the mark: {mark.show()}"
     try:
         found = mark.set_value(text)
+        mark.reaches(found.value)
     except MarkInvalid as error:
         raise ConfigError(f"{option} {text}: {error.reason}.", hint=hint) from error
-    has_zone, wants_zone = (getattr(each.value, "tzinfo", None) is not None for each in (found, mark))
-    if has_zone != wants_zone:
-        raise ConfigError(f"{option} {text}: the cursor has {'a' if wants_zone else 'no'} time zone.", hint=hint)
+    except MarkKindMismatch as error:  # a moment with a zone, and one without
+        raise ConfigError(f"{option} {text}: it cannot be compared with the mark.", hint=hint) from error
     return found
 
 
