@@ -239,3 +239,40 @@ def test_two_rules_of_one_name_are_found(tmp_path: Path) -> None:
     twice = "      - {not_null: id, action: warn}\n      - {not_null: id, action: drop}\n"
     report = linted(tmp_path, f"{JUDGED}    rules:\n{twice}")
     assert [finding.message for finding in report.findings] == ["two rules are called 'not_null_id'"]
+
+
+LIMITED = """\
+jobs:
+  - name: orders
+    source: {type: %s}
+    sinks: [{type: %s}]
+"""
+TABLE = "postgres, url: 'postgresql://db/shop', table: orders, cursor: {column: updated_at, safety: none}"
+LAKE = "delta, name: lake, path: lake/orders"
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "rules"),
+    [
+        (TABLE, f"{LAKE}, mode: merge, key: [id], sequence: [updated_at]", ["FM311"]),
+        (TABLE, f"{LAKE}, mode: merge, key: [id]", ["FM311", "FM312"]),
+        (TABLE, LAKE, ["FM311", "FM313"]),
+        ("delta, path: bronze", f"{LAKE}, mode: merge, key: [id], sequence: [at]", ["FM314"]),
+        ("delta, path: bronze, changes: feed", "kafka, bootstrap: 'b:1', topic: t", ["FM317"]),
+        ("kafka, bootstrap: 'b:1', topic: t", f"{LAKE}, mode: merge, key: [id], sequence: [at]", ["FM315"]),
+        ("files, path: in", "files, path: out", ["FM316"]),
+    ],
+)
+def test_what_a_job_does_not_promise_is_said_with_a_rule(
+    tmp_path: Path, source: str, sink: str, rules: list[str]
+) -> None:
+    """The limits stand beside the guarantees, and are no mistakes of the file."""
+    report = linted(tmp_path, LIMITED % (source, sink))
+    assert ([limit.rule for limit in report.limits], report.has_errors) == (rules, False)
+
+
+def test_a_limit_names_the_cursor_and_the_command_that_helps(tmp_path: Path) -> None:
+    """In plain words."""
+    [unseen, *_] = linted(tmp_path, LIMITED % (TABLE, LAKE)).limits
+    assert unseen.message == "updates without a new updated_at are not seen, and deletes never"
+    assert unseen.hint == "floodmark reconcile orders finds them, --repair puts them right"

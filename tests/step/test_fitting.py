@@ -56,3 +56,10 @@ def test_names_are_compared_without_case_and_own_columns_not_at_all() -> None:
     """As Spark and Delta do; `_fm_*` never reaches a table."""
     rows, target = StructType.fromDDL("ID bigint, _fm_position int, extra string"), StructType.fromDDL("id bigint")
     assert compare(rows, target).differences() == ("new column extra string",)
+
+
+def test_columns_that_the_rows_lack_are_told_and_are_no_reason_to_stop() -> None:
+    """A target may have columns of its own; a plan and the log name them."""
+    rows, target = StructType.fromDDL("id bigint"), StructType.fromDDL("ID bigint, Name string")
+    drift = compare(rows, target)
+    assert (drift.differences(), drift.absent) == ((), ("Name",))

@@ -27,7 +27,9 @@ def lint(ctx: typer.Context, as_json: AsJson = False) -> None:
     report = lint_document(invocation.document())
     if as_json:
         findings = [_entry(finding, invocation) for finding in report.findings]
-        print_json({"findings": findings, "guarantees": [asdict(each) for each in report.guarantees]})
+        limits = [_entry(limit, invocation) for limit in report.limits]
+        guarantees = [asdict(each) for each in report.guarantees]
+        print_json({"findings": findings, "guarantees": guarantees, "limits": limits})
     else:
         _print(report, invocation)
     if report.has_errors:
@@ -48,5 +50,8 @@ def _print(report: Report, invocation: Invocation) -> None:
     if report.guarantees:
         rows = [(each.job, f"{each.source} → {each.sink}", each.words) for each in report.guarantees]
         print_table(("job", "from → to", "guarantee"), rows)
+    for limit in report.limits:
+        print_line(invocation.scrub(f"{limit.job}: not guaranteed ({limit.rule}, {limit.severity}): {limit.message}"))
+        print_line(invocation.scrub(f"  Try: {limit.hint}"))
     errors = sum(finding.severity == "error" for finding in report.findings)
     print_line(f"{errors} errors, {len(report.findings) - errors} warnings and notes")

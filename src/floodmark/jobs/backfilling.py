@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import BackfillOpen, ConfigError, LeaseHeld
 from floodmark.hwm import HWM, Json, deserialize
-from floodmark.jobs.ranges import Bounds, Range, cursor_columns, range_of
+from floodmark.jobs.range_tables import order_of
+from floodmark.jobs.ranges import Bounds, Range, mark_in, range_of
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Shaped, Sink
 from floodmark.step import Step
@@ -23,7 +24,6 @@ from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
     from floodmark.sinks.contract import Session
-    from floodmark.sources.contract import Source
     from floodmark.step.looking import Ledgers
     from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -96,7 +96,7 @@ class BackfillStep(Step):
         after = replace(before, after=outlook.spans[source].upto, chunks=before.chunks + 1)
         progress = replace(after, remembered=dict(sight.extras))
         condition = {source: self.pieces.condition} if self.pieces.condition else {}
-        outside = Outside(condition, sequences_for(self.work.sinks, cursor_columns(self.work.sources[0]), self.session))
+        outside = Outside(condition, sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session))
         plain = super().intended(record, outlook, ledgers)
         extras: dict[str, Json] = {
             **plain.extras,
@@ -149,14 +149,6 @@ def step_of(plain: Step, bounds: Bounds, chunk_rows: int) -> BackfillStep:
     return BackfillStep(
         work, plain.store, plain.session, plain.request, bounds=bounds, pieces=pieces, chunk_rows=chunk_rows
     )
-
-
-def mark_in(record: JobRecord, source: Source) -> HWM[Any]:
-    """The mark that a range is held against. Raises ConfigError if there is none."""
-    mark = record.marks.get(source.name)
-    if mark is None:
-        raise ConfigError(f"job '{record.job}' has no mark, so nothing was delivered yet.", hint="floodmark run")
-    return mark
 
 
 def require_none_of_others_open(record: JobRecord) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 Severity = Literal["error", "warning", "note"]
 Promise = Literal["exactly once", "at least once"]
@@ -27,15 +28,34 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM206": ("error", "options that contradict each other"),
     "FM301": ("note", "the batch is frozen in the spool before it is written"),
     "FM302": ("note", "a sink that repeats rows after a crash"),
+    "FM311": ("note", "a cursor sees neither silent updates nor deletes"),
+    "FM312": ("note", "a merge that cannot tell which row is newer"),
+    "FM313": ("note", "a sink that appends takes what is delivered again"),
+    "FM314": ("note", "an update or delete stops a job that takes added rows"),
+    "FM315": ("note", "retention and compaction"),
+    "FM316": ("note", "files that change after they were read"),
+    "FM317": ("note", "a Kafka sink needs consumers that read committed messages"),
     "FM410": ("warning", "safety none: a row that commits late is never read"),
-    "FM411": ("warning", "told by a run: the sequence behind the cursor has a cache, or does not only grow"),
-    "FM412": ("warning", "told by a run: the values of the cursor may be made outside the database"),
+    "FM411": (
+        "warning",
+        "told by a run and by check: the sequence behind the cursor has a cache, or does not only grow",
+    ),
+    "FM412": ("warning", "told by a run and by check: the values of the cursor may be made outside the database"),
     "FM413": ("warning", "safety delay: a transaction that is open for longer is missed"),
     "FM414": ("error", "safety lag reads rows again, and a sink would write them twice"),
     "FM415": ("note", "reading by xmin scans the table"),
     "FM416": ("error", "on_null include into a sink that does not merge"),
     "FM417": ("error", "a cursor that is not unique, and no key that tells rows apart"),
+    "FM501": ("error", "a source or sink cannot be reached, or refuses to be read or written"),
+    "FM502": ("warning", "no index serves the cursor"),
+    "FM503": ("note", "the cursor is not unique"),
+    "FM504": ("note", "the cursor may be NULL"),
+    "FM505": ("warning", "retention may pass the mark"),
+    "FM506": ("note", "a compacted topic"),
+    "FM507": ("error", "a table lacks a right, an index, or is not there"),
 }
+Said: TypeAlias = "Iterator[tuple[str, str, str]]"
+"""A rule's id (empty where all is well), what was found, and what to do."""
 
 
 @dataclass(frozen=True)

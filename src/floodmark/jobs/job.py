@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -15,6 +14,7 @@ from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
 from floodmark.jobs.acts import reset_marks, set_mark
 from floodmark.jobs.chunks import Chunks
+from floodmark.jobs.names import require_name, require_names
 from floodmark.jobs.planning import Plan, plan
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
@@ -30,8 +30,10 @@ from floodmark.stores.record import Receipt, RuleOutcome
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from floodmark.jobs.reconciling import Reconciled
+    from floodmark.jobs.sides import By
+
 DEFAULT_STORE = "sqlite:///floodmark.db"
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 Part = TypeVar("Part")
 
 
@@ -134,9 +136,31 @@ class Job:
         from floodmark.jobs.backfilling import CHUNK_ROWS, backfill
         from floodmark.jobs.ranges import Bounds
 
+        step, rows = self.step(spark, store, RunRequest()), chunk_rows or self.chunk_rows or CHUNK_ROWS
+        with noting_failure(step):
+            return backfill(step, Bounds(str(start), str(stop)), chunk_rows=rows, restart=restart)
+
+    def reconcile(
+        self,
+        spark: SparkSession | Session | None = None,
+        store: MarkStore | None = None,
+        *,
+        start: str | None = None,
+        stop: str | None = None,
+        sink: str | None = None,
+        by: By = "hash",
+        key: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        repair: bool = False,
+    ) -> Reconciled:
+        """Compare the source with one of the job's tables, at or below the mark; repair it if asked to."""
+        from floodmark.jobs.ranges import Bounds
+        from floodmark.jobs.reconciling import reconcile
+        from floodmark.jobs.sides import Asked
+
         step = self.step(spark, store, RunRequest())
         with noting_failure(step):
-            return backfill(step, Bounds(str(start), str(stop)), chunk_rows=chunk_rows or CHUNK_ROWS, restart=restart)
+            return reconcile(step, Asked(Bounds(start, stop), sink, by, tuple(key), tuple(ignore), repair))
 
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
         opened = store or stores.open(DEFAULT_STORE)
@@ -232,23 +256,3 @@ def having(part: Part, **settings: object) -> Part:
     known = {each.name for each in fields(part)}
     fitting = {name: value for name, value in settings.items() if name in known}
     return replace(part, **fitting) if fitting else part
-
-
-def require_name(what: str, name: str) -> None:
-    """Names become parts of ledgers, folders and files."""
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"{what} name {name!r} cannot be used.",
-            hint="use letters, digits, '_', '-' and '.', and begin with none of the last two",
-        )
-
-
-def require_names(job: str, what: str, names: Sequence[str]) -> None:
-    """Ledgers and marks are known by these names, so each is used once."""
-    if not names:
-        raise ConfigError(f"job '{job}' has no {what}.", hint=f"give it at least one {what}")
-    for name in names:
-        require_name(what, name)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"job '{job}' has two {what}s named '{twice[0]}'.", hint=f"give each {what} a `name`")

@@ -10,6 +10,7 @@ from floodmark.errors import ConfigError
 from floodmark.jobs.findings import Finding, Guarantee
 from floodmark.jobs.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
 from floodmark.jobs.lint_cursor import lint_cursor
+from floodmark.jobs.lint_limits import limits
 from floodmark.jobs.lint_rules import lint_rules
 from floodmark.jobs.lint_safety import lint_safety
 from floodmark.jobs.lint_sql import lint_sql
@@ -27,6 +28,8 @@ class Report:
 
     findings: tuple[Finding, ...]
     guarantees: tuple[Guarantee, ...] = ()
+    limits: tuple[Finding, ...] = ()
+    """What is not guaranteed."""
 
     @property
     def has_errors(self) -> bool:
@@ -41,7 +44,9 @@ def lint(document: Document) -> Report:
         return Report(tuple(_mistake(error, document) for error in wrong))
     jobs = [JobLint(job, ("jobs", position), document) for position, job in enumerate(project.jobs)]
     findings = [finding for job in jobs for finding in job.findings()]
-    return Report(tuple(findings), tuple(guarantee for job in jobs for guarantee in job.guarantees()))
+    guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
+    unkept = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
+    return Report(tuple(findings), tuple(guarantees), tuple(unkept))
 
 
 def _mistake(error: ConfigError, document: Document) -> Finding:

@@ -87,4 +87,6 @@ def schema_changes(step: Step, intent: Intent) -> tuple[str, ...]:
     if not targets:
         return ()
     rows = prepare(step.work, replace(intent, spool=None), step.session()).rows.schema
-    return tuple(f"{name}: {what}" for name, schema in targets for what in compare(rows, schema).differences())
+    drifts = [(name, compare(rows, schema)) for name, schema in targets]
+    absent = [f"{name}: the rows lack column {column}" for name, drift in drifts for column in drift.absent]
+    return (*(f"{name}: {what}" for name, drift in drifts for what in drift.differences()), *absent)

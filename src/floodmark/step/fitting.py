@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import SchemaChanged
+from floodmark.logs import get_logger
 from floodmark.sinks.contract import Session, Shaped, Sink
 from floodmark.step.work import OnSchemaChange
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
+log = get_logger(__name__)
 WIDER = {
     "tinyint": ("smallint", "int", "bigint", "float", "double"),
     "smallint": ("int", "bigint", "float", "double"),
@@ -27,11 +29,13 @@ NO_DIGITS = (-1, -1)
 
 @dataclass(frozen=True)
 class Drift:
-    """How the rows differ from the target: columns it does not have, and columns whose type it cannot hold."""
+    """How the rows differ from the target: columns it does not have, columns whose type it cannot hold, columns they
+    lack."""
 
     new: tuple[tuple[str, str], ...]
     unfit: tuple[str, ...]
     widened: tuple[tuple[str, str], ...]
+    absent: tuple[str, ...] = ()
 
     def differences(self) -> tuple[str, ...]:
         return (*(f"new column {name} {kind}" for name, kind in self.new), *self.unfit)
@@ -45,8 +49,20 @@ def fit(rows: DataFrame, sink: Sink, *, job: str, policy: OnSchemaChange, sessio
     drift = compare(rows.schema, target)
     if drift.unfit or (drift.new and policy == "fail"):
         raise SchemaChanged(job, sink=sink.name, differences=drift.differences())
+    tell(drift, sink, job, policy)
     kept = rows.drop(*(name for name, _ in drift.new)) if policy == "ignore" else rows
     return kept.withColumns({name: kept[f"`{name}`"].cast(wider) for name, wider in drift.widened})
+
+
+def tell(drift: Drift, sink: Sink, job: str, policy: OnSchemaChange) -> None:
+    """What was done about a difference: a table that changes is news, what stays so from batch to batch is not."""
+    new = [f"{name} {kind}" for name, kind in drift.new]
+    if new and policy == "evolve":
+        log.warning("the target gets new columns", job=job, sink=sink.name, columns=new)
+    elif new:
+        log.info("new columns are left out", job=job, sink=sink.name, columns=new)
+    if drift.absent:
+        log.info("the rows lack columns of the target", job=job, sink=sink.name, columns=list(drift.absent))
 
 
 def compare(rows: StructType, target: StructType) -> Drift:
@@ -62,7 +78,8 @@ def compare(rows: StructType, target: StructType) -> Drift:
         for name, found, held in differing
         if not fits(found, held)
     )
-    return Drift(new, unfit, widened)
+    names = {field.name.lower() for field in own}
+    return Drift(new, unfit, widened, tuple(field.name for field in target.fields if field.name.lower() not in names))
 
 
 def fits(found: DataType, held: DataType) -> bool:

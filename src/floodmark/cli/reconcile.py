@@ -1,0 +1,69 @@
+"""`floodmark reconcile`: a job's source against its table, and the repair of the difference."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from floodmark.cli.invocation import Invocation
+from floodmark.cli.output import AsJson, OneJob, Select, one_job, print_json, print_line, run_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from floodmark.jobs.reconciling import Reconciled
+
+app = typer.Typer(add_completion=False)
+FOUND_DIFFERENCES = 5
+
+
+@app.command()
+def reconcile(
+    ctx: typer.Context,
+    job: OneJob = None,
+    start: Annotated[str | None, typer.Option("--from", help="The first value of the range.")] = None,
+    stop: Annotated[str | None, typer.Option("--to", help="The value before which the range ends.")] = None,
+    by: Annotated[
+        Literal["keys", "hash"], typer.Option(help="Compare whole rows, or only which keys there are.")
+    ] = "hash",
+    sink: Annotated[str | None, typer.Option(help="Which of the job's tables, if it has several.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A column of the key, if the file names none.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="A column that is not compared; may be repeated.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Put right what differs.")] = False,
+    select: Select = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare source and table by key, at or below the mark. Exit 5 if they differ and nothing was repaired."""
+    invocation: Invocation = ctx.obj
+    [chosen] = invocation.jobs([one_job(job, select)], console="stderr" if as_json else "stdout")
+    session, store = invocation.session(), invocation.store()
+    compare = partial(chosen.reconcile, session, store, start=start, stop=stop, sink=sink, by=by)
+    found = compare(key=key or (), ignore=ignore or (), repair=repair)
+    if as_json:
+        receipt = run_entry(found.receipt) if found.receipt else None
+        print_json({"reconcile": {**asdict(found), "agrees": found.agrees, "receipt": receipt}})
+    else:
+        for line in _lines(found):
+            print_line(line)
+    if not found.agrees:
+        raise typer.Exit(FOUND_DIFFERENCES)
+
+
+def _lines(found: Reconciled) -> list[str]:
+    what = f"{found.job} and {found.sink}, {found.bounds}: {found.compared} keys compared"
+    counts = f"{found.missing} missing, {found.extra} extra, {found.different} different"
+    same = not (found.missing or found.extra or found.different)
+    return [
+        f"{what}, all the same" if same else f"{what}, {counts}",
+        *(f"  {note}" for note in found.notes),
+        *(f"  {s.what}: {_shown(s.key)}{' in ' + ', '.join(s.columns) if s.columns else ''}" for s in found.samples),
+        *([f"  repaired: {sum(found.receipt.rows_written.values())} rows"] if found.receipt else []),
+        *(["  Try: --repair"] if not found.agrees else []),
+    ]
+
+
+def _shown(key: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in key.items())

@@ -1,0 +1,211 @@
+"""The two sides of a comparison: rows as the job would deliver them now, and rows as a table has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from floodmark.errors import ConfigError
+from floodmark.hwm import HWM, Json, Span
+from floodmark.jobs.comparing import Side
+from floodmark.jobs.range_tables import TABLES, TableRange, cursor_columns, table_range
+from floodmark.jobs.ranges import Bounds, mark_in
+from floodmark.jobs.targets import held_rows
+from floodmark.sinks.contract import POSITION
+from floodmark.sinks.own_columns import written_columns
+from floodmark.sources import Jdbc, Sqlite
+from floodmark.sources import Postgres as PostgresSource
+from floodmark.sources.contract import Request
+from floodmark.sources.table_cursor import Cursor
+from floodmark.spark.delta_tables import quoted
+from floodmark.step import Step
+from floodmark.step.batch import living
+from floodmark.step.fitting import fit, fits
+from floodmark.step.recovery import new_attempt
+from floodmark.step.settling import Settling
+from floodmark.step.transform import RowByRow, Sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from floodmark.sinks import Delta, Postgres
+    from floodmark.stores.record import JobRecord
+
+
+By = Literal["keys", "hash"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be compared: a range, one sink of the job, by what, and what to do about a difference."""
+
+    bounds: Bounds = field(default_factory=Bounds)
+    sink: str | None = None
+    by: By = "hash"
+    key: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    repair: bool = False
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A job's source and one of its tables, as far as they can be compared."""
+
+    step: Step
+    sink: Delta | Postgres
+    mark: HWM[Any]
+    asked: Asked
+    range: TableRange
+    key: tuple[str, ...]
+    held: DataFrame
+    remembered: Mapping[str, Json]
+
+    @classmethod
+    def of(cls, step: Step, sink: Delta | Postgres, record: JobRecord, asked: Asked) -> Sides:
+        """Raises ConfigError for a job whose rows cannot be told apart, or made again one by one."""
+        source = table_source(step)
+        require_row_by_row(step, asked)
+        mark, kept = mark_in(record, source), record.extras.get(source.name)
+        wanted = table_range(source, mark, asked.bounds, step.session)
+        key = tuple(asked.key) or sink.key or tuple(getattr(source, "key", ()))
+        remembered = kept if isinstance(kept, dict) else {}
+        sides = cls(step, sink, mark, asked, wanted, key, held_rows(sink, step.session()), remembered)
+        sides.require_columns()
+        return sides
+
+    @property
+    def cursor(self) -> tuple[str, ...]:
+        return cursor_columns(self.step.work.sources[0])
+
+    @cached_property
+    def settled(self) -> DataFrame:
+        """Everything at or below the mark: a key may have moved out of the range."""
+        whole = table_range(table_source(self.step), self.mark, Bounds(), self.step.session)
+        return self.rows_of(whole.piece(None, None, {}).span)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """What both sides have, as the table spells it; the key first."""
+        ours = {name.lower(): kind for name, kind in self.settled.dtypes}
+        left_out = {name.lower() for name in (*self.key, *self.asked.ignore)}
+        others = [n for n, kind in self.held.dtypes if ours.get(n.lower()) == kind and n.lower() not in left_out]
+        return (*self.key, *([] if self.asked.by == "keys" else others))
+
+    def notes(self) -> tuple[str, ...]:
+        """Columns that nobody looked at."""
+        names = {name.lower() for name in (*self.held.columns, *written_columns(self.settled))}
+        unseen = sorted(names - {name.lower() for name in self.columns})
+        return (f"not compared: {', '.join(unseen)}",) if unseen and self.asked.by == "hash" else ()
+
+    def source_in_range(self) -> Side:
+        """The rows of the range as they would be delivered now."""
+        span = self.range.piece(None, None, {}).span
+        return self.source_side(self.rows_of(span, self.range.condition) if span else self.settled.limit(0))
+
+    def source_at_mark(self) -> Side:
+        """All rows that were to be delivered."""
+        return self.source_side(self.settled)
+
+    def keys_above_mark(self) -> DataFrame | None:
+        """Rows that were not delivered yet: they come with the next run."""
+        source = table_source(self.step)
+        trusting = replace(source, cursor=replace(Cursor.of(source.cursor), safety="none"))
+        span = trusting.look(self.mark, Request(extras=self.remembered), self.step.session).span
+        return None if span is None else self.rows_of(span)
+
+    def sink_whole(self) -> Side:
+        from pyspark.sql import functions as F
+
+        order: Sequence[str] = self.sink.sequence or (() if self.sink.mode == "merge" else self.cursor)
+        return Side(self.held, self.key, struct_of(order, self.held), self.columns, F.lit(False))
+
+    def sink_in_range(self) -> Side:
+        """The range as the table's own column of the cursor has it."""
+        whole = self.sink_whole()
+        if self.asked.bounds == Bounds():
+            return whole
+        return replace(whole, rows=self.held.where(self.range.condition_held))
+
+    def source_side(self, rows: DataFrame) -> Side:
+        from pyspark.sql import functions as F
+
+        gone = F.coalesce(F.expr(self.sink.delete_when), F.lit(False)) if self.sink.delete_when else F.lit(False)
+        position = (POSITION,) if POSITION in rows.columns else ()
+        return Side(rows, self.key, struct_of((*self.sink.sequence, *position), rows), self.columns, gone)
+
+    def rows_of(self, span: Span | None, condition: str | None = None) -> DataFrame:
+        """Rows of the source as the sink would get them; nothing here keeps a filter on keys from the database."""
+        if span is None:
+            return self.held.limit(0)
+        work = self.step.work
+        reading = work.sources[0].read(self.step.session(), span)
+        rows = reading.rows.where(condition) if condition else reading.rows
+        placed = rows.withColumn(POSITION, reading.position) if reading.position is not None else rows
+        frames, now = {work.sources[0].name: living(reading, placed)}, datetime.now(timezone.utc)
+        made = work.transform.apply(frames, job=work.name, attempt=new_attempt(), batch_time=now)
+        kept = work.rules.legend().kept(work.rules.mark(made)) if work.rules else made
+        fitted = fit(kept, self.sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
+        return as_held(fitted, self.held)
+
+    def require_columns(self) -> None:
+        """The table must have the key, and the cursor where rows are chosen by it."""
+        if not self.key:
+            raise ConfigError(
+                f"nothing says which rows of sink '{self.sink.name}' and of its source are the same.",
+                hint="name the columns: --key id, or `key: [id]` in the project file",
+            )
+        needs_cursor = self.asked.bounds != Bounds() or (self.sink.mode != "merge" and not self.sink.sequence)
+        wanted = (*self.key, *(self.cursor if needs_cursor else ()))
+        known = {name.lower() for name in self.held.columns}
+        missing = [name for name in wanted if name.lower() not in known]
+        if missing:
+            raise ConfigError(
+                f"{self.sink.describe()} has no column {', '.join(missing)}, which the comparison needs.",
+                hint="compare without --from and --to, or keep the column in the transform",
+            )
+
+
+def table_source(step: Step) -> PostgresSource | Jdbc | Sqlite:
+    """The one table that a job reads. Raises ConfigError for any other job."""
+    [source, *others] = step.work.sources
+    if others or not isinstance(source, TABLES):
+        raise ConfigError(
+            f"job '{step.work.name}' is not read from one table, so no key can be looked up at its source.",
+            hint="reconcile works for postgres, jdbc and sqlite sources",
+        )
+    return source
+
+
+def as_held(rows: DataFrame, held: DataFrame) -> DataFrame:
+    """The rows in the types in which the table gives its own back, where those hold every value."""
+    theirs = {each.name.lower(): each.dataType for each in held.schema.fields}
+    known = [(each.name, each.dataType, theirs.get(each.name.lower())) for each in rows.schema.fields]
+    wider = {name: to for name, kind, to in known if to is not None and kind != to and fits(kind, to)}
+    return rows.withColumns({name: rows[quoted(name)].cast(to) for name, to in wider.items()}) if wider else rows
+
+
+def require_row_by_row(step: Step, asked: Asked) -> None:
+    """Each row of the target has to follow from one row of the source, the same at every time."""
+    transform = step.work.transform
+    if isinstance(transform, Settling) or (isinstance(transform, RowByRow) and not transform.is_row_by_row()):
+        raise ConfigError(
+            f"the transform of job '{step.work.name}' makes rows from several rows, or puts records aside: which rows "
+            "the table should hold depends on how batches were cut.",
+            hint="compare the tables by a query of your own, or rebuild: floodmark run --full-refresh",
+        )
+    if isinstance(transform, Sql) and ":batch_time" in transform.text and asked.by == "hash" and not asked.ignore:
+        raise ConfigError(
+            f"the transform of job '{step.work.name}' names :batch_time, which is another one now.",
+            hint="leave its column out, as in --ignore loaded_at, or compare keys alone: --by keys",
+        )
+
+
+def struct_of(order: Sequence[str], rows: DataFrame) -> Column:
+    """What newer rows have more of; never NULL, since the newest of nothing would be lost."""
+    from pyspark.sql import functions as F
+
+    known = {name.lower() for name in rows.columns}
+    return F.struct(F.lit(0).alias("_fm_first"), *(quoted(name) for name in order if name.lower() in known))

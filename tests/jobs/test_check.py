@@ -1,0 +1,124 @@
+"""Check: what a user wants to know before the first run, from the real catalog and the real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+import floodmark as fm
+from floodmark.jobs.checking import Checked, JobCheck, exit_code
+from floodmark.sources.contract import Source
+from floodmark.step import RunRequest
+from floodmark.stores.contract import MarkStore
+from floodmark.testing import ListSink
+from floodmark.testing.servers import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WELL = """
+create table o (id bigint generated always as identity primary key, v text)
+"""
+UNWELL = """
+create sequence taken cache 50;
+create table o (id bigint default nextval('taken'), at timestamptz, code text, v text);
+alter sequence taken owned by o.id;
+create index on o (code);
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MarkStore:
+    return fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+
+
+def made(database: str, ddl: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute(ddl)
+
+
+def never() -> SparkSession:
+    raise AssertionError("Spark was asked for")
+
+
+def checked(store: MarkStore, source: Source, *sinks: object) -> list[Checked]:
+    job = fm.Job(name="orders", source=source, sinks=sinks or [ListSink()])
+    return list(JobCheck(job.step(never, store, RunRequest())).lines())
+
+
+def rules(lines: list[Checked]) -> list[str]:
+    return [line.rule for line in lines if line.rule]
+
+
+def test_a_good_cursor_has_nothing_to_warn_of(store: MarkStore, database: str) -> None:
+    """An identity column with a primary key, on a primary, as a role that sees the others."""
+    made(database, WELL)
+    lines = checked(store, fm.sources.Postgres(database, table="o", cursor="id"))
+    assert (rules(lines), exit_code(lines)) == ([], 0)
+    assert [line.message for line in lines if "index" in line.message or "unique" in line.message] == [
+        "an index begins with id",
+        "id is unique",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cursor", "expected"),
+    [
+        ("id", ["FM502", "FM503", "FM411", "FM504"]),
+        ("at", ["FM502", "FM503", "FM412", "FM504"]),
+        ("code", ["FM502", "FM503", "FM412", "FM504"]),
+    ],
+)
+def test_every_weakness_of_a_cursor_is_told_with_its_rule(
+    store: MarkStore, database: str, cursor: str, expected: list[str]
+) -> None:
+    """No index, or one in another order; not unique; values taken in advance or made by clients; NULL."""
+    made(database, UNWELL)
+    lines = checked(store, fm.sources.Postgres(database, table="o", cursor=cursor, key=["v"]))
+    assert (rules(lines), exit_code(lines)) == (expected, 0)
+
+
+def test_an_index_on_text_has_to_be_in_the_order_of_bytes(store: MarkStore, database: str) -> None:
+    """Else the database sorts the whole table at every look; the hint says how to make it."""
+    made(database, UNWELL)
+    source = fm.sources.Postgres(database, table="o", cursor="code", key=["v"])
+    before = [line.hint for line in checked(store, source) if line.rule == "FM502"]
+    made(database, before[0])
+    assert before == ['CREATE INDEX ON o (code COLLATE "C")']
+    assert "FM502" not in rules(checked(store, source))
+
+
+def test_a_role_that_sees_nobody_else_and_may_not_write_is_told(store: MarkStore, database: str) -> None:
+    """A fence would be blind, which is a decision; the target lacks rights and a unique index."""
+    rights = "create role clerk_of_check login password 'p'; grant select on o to clerk_of_check"
+    made(database, f"{WELL}; {rights}; create table t (id bigint)")
+    place = urlsplit(database)
+    as_clerk = f"postgresql://clerk_of_check:p@{place.hostname}:{place.port}{place.path}"
+    target = fm.sinks.Postgres(as_clerk, "t", mode="merge", key=["id"])
+    lines = checked(store, fm.sources.Postgres(as_clerk, table="o", cursor="id"), target)
+    assert (rules(lines), exit_code(lines)) == (["FM501", "FM507", "FM507"], 5)
+
+
+def test_a_part_that_cannot_be_reached_is_a_finding_and_the_others_are_asked(store: MarkStore, tmp_path: Path) -> None:
+    """One broken connection does not hide what else is wrong."""
+    source = fm.sources.Postgres("postgresql://localhost:1/none", table="o", cursor="id")
+    lines = checked(store, source, fm.sinks.Delta(str(tmp_path / "lake")))
+    assert [(line.part, line.rule) for line in lines] == [
+        ("mark", ""),
+        ("source postgres", "FM501"),
+        ("sink delta", ""),
+    ]
+    assert exit_code(lines) == 1
+
+
+def test_a_topic_tells_how_long_it_keeps_messages(store: MarkStore, kafka: Broker, topic: Callable[..., str]) -> None:
+    """Compaction takes older versions of a key away, so it is named."""
+    settings = {"retention.ms": "7200000", "cleanup.policy": "compact,delete"}
+    lines = checked(store, fm.sources.Kafka(kafka.bootstrap, topic(1, **settings)))
+    assert (rules(lines), exit_code(lines)) == (["FM506"], 0)
+    assert any("for 2 h" in line.message for line in lines)
