@@ -72,12 +72,17 @@ def test_a_mill_killed_at_any_point_gives_every_element_once_and_in_order(
 
 
 @pytest.mark.crash
-def test_windows_by_the_clock_are_the_same_after_a_kill(spark: SparkSession, tmp_path: Path, kafka: Broker) -> None:
+@pytest.mark.parametrize("point", ["after_intent", "after_sink:1"])
+@pytest.mark.parametrize("kind", ["windows", "joined windows"])
+def test_windows_by_the_clock_are_the_same_after_a_kill(
+    spark: SparkSession, tmp_path: Path, kafka: Broker, kind: str, point: str
+) -> None:
     """They were decided before the kill: the clock says something else now, and nobody asks it again."""
-    topics = prepared("windows", tmp_path, kafka)
+    topics = prepared(kind, tmp_path, kafka)
     (tmp_path / "clock").write_text("before")
     topics.put(L, *keyed("l", 1, 2, 3), END)
-    died = start(tmp_path, FLOODMARK_CRASH_AT="after_sink:1").wait(120)
+    topics.put(R, *keyed("r", 1, 2, 3), END)
+    died = start(tmp_path, FLOODMARK_CRASH_AT=point).wait(120)
     (tmp_path / "clock").write_text("after")
     killable.mill_in(tmp_path, spark).run()
     assert (died, topics.held(Joined)) == (-signal.SIGKILL, [*joined((3, ["l0", "l1", "l2"])), END])

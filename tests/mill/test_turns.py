@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from floodmark.errors import KeyDecreased
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
 from floodmark.mill.aliases import Stream
 from tests.mill.cases import L, R, S
@@ -170,3 +172,16 @@ def test_windows_that_a_function_tells_go_with_a_left_join_too(
 ) -> None:
     """By another key, and with masters that have no partner."""
     agrees(windowed_pair, {L: elements(L, [left]), R: elements(R, right)}, plan, join_tree=TOLD_WINDOW_OTHER_KEY)
+
+
+def test_a_partition_that_is_added_later_must_not_bring_what_was_joined_already() -> None:
+    """Its elements would find no master any more, without a word."""
+    streams = {L: [[*elements(L, [[1, 5]])[0]]], R: [[*elements(R, [[1, 9]])[0]]]}
+    mill = offline_mill(pair, streams, join_tree=JOIN)
+    right = mill.broker.streams[R]
+    right.arrived = mill.broker.streams[L].arrived = {0: 2}
+    mill.turn()
+    right.partitions, right.arrived = [*right.partitions, [R(3, "late")]], {0: 2, 1: 1}
+    with pytest.raises(KeyDecreased) as caught:
+        mill.turn()
+    assert (caught.value.stream, caught.value.position, caught.value.key) == ("R", "partition 1, offset 0", "3")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from floodmark import stores
 from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
-from floodmark.jobs.acts import reset_marks, set_mark
 from floodmark.jobs.planning import Plan, plan
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
@@ -20,6 +19,7 @@ from floodmark.sinks.contract import Session, Sink
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
+from floodmark.step.acts import reset_marks, set_mark
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
 from floodmark.stores.contract import Housed, MarkStore

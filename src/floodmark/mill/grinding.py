@@ -69,14 +69,14 @@ class Task:
                     is_end = isinstance(element, EndOfStream)
                     output.append((number, sequence, None if is_end else to_text(element), is_end))
             except Exception as error:
-                raise self.told(error, given.sheaf.position(begin)) from error
+                raise self.told(error, given.sheaf.position(begin), master) from error
         return output
 
-    def told(self, error: Exception, position: Position) -> Mishap:
+    def told(self, error: Exception, position: Position, master: object) -> Mishap:
         """What the driver is told of an element that failed."""
         if isinstance(error, ElementInvalid):
             return mishap(error, position.partition, position.offset)
-        return failure(name_of(self.root.codec.stream), str(position), error)
+        return failure(name_of(self.root.codec.stream), str(position), error, master)
 
     def beside(self, given: Bundle, begin: int, end: int) -> tuple[list[Pairs], Attempt]:
         """What the function gets besides the master: left elements with their right ones, by the number of the edge

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from floodmark.hwm import Json
 from floodmark.mill.horizon import NOTHING, Keys, Level
+from floodmark.stores.record import JobRecord
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,20 @@ class Memory:
             seen=self.seen,
             done=NOTHING if has_ended else self.done,
         )
+
+
+def forgotten(record: JobRecord, streams: Sequence[str]) -> JobRecord:
+    """The record without these streams."""
+    return replace(
+        record,
+        marks=_without(record.marks, streams),
+        sources=_without(record.sources, streams),
+        extras=_without(record.extras, streams),
+    )
+
+
+def _without(part: Mapping[str, Part], streams: Sequence[str]) -> dict[str, Part]:
+    return {name: own for name, own in part.items() if name not in streams}
 
 
 def level_to_json(level: Level) -> Json:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from floodmark import stores
 from floodmark.errors import FloodmarkError
 from floodmark.logs import get_logger
+from floodmark.mill.advice import advise
 from floodmark.mill.aliases import Stream, name_of
 from floodmark.mill.brokers import MessageBroker, Outlet
 from floodmark.mill.codec import Deserializer, Serializer
@@ -27,6 +28,7 @@ from floodmark.mill.turning import MillStep, MillWork, remembered
 from floodmark.mill.waits import wait_seconds
 from floodmark.probes.durations import seconds_in
 from floodmark.spark.session import spark_session
+from floodmark.step.acts import reset_marks
 from floodmark.stores.contract import Housed, MarkStore
 from floodmark.stores.record import Receipt
 
@@ -120,6 +122,10 @@ class WaterMill:
         """How far the mill is, as of its last turn."""
         return self._watch.progress()
 
+    def reset(self) -> None:
+        """Forget every mark, by a person's decision: the next turn reads from the beginning, and output comes again."""
+        reset_marks(self._step())
+
     def has_stopped(self) -> bool:
         """Whether the last turn that was committed was the end of the streams."""
         record = self._opened().read(self.name)
@@ -164,6 +170,7 @@ class WaterMill:
             self._outlet.publish()
 
     def _note_failure(self, error: FloodmarkError) -> None:
+        advise(error)
         log.error("turn failed", mill=self.name, error=str(error))
 
 
