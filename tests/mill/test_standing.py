@@ -82,7 +82,10 @@ def test_a_stream_that_leaves_the_tree_leaves_the_marks(spark: SparkSession, top
     topics.mill(join_two, spark, **STAR).turn()
     topics.put(L, *keyed("m", 3))
     topics.put(R, *keyed("q", 3))
-    topics.mill(join_names, spark, **BY_K).turn()
+    mill = topics.mill(join_names, spark, **BY_K)
+    plan, dropped = mill.plan(), ("S left the tree: its mark is dropped",)
+    assert (plan.changes, plan.elements, plan.horizon) == (dropped, {"L": 1, "R": 2}, 3)
+    mill.turn()
     record = stores.open(f"sqlite:///{topics.folder}/marks.db").read("mill")
     assert record is not None
     assert (sorted(record.marks), sorted(record.sources), sorted(record.extras)) == (["L", "R"],) * 3

@@ -68,6 +68,10 @@ class Watch:
         self.limit = self.max_elements
         self.begun = self.now()
 
+    def anew(self) -> Watch:
+        """One that has seen nothing yet, of the same streams."""
+        return Watch(self.inlets, self.max_elements, self.idle_after_seconds, self.timed, self.now)
+
     def begin(self) -> None:
         """A new run: time-outs count from now, and what ended has ended."""
         self.begun, self.rose, self.is_over, self.number = self.now(), {}, False, None

@@ -20,6 +20,7 @@ from floodmark.mill.injection import Provider, Wanted
 from floodmark.mill.joining import JoinTree, Window
 from floodmark.mill.milling import Milling
 from floodmark.mill.planning import Planner
+from floodmark.mill.preview import TurnPlan, preview
 from floodmark.mill.progress import Progress, Watch
 from floodmark.mill.signature import Process
 from floodmark.mill.timed import timed_windows
@@ -98,6 +99,10 @@ class WaterMill:
         if receipt.status == "done":
             self._after(step, receipt)
         return receipt
+
+    def plan(self) -> TurnPlan:
+        """What the next turn would do; nothing is written, no mark moves."""
+        return preview(self._step())
 
     def run(self, *, every: str | float | None = None) -> Progress:
         """Turn until the streams have ended, or for ever if `every` says how often; `stop` ends it between turns."""
