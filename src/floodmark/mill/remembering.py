@@ -29,6 +29,8 @@ class Memory:
     done: Level = NOTHING
     stopped: bool = False
     has_rest: bool = False
+    expressions: tuple[str, ...] = ()
+    """What the keys in `last` are, in their order."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -38,6 +40,7 @@ class Memory:
             "done": level_to_json(self.done),
             "stopped": self.stopped,
             "has_rest": self.has_rest,
+            "expressions": list(self.expressions),
         }
 
     @classmethod
@@ -52,7 +55,16 @@ class Memory:
             done=level_from_json(stored["done"]),
             stopped=stored["stopped"],
             has_rest=stored["has_rest"],
+            expressions=tuple(stored.get("expressions", ())),
         )
+
+    def in_terms_of(self, expressions: Sequence[str]) -> Memory:
+        """The same for a tree that has these keys: with another node, one key may be asked for more often, or less."""
+        if not self.expressions or self.expressions == tuple(expressions):
+            return self
+        places = [self.expressions.index(each) for each in expressions]
+        last = {lane: tuple(keys[place] for place in places) for lane, keys in self.last.items()}
+        return replace(self, last=last, expressions=tuple(expressions))
 
     def begun_anew(self) -> Memory:
         """For the run after the one that ended: ended partitions go on behind their end, and their keys begin anew."""
@@ -61,6 +73,7 @@ class Memory:
             last={lane: keys for lane, keys in self.last.items() if lane not in self.ended},
             seen=self.seen,
             done=NOTHING if has_ended else self.done,
+            expressions=self.expressions,
         )
 
 

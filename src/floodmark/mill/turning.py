@@ -132,10 +132,9 @@ class MillStep(Step):
 
     def stretches(self, record: JobRecord, outlook: Outlook) -> dict[str, Stretch] | None:
         """What lies behind every mark; None if the mill has come to its end and nothing was added since."""
-        memories = {name: remembered(record, name) for name in self.planner.feeds}
-        found = {
-            name: Stretch(feed, outlook.sights[name].span, memories[name]) for name, feed in self.planner.feeds.items()
-        }
+        feeds = self.planner.feeds
+        memories = {name: remembered(record, name).in_terms_of(feed.expressions) for name, feed in feeds.items()}
+        found = {name: Stretch(feed, outlook.sights[name].span, memories[name]) for name, feed in feeds.items()}
         self.watch.note(found)
         found = {name: replace(each, waiting=self.watch.waiting()) for name, each in found.items()}
         if not memories[self.planner.root.name].stopped:
