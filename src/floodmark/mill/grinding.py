@@ -93,10 +93,12 @@ class Task:
     def beside(self, given: Bundle, begin: int, end: int) -> tuple[list[Pairs], Attempt]:
         """What the function gets besides the master: left elements with their right ones, by the number of the edge
         between them, and what tells a repeated call from another one."""
-        by_edge: list[Pairs] = [[] for _ in range(self.edges)] if self.edges else NO_PAIRS
-        if self.edges:
-            given.sheaf.gather(begin, end, by_edge)
-        return by_edge, Attempt(self.batch, given.sheaf.position(begin)) if self.wants_attempt else NO_ATTEMPT
+        attempt = Attempt(self.batch, given.sheaf.position(begin)) if self.wants_attempt else NO_ATTEMPT
+        if not self.edges:
+            return NO_PAIRS, attempt
+        by_edge: list[Pairs] = [[] for _ in range(self.edges)]
+        given.sheaf.gather(begin, end, by_edge)
+        return by_edge, attempt
 
 
 def _no_text(element: object) -> None:
