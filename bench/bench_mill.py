@@ -157,7 +157,7 @@ def watermill_python(home: Path) -> Path | None:
     """A Python that has watermill; None where it cannot be installed, and what is known of it has to do."""
     venv.create(home / "theirs", with_pip=True)
     python = home / "theirs" / "bin" / "python"
-    asked = [python, "-m", "pip", "install", "-q", "watermill==3.6.7", "kafka-python==3.0.12"]
+    asked = [str(python), "-m", "pip", "install", "-q", "watermill==3.6.7", "kafka-python==3.0.12"]
     if subprocess.run(asked, check=False).returncode == 0:
         return python
     print(f"watermill is not to be had: its known rates stand for it, {KNOWN_ON_KAFKA:,}/s and {KNOWN_ON_FILES:,}/s")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import floodmark as fm
-from floodmark.mill import KafkaMessageBroker, WaterMill, function_call, window
+from floodmark.mill import JoinWith, KafkaMessageBroker, WaterMill, function_call, get_field, join_streams, window
 from tests.mill.cases import BY_K, Joined, L, R, join_names
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ def sizes(lefts: list[L]) -> Joined:
     return Joined(len(lefts), [left.name for left in lefts])
 
 
+def joined_sizes(lefts: list[L], rights: Mapping[L, list[R]]) -> Joined:
+    return Joined(len(lefts), [left.name for left in lefts if rights[left]])
+
+
 def mill_in(folder: Path, spark: SparkSession | Callable[[], SparkSession]) -> WaterMill:
     """The mill that a folder describes, with its marks in the folder."""
     told = json.loads((folder / "mill.json").read_text())
@@ -42,7 +46,10 @@ def mill_in(folder: Path, spark: SparkSession | Callable[[], SparkSession]) -> W
     if told["kind"] == "join":
         return WaterMill(broker, join_names, name="mill", spark=spark, store=store, turn_elements=40, **BY_K)
     stream = window(L, function_call(by_file(folder / "clock")))
-    return WaterMill(broker, sizes, stream_cls=stream, name="mill", spark=spark, store=store)
+    if told["kind"] == "windows":
+        return WaterMill(broker, sizes, stream_cls=stream, name="mill", spark=spark, store=store)
+    tree = join_streams(stream, JoinWith(R, get_field("k"), get_field("k")))
+    return WaterMill(broker, joined_sizes, join_tree=tree, name="mill", spark=spark, store=store)
 
 
 if __name__ == "__main__":

@@ -150,6 +150,18 @@ def test_windows_may_be_what_a_function_says(spark: SparkSession, tmp_path: Path
     assert output_of(case, tmp_path / "case", spark) == joined((2, []), (2, []), (1, []))
 
 
+def by_tens(element: dict[str, int]) -> int:
+    return element["k"] // 10
+
+
+def test_windows_that_a_function_says_go_with_a_join(spark: SparkSession, tmp_path: Path) -> None:
+    """The windows are those of the master; a master without a partner is not in them."""
+    tree = join_streams(window(L, function_call(by_tens)), JoinWith(R, K, K))
+    streams: dict[type, list[dict[str, Any]]] = {L: keyed("l", 1, 2, 3, 11, 30), R: keyed("r", 1, 3, 11, 11, 40)}
+    case = Case("told", streams, window_names, Joined, [], {"join_tree": tree})
+    assert output_of(case, tmp_path / "case", spark) == joined((2, ["r0", "r1"]), (1, ["r2", "r3"]))
+
+
 def test_a_key_that_decreases_is_told_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
     """Going on would lose what belongs to it without a word."""
     case = replace(JOIN, streams={L: keyed("l", 1, 2), R: keyed("r", 1, 3, 2)})
@@ -188,6 +200,7 @@ def test_a_function_that_raises_is_told_with_its_element_and_nothing_is_written(
     with pytest.raises(ElementFailed) as caught:
         mill.run()
     assert (caught.value.position, caught.value.reason) == ("partition 0, offset 1", "ValueError: two is too much")
+    assert caught.value.element == "L(k=2, name='l1')"
     assert not (tmp_path / "case" / "Joined.json").exists()
 
 

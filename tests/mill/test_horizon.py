@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from floodmark.mill.horizon import EVERYTHING, NOTHING, Branch, Lane, Node, Piece, State, at, begun_apart, horizon, past
+from floodmark.mill.lateness import promised
 
 JOIN = Node("l", (Branch(Node("r"), shares_key=True),))
 LEFT = Node("l", (Branch(Node("r"), is_inner=False, shares_key=True),))
@@ -124,3 +125,15 @@ def test_the_horizon_never_falls() -> None:
 def test_streams_that_begin_apart_are_counted() -> None:
     """Two right elements stand before the first master."""
     assert begun_apart(JOIN, {"l": {0: lane(3, 4)}, "r": {0: lane(1, 2, 3, 4)}}) == {"r": 2}
+
+
+def test_what_was_promised_is_the_slower_side_of_an_edge_without_idle_partitions() -> None:
+    """A partition that is not waited for may bring something lower later: that comes too late."""
+    seen = {"l": {0: lane(1, 5)}, "r": {0: lane(1, 9), 1: lane(2, state="idle")}}
+    assert promised(JOIN, seen) == {"r": at(5)}
+
+
+def test_with_idle_partitions_only_what_was_given_out_is_promised() -> None:
+    """Nobody is waited for, and every master that was seen went out."""
+    seen = {"l": {0: lane(1, 5, state="idle")}, "r": {0: lane(2, state="idle")}}
+    assert promised(JOIN, seen) == {"r": past(5)}

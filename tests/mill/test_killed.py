@@ -8,13 +8,14 @@ import random
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.mill import killable
-from tests.mill.cases import Joined, L, R, joined, keyed
+from tests.mill.cases import BY_K, Joined, L, R, joined, keyed
 from tests.mill.mills import END, Topics
+from tests.mill.nested_loop import calls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 POINTS = ("after_intent", "after_read", "during_sink:1", "after_sink:1", "before_commit", "after_commit")
 KEYS = [key // 2 for key in range(60)]
 EXPECTED = [*joined(*((key, [f"r{key}"]) for key in KEYS)), END]
-KILLS = 20
+KILLS = 8
+SEEDS = range(3)
 
 
-def prepared(kind: str, home: Path, kafka: Broker) -> Topics:
-    """Topics with a stream of pairs and what is joined to it, and the folder that tells a child of them."""
-    topics = Topics(kafka, home).make(L, R, Joined)
+def prepared(kind: str, home: Path, kafka: Broker, partitions: dict[type, int] | None = None) -> Topics:
+    """Topics for a master, what is joined to it, and the output, and the folder that tells a child of them."""
+    topics = Topics(kafka, home, partitions or {}).make(L, R, Joined)
     told = {"left": topics.names[L], "right": topics.names[R], "out": topics.names[Joined]}
     (home / "mill.json").write_text(json.dumps({"kind": kind, "bootstrap": kafka.bootstrap, **told}))
     return topics
@@ -72,12 +74,17 @@ def test_a_mill_killed_at_any_point_gives_every_element_once_and_in_order(
 
 
 @pytest.mark.crash
-def test_windows_by_the_clock_are_the_same_after_a_kill(spark: SparkSession, tmp_path: Path, kafka: Broker) -> None:
+@pytest.mark.parametrize("point", ["after_intent", "after_sink:1"])
+@pytest.mark.parametrize("kind", ["windows", "joined windows"])
+def test_windows_by_the_clock_are_the_same_after_a_kill(
+    spark: SparkSession, tmp_path: Path, kafka: Broker, kind: str, point: str
+) -> None:
     """They were decided before the kill: the clock says something else now, and nobody asks it again."""
-    topics = prepared("windows", tmp_path, kafka)
+    topics = prepared(kind, tmp_path, kafka)
     (tmp_path / "clock").write_text("before")
     topics.put(L, *keyed("l", 1, 2, 3), END)
-    died = start(tmp_path, FLOODMARK_CRASH_AT="after_sink:1").wait(120)
+    topics.put(R, *keyed("r", 1, 2, 3), END)
+    died = start(tmp_path, FLOODMARK_CRASH_AT=point).wait(120)
     (tmp_path / "clock").write_text("after")
     killable.mill_in(tmp_path, spark).run()
     assert (died, topics.held(Joined)) == (-signal.SIGKILL, [*joined((3, ["l0", "l1", "l2"])), END])
@@ -85,29 +92,53 @@ def test_windows_by_the_clock_are_the_same_after_a_kill(spark: SparkSession, tmp
 
 @pytest.mark.crash
 @pytest.mark.timeout(3600)
-def test_many_random_kills_give_every_element_once_and_in_order(
-    spark: SparkSession, tmp_path: Path, kafka: Broker
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_streams_in_random_turns_with_kills_give_what_a_nested_loop_gives(
+    spark: SparkSession, tmp_path: Path, kafka: Broker, seed: int
 ) -> None:
-    """kill -9 of the whole process group at whatever moment, while both streams are fed."""
-    topics, draw = prepared("join", tmp_path, kafka), random.Random(int(os.environ.get("FLOODMARK_SEED", "20261115")))
-    lefts, rights = keyed("l", *KEYS), keyed("r", *range(30))
-    feed_and_kill(topics, tmp_path, lefts, rights, draw)
-    topics.put(L, END)
-    topics.put(R, END)
+    """Killed between turns, at every point inside them, and at whatever moment: the same output, in its order, once."""
+    draw = random.Random(seed)
+    streams: dict[type, list[list[Any]]] = {L: drawn(L, draw, partitions=2), R: drawn(R, draw, partitions=3)}
+    topics = prepared("join", tmp_path, kafka, {L: 2, R: 3})
+    feed_and_kill(topics, tmp_path, streams, draw)
+    topics.put(L, END, partition=0)
+    topics.put(L, END, partition=1)
+    topics.put(R, END, partition=0)
+    topics.put(R, END, partition=1)
+    topics.put(R, END, partition=2)
     killable.mill_in(tmp_path, spark).run()
-    assert topics.held(Joined) == EXPECTED
+    assert topics.held(Joined) == [*nested(streams), END]
 
 
-def feed_and_kill(
-    topics: Topics, home: Path, lefts: list[dict[str, object]], rights: list[dict[str, object]], draw: random.Random
-) -> None:
-    """A part of each stream, a run, a kill after some seconds; again until everything was put."""
-    for kill in range(KILLS):
-        topics.put(L, *lefts[kill * len(lefts) // KILLS : (kill + 1) * len(lefts) // KILLS])
-        topics.put(R, *rights[kill * len(rights) // KILLS : (kill + 1) * len(rights) // KILLS])
-        child = start(home)
-        try:
-            child.wait(draw.uniform(3, 12))
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait(30)
+def drawn(cls: Any, draw: random.Random, *, partitions: int) -> list[list[Any]]:  # noqa: ANN401 (a class of elements)
+    """Elements whose keys rise in every partition, some of them equal, with gaps."""
+    keys = [sorted(draw.choices(range(40), k=draw.randint(20, 60))) for _ in range(partitions)]
+    return [[cls(key, f"{lane}.{n}") for n, key in enumerate(own)] for lane, own in enumerate(keys)]
+
+
+def nested(streams: dict[type, list[list[Any]]]) -> list[dict[str, object]]:
+    """What the plain loops give for the join of the killable mill."""
+    matches = [found for (found,) in calls(BY_K["join_tree"], streams)]
+    return joined(*((each.element.k, [right.element.name for right in each.partners[0]]) for each in matches))
+
+
+def feed_and_kill(topics: Topics, home: Path, streams: dict[type, list[list[Any]]], draw: random.Random) -> None:
+    """A random part of every partition, a run, and its death; again until everything was put."""
+    lanes = [(stream, lane, own) for stream, partitions in streams.items() for lane, own in enumerate(partitions)]
+    ends = {(stream, lane): sorted(draw.choices(range(len(own)), k=KILLS)) for stream, lane, own in lanes}
+    for kill in range(KILLS + 1):
+        for stream, lane, own in lanes:
+            cuts = [0, *ends[stream, lane], len(own)]
+            topics.put(stream, *map(vars, own[cuts[kill] : cuts[kill + 1]]), partition=lane)
+        if kill < KILLS:
+            run_and_kill(home, draw)
+
+
+def run_and_kill(home: Path, draw: random.Random) -> None:
+    """At a point inside a turn, or by the clock: then it may be between two of them."""
+    child = start(home, FLOODMARK_CRASH_AT=draw.choice([*POINTS, "", "", ""]))
+    try:
+        child.wait(draw.uniform(6, 25))
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait(30)

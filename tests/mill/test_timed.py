@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from floodmark.errors import ConfigError, ElementInvalid
-from floodmark.mill import function_call, get_field, window
+from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
 from floodmark.mill.declaration import declare
 from floodmark.mill.timed import TimedWindows, timed_windows
-from tests.mill.cases import L
+from tests.mill.cases import L, R
 
 
 @dataclass
@@ -104,6 +105,17 @@ def test_an_expression_that_fails_on_none_is_refused_with_poll_timeout() -> None
     declared = declare(sizes, stream_cls=window(L, function_call(lambda element: element["k"])))
     with pytest.raises(ConfigError, match="fails on None"):
         timed_windows(declared, 1.0)
+
+
+def pair_sizes(lefts: list[L], rights: Mapping[L, list[R]]) -> None:
+    """The same, joined."""
+
+
+def test_poll_timeout_is_refused_with_a_join() -> None:
+    """A window has to wait for the partners of its elements, whatever the clock says."""
+    tree = join_streams(window(L, function_call(lambda _: 0)), JoinWith(R, get_field("k"), get_field("k")))
+    with pytest.raises(ConfigError, match="poll_timeout does not go with L: it is joined"):
+        timed_windows(declare(pair_sizes, join_tree=tree), 1.0)
 
 
 def test_windows_by_fields_are_not_decided_here() -> None:

@@ -54,12 +54,13 @@ def _element_invalid(stream: str, field: str, reason: str, position: str) -> Ele
 class ElementFailed(FloodmarkError):
     """A process function raised; nothing of this turn was written."""
 
-    def __init__(self, stream: str, *, position: str, reason: str) -> None:
+    def __init__(self, stream: str, *, position: str, reason: str, element: str = "") -> None:
+        what = f" ({element})" if element else ""
         super().__init__(
-            f"the process function failed on the element of {stream} at {position}: {reason}.",
+            f"the process function failed on the element of {stream} at {position}{what}: {reason}.",
             hint="mend the function, or the element, and run again: the same turn is tried anew",
         )
-        self.stream, self.position, self.reason = stream, position, reason
+        self.stream, self.position, self.reason, self.element = stream, position, reason, element
 
 
 class KeyDecreased(FloodmarkError):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from floodmark import stores
 from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
-from floodmark.jobs.acts import reset_marks, set_mark
 from floodmark.jobs.chunks import Chunks
 from floodmark.jobs.names import require_name, require_names
 from floodmark.jobs.planning import Plan, plan
@@ -22,6 +21,7 @@ from floodmark.sinks.contract import Session, Sink
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
+from floodmark.step.acts import reset_marks, set_mark
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
 from floodmark.stores.contract import Housed, MarkStore

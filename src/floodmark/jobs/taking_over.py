@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, FileListHWM, FileModifiedTimeHWM, VersionHWM
-from floodmark.jobs.acts import decide
 from floodmark.sources.contract import Request
 from floodmark.step import RunRequest
+from floodmark.step.acts import decide
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord
 

@@ -29,6 +29,8 @@ def caller(signature: Signature, injector: Injector) -> Iterator[Call]:
         mapped = [(each.name, each.edges) for each in signature.mapped]
 
         def call(master: object, pairs: Sequence[Pairs], attempt: Attempt) -> Iterable[object]:
+            if not mapped and not attempts:
+                return elements(function(master, **fixed))
             named = dict(fixed)
             for name, edges in mapped:
                 named[name] = Pairing(pairs[edges[0]] if len(edges) == 1 else merged([pairs[e] for e in edges]))

@@ -106,6 +106,10 @@ class Codec:
         """What expressions see of one JSON text."""
         return self.values(self.parse(text))
 
+    def values_from_texts(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """The same for many; raises at the first bad one, of which `values_from_text` then tells more."""
+        return [self.values(raw) for raw in self.parse_all(texts)]
+
     def to_text(self, element: Element) -> str:
         """The element as it stands in a stream."""
         try:

@@ -62,10 +62,10 @@ def _tree(process_func: Process, stream_cls: Stream | Window | None, join_tree: 
 
 def _window_key(tree: JoinTree, codecs: Mapping[Stream, Codec]) -> Key | None:
     key = window_key(tree, codecs)
-    if key is not None and tree.edges and not key.ordered:
+    if key is not None and tree.edges and not key.ordered and not tree.has_told_windows:
         raise ConfigError(
             f"the windows of {name_of(tree.root)} are joined, but {key.expression.describe()} has no known order.",
-            hint="annotate what the function returns: int, float, str, a date or a time",
+            hint="take windows by a number, text, a date or a time, or let function_call(…) tell them",
         )
     return key
 

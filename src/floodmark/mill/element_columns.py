@@ -47,17 +47,23 @@ def with_computed(batch: pa.RecordBatch, codec: Codec, keys: Mapping[str, Key]) 
     """One batch with its computed keys; ends have none."""
     import pyarrow as pa
 
-    places = zip(batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True)
-    ends = batch.column(IS_END).to_pylist() if IS_END in batch.schema.names else [False] * batch.num_rows
-    texts = batch.column(VALUE).to_pylist()
-    rows = [
-        (None,) * len(keys) if end else computed(codec, keys.values(), text, place)
-        for text, end, place in zip(texts, ends, places, strict=True)
-    ]
+    try:
+        texts = [text or "null" for text in batch.column(VALUE).to_pylist()]
+        rows = [tuple(key.of(each) for key in keys.values()) for each in codec.values_from_texts(texts)]
+    except (ElementInvalid, ValueError):
+        rows = list(computed_one_by_one(batch, codec, keys))
     columns = zip(*rows, strict=True) if rows else [()] * len(keys)
     for (name, key), values in zip(keys.items(), columns, strict=True):
         batch = batch.append_column(name, pa.array(list(values), ARROW_TYPES[key.spark_type]()))
     return batch
+
+
+def computed_one_by_one(batch: pa.RecordBatch, codec: Codec, keys: Mapping[str, Key]) -> Iterator[tuple[Any, ...]]:
+    """The keys of a batch that has an end, or something that cannot be read, which is then told."""
+    ends = batch.column(IS_END).to_pylist() if IS_END in batch.schema.names else [False] * batch.num_rows
+    places = zip(batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True)
+    for text, end, place in zip(batch.column(VALUE).to_pylist(), ends, places, strict=True):
+        yield (None,) * len(keys) if end else computed(codec, keys.values(), text, place)
 
 
 def computed(codec: Codec, keys: Iterable[Key], text: str | None, place: tuple[int, int]) -> tuple[Any, ...]:

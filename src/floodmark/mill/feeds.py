@@ -46,12 +46,17 @@ class Feed:
         return [f"k{place}" for place in range(len(self.keys))]
 
     @property
+    def expressions(self) -> tuple[str, ...]:
+        """What the keys are, as a record names them."""
+        return tuple(key.expression.fingerprint() for key in self.keys)
+
+    @property
     def has_end_messages(self) -> bool:
         return self.inlet.ends == "by_message"
 
     def fingerprint(self, session: Session) -> str:
         """A mark says nothing about a stream whose keys are others now, so they are part of what it is."""
-        keys = ", ".join(dict.fromkeys(key.expression.fingerprint() for key in self.keys))
+        keys = ", ".join(dict.fromkeys(self.expressions))
         source = self.inlet.source.fingerprint(session)
         return f"{source} by {keys}" if keys else source
 

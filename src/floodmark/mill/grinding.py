@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,8 +12,9 @@ from floodmark.mill.calling import Call, caller
 from floodmark.mill.codec import Codec
 from floodmark.mill.eos import EndOfStream
 from floodmark.mill.injection import Attempt, Injector, Position
+from floodmark.mill.merging import KEY, merged
 from floodmark.mill.mishaps import Mishap, failure, mishap
-from floodmark.mill.sheaves import Bundle, Joined, Pairs, bundle_of, sheaf_of
+from floodmark.mill.sheaves import Bundle, Joined, Pairs, bundle_in, sheaf_in
 from floodmark.mill.signature import Injected, Signature
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 ELEMENT = "element"
 NO_ATTEMPT = Attempt(0, Position(0, 0))
 NO_PAIRS: list[Pairs] = []
+Keys: TypeAlias = "Mapping[str, pa.Array]"
 Given: TypeAlias = "tuple[int, int, str | None, bool]"
 """One output: of which call it came, its number there, its text, whether it is the end."""
 OUTPUT = "partition int, offset bigint, next bigint, sequence int, value string, is_end boolean"
@@ -29,7 +31,11 @@ OUTPUT = "partition int, offset bigint, next bigint, sequence int, value string,
 
 @dataclass
 class Task:
-    """One task's work; rows come with the column `element`: a record, or with windows a list of them."""
+    """One task's work.
+
+    Rows come with the column `element`: a record, or with windows a list of them. Where it `merges`, they are the
+    elements of all streams in the order of their key.
+    """
 
     root: Joined
     signature: Signature
@@ -37,6 +43,7 @@ class Task:
     output: Codec | None
     batch: int
     edges: int
+    merges: bool = False
     wants_attempt: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,16 +52,21 @@ class Task:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with caller(self.signature, self.injector) as call:
-            for batch in batches:
-                given = self.given(batch)
-                yield told(batch, given, self.grind(given, call))
+            for keys, given in self.given(batches):
+                yield told(keys, given, self.grind(given, call))
 
-    def given(self, batch: pa.RecordBatch) -> Bundle:
-        """The elements of each call: one by one, or those of a window."""
-        column = batch.column(ELEMENT)
-        if self.signature.has_window:
-            return bundle_of(column, self.root)
-        return Bundle(range(batch.num_rows + 1), sheaf_of(column, self.root))
+    def given(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Keys, Bundle]]:
+        """The elements of each call, one by one or those of a window, and the keys that stand beside them."""
+        if self.merges:
+            yield from (({KEY: keys}, given) for keys, given in merged(batches, self.root))
+            return
+        for batch in batches:
+            column = batch.column(ELEMENT)
+            keys = {name: batch.column(name) for name in batch.schema.names if name != ELEMENT}
+            if self.signature.has_window:
+                yield keys, bundle_in(column, self.root)
+            else:
+                yield keys, Bundle(range(batch.num_rows + 1), sheaf_in(column, self.root))
 
     def grind(self, given: Bundle, call: Call) -> list[Given]:
         """Calls the function for every row."""
@@ -69,29 +81,31 @@ class Task:
                     is_end = isinstance(element, EndOfStream)
                     output.append((number, sequence, None if is_end else to_text(element), is_end))
             except Exception as error:
-                raise self.told(error, given.sheaf.position(begin)) from error
+                raise self.told(error, given.sheaf.position(begin), master) from error
         return output
 
-    def told(self, error: Exception, position: Position) -> Mishap:
+    def told(self, error: Exception, position: Position, master: object) -> Mishap:
         """What the driver is told of an element that failed."""
         if isinstance(error, ElementInvalid):
             return mishap(error, position.partition, position.offset)
-        return failure(name_of(self.root.codec.stream), str(position), error)
+        return failure(name_of(self.root.codec.stream), str(position), error, master)
 
     def beside(self, given: Bundle, begin: int, end: int) -> tuple[list[Pairs], Attempt]:
         """What the function gets besides the master: left elements with their right ones, by the number of the edge
         between them, and what tells a repeated call from another one."""
-        by_edge: list[Pairs] = [[] for _ in range(self.edges)] if self.edges else NO_PAIRS
-        if self.edges:
-            given.sheaf.gather(begin, end, by_edge)
-        return by_edge, Attempt(self.batch, given.sheaf.position(begin)) if self.wants_attempt else NO_ATTEMPT
+        attempt = Attempt(self.batch, given.sheaf.position(begin)) if self.wants_attempt else NO_ATTEMPT
+        if not self.edges:
+            return NO_PAIRS, attempt
+        by_edge: list[Pairs] = [[] for _ in range(self.edges)]
+        given.sheaf.gather(begin, end, by_edge)
+        return by_edge, attempt
 
 
 def _no_text(element: object) -> None:
     return None
 
 
-def told(batch: pa.RecordBatch, given: Bundle, output: list[Given]) -> pa.RecordBatch:
+def told(keys: Keys, given: Bundle, output: list[Given]) -> pa.RecordBatch:
     """The output in columns, in front of it the keys of the rows that it came from."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -100,7 +114,7 @@ def told(batch: pa.RecordBatch, given: Bundle, output: list[Given]) -> pa.Record
     calls, bounds = pa.array(numbers, pa.int64()), pa.array(given.bounds, pa.int64())
     first, last = bounds.take(calls), pc.subtract(bounds.take(pc.add(calls, 1)), 1)
     sheaf = given.sheaf
-    columns = {name: batch.column(name).take(calls) for name in batch.schema.names if name != ELEMENT}
+    columns = {name: column.take(calls) for name, column in keys.items()}
     columns |= {"partition": sheaf.partitions.take(first), "offset": sheaf.offsets.take(first)}
     columns |= {"next": pc.add(sheaf.offsets.take(last), 1), "sequence": pa.array(sequences, pa.int32())}
     columns |= {"value": pa.array(texts, pa.string()), "is_end": pa.array(ends, pa.bool_())}

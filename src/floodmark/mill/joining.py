@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from floodmark.errors import ConfigError, JoinTreeInvalid
 from floodmark.mill.aliases import Stream, class_of, name_of, require_dataclass
-from floodmark.mill.expressions import Expression
+from floodmark.mill.expressions import Call, Expression
 
 How = Literal["inner", "left"]
 
@@ -52,6 +52,11 @@ class JoinTree:
     def nodes(self) -> tuple[Stream, ...]:
         """Every stream once: the master first, and each after its parent."""
         return (self.root, *(edge.right for edge in self.edges))
+
+    @property
+    def has_told_windows(self) -> bool:
+        """Whether a function tells the windows, perhaps by the clock."""
+        return self.window is not None and any(isinstance(each, Call) for each in self.window.walk())
 
     def edges_from(self, stream: Stream) -> tuple[Edge, ...]:
         """The edges to what is joined to this stream."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from floodmark.mill.json_array import PIECE_BYTES
 from floodmark.sinks.contract import POSITION, Batch, Recorded, Session
 from floodmark.sinks.file_ledger import batch_folder, numbers, page_of
 from floodmark.sinks.files import Files
@@ -61,8 +62,8 @@ class JsonParts:
         try:
             with temporary.open("w", encoding="utf-8", newline="") as file:
                 file.write("[")
-                for number, line in enumerate(self._lines()):
-                    file.write(f", {line}" if number else line)
+                for number, text in enumerate(self._texts()):
+                    file.write(f", {text}" if number else text)
                 file.write("]")
                 file.flush()
                 os.fsync(file.fileno())
@@ -76,8 +77,10 @@ class JsonParts:
     def _folder(self) -> Path:
         return self.path.absolute().with_name(f".{self.path.name}.parts")
 
-    def _lines(self) -> Iterator[str]:
+    def _texts(self) -> Iterator[str]:
+        """The elements of all parts, many at a time, with what stands between two of them in the array."""
         for number in sorted(numbers(self._folder)):
             for part in sorted(page_of(self._folder, number).files):
-                with (batch_folder(self._folder, number) / part).open(encoding="utf-8", newline="\n") as lines:
-                    yield from (line.rstrip("\n") for line in lines)
+                with (batch_folder(self._folder, number) / part).open(encoding="utf-8", newline="\n") as file:
+                    while lines := file.readlines(PIECE_BYTES):
+                        yield "".join(lines).rstrip("\n").replace("\n", ", ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.mill.aliases import Stream, name_of
@@ -12,6 +13,7 @@ from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
 from floodmark.mill.codec import Codec
 from floodmark.mill.declaration import Declaration
 from floodmark.mill.grinding import ELEMENT, OUTPUT, Task
+from floodmark.mill.merging import KEY, NODE
 from floodmark.mill.sheaves import Joined
 from floodmark.mill.spark_schema import spark_schema, typed
 from floodmark.sinks.contract import POSITION
@@ -38,6 +40,8 @@ class Milling:
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
         from pyspark.sql import functions as F
 
+        if has_one_key(self.declared):
+            return self._ground(all_by_key(self.declared, frames), merges=True)
         joined = self._with_partners(self.declared.tree.root, frames)
         record = F.struct(*(name for name in joined.columns if not name.startswith("k")))
         keys = [name for name in joined.columns if name == "k0"]
@@ -70,7 +74,7 @@ class Milling:
                 rows = rows.withColumn(f"b{place}", or_empty(rows, f"b{place}"))
         return rows
 
-    def _ground(self, rows: DataFrame) -> DataFrame:
+    def _ground(self, rows: DataFrame, *, merges: bool = False) -> DataFrame:
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
 
@@ -78,10 +82,10 @@ class Milling:
         root, edges = joined_shape(declared, declared.tree.root), len(declared.tree.edges)
 
         def grind(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            task = Task(root, declared.signature, declared.injector, output, number, edges)
+            task = Task(root, declared.signature, declared.injector, output, number, edges, merges)
             yield from task.run(batches)
 
-        keys = [each for each in rows.schema.fields if each.name != ELEMENT]
+        keys = [each for each in rows.schema.fields if each.name == KEY]
         ground = rows.mapInArrow(grind, StructType([*keys, *output_fields()]))
         order = [*(each.name for each in keys), PARTITION, OFFSET, "sequence"]
         return ground.select(
@@ -116,7 +120,31 @@ def joined_shape(declared: Declaration, stream: Stream, edge: int = -1) -> Joine
     numbers = {each: number for number, each in enumerate(declared.tree.edges)}
     leaving = declared.tree.edges_from(stream)
     branches = tuple(joined_shape(declared, each.right, numbers[each]) for each in leaving)
-    return Joined(declared.codecs[stream], edge, branches)
+    is_inner = edge < 0 or declared.tree.edges[edge].how == "inner"
+    return Joined(declared.codecs[stream], edge, branches, is_inner)
+
+
+def has_one_key(declared: Declaration) -> bool:
+    """Whether every edge of the tree is joined by the key that orders its left side: then one sort serves them all."""
+    tree = declared.tree
+    own = {edge.right: edge.right_expression.fingerprint() for edge in tree.edges}
+    own[tree.root] = next((edge.left_expression.fingerprint() for edge in tree.edges), "")
+    kinds = {declared.keys[edge][0].kind for edge in tree.edges}
+    same = all(edge.left_expression.fingerprint() == own[edge.left] for edge in tree.edges)
+    return bool(tree.edges) and tree.window is None and len(kinds) == 1 and same
+
+
+def all_by_key(declared: Declaration, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The elements of all streams, those of a key together, in the order of key, stream and offset."""
+    from pyspark.sql import functions as F
+
+    key = F.col(KEY) + F.lit(0.0) if declared.keys[declared.tree.edges[0]][0].kind == "float" else F.col(KEY)
+    streams = [
+        frames[name_of(stream)].select(F.lit(number).alias(NODE), key.alias(KEY), PARTITION, OFFSET, VALUE)
+        for number, stream in enumerate(declared.tree.nodes)
+    ]
+    rows = reduce(lambda one, other: one.unionByName(other), streams)
+    return rows.repartition(KEY).sortWithinPartitions(KEY, NODE, PARTITION, OFFSET)
 
 
 def grouped(rows: DataFrame, name: str) -> DataFrame:

@@ -8,6 +8,7 @@ import re
 from floodmark.errors import ElementFailed, ElementInvalid, FloodmarkError
 
 BEGIN, END = "[floodmark element]", "[/floodmark element]"
+LONGEST_SHOWN = 200
 FOUND = re.compile(re.escape(BEGIN) + r"(?P<told>.*?)" + re.escape(END), re.DOTALL)
 
 
@@ -26,10 +27,11 @@ def mishap(error: ElementInvalid, partition: int, offset: int) -> Mishap:
     return _told("invalid", {**facts, "position": position(partition, offset)})
 
 
-def failure(stream: str, place: str, error: Exception) -> Mishap:
-    """A process function that raised, with the element that it was given."""
-    reason = f"{type(error).__name__}: {error}"
-    return _told("failed", {"stream": stream, "position": place, "reason": reason})
+def failure(stream: str, place: str, error: Exception, element: object) -> Mishap:
+    """A process function that raised, with the element that it was given, or with how it begins."""
+    reason, shown = f"{type(error).__name__}: {error}", repr(element)
+    shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 1]}…"
+    return _told("failed", {"stream": stream, "position": place, "reason": reason, "element": shown})
 
 
 def mishap_in(error: Exception) -> FloodmarkError | None:

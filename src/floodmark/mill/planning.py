@@ -89,6 +89,7 @@ class Turn:
             done=self._done(name, stretch),
             stopped=is_root and self.stops,
             has_rest=any(lane.has_rest for lane in lanes.values()),
+            expressions=stretch.feed.expressions,
         )
 
     def _done(self, name: str, stretch: Stretch) -> Level:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -62,9 +62,15 @@ class Watch:
     late: dict[tuple[str, int], int] = field(default_factory=dict)
     """Up to which offset of a lane those that came too late were told of."""
 
+    forgotten: set[str] = field(default_factory=set)
+
     def __post_init__(self) -> None:
         self.limit = self.max_elements
         self.begun = self.now()
+
+    def anew(self) -> Watch:
+        """One that has seen nothing yet, of the same streams."""
+        return Watch(self.inlets, self.max_elements, self.idle_after_seconds, self.timed, self.now)
 
     def begin(self) -> None:
         """A new run: time-outs count from now, and what ended has ended."""
@@ -100,6 +106,12 @@ class Watch:
             self.limit, self.turns = self.max_elements, self.turns + 1
             for name in turn.stretches:
                 self.read[name] = self.read.get(name, 0) + turn.elements(name)
+
+    def forgets(self, streams: Iterable[str]) -> bool:
+        """Whether this was not known: the mill is to say it once."""
+        news = set(streams) - self.forgotten
+        self.forgotten |= news
+        return bool(news)
 
     def is_told(self, name: str, lane: int) -> bool:
         """Whether this look's late elements were told of by an earlier look; from now on they are."""

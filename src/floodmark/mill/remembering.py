@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from floodmark.hwm import Json
 from floodmark.mill.horizon import NOTHING, Keys, Level
+from floodmark.stores.record import JobRecord
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Memory:
     done: Level = NOTHING
     stopped: bool = False
     has_rest: bool = False
+    expressions: tuple[str, ...] = ()
+    """What the keys in `last` are, in their order."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -35,6 +40,7 @@ class Memory:
             "done": level_to_json(self.done),
             "stopped": self.stopped,
             "has_rest": self.has_rest,
+            "expressions": list(self.expressions),
         }
 
     @classmethod
@@ -49,7 +55,16 @@ class Memory:
             done=level_from_json(stored["done"]),
             stopped=stored["stopped"],
             has_rest=stored["has_rest"],
+            expressions=tuple(stored.get("expressions", ())),
         )
+
+    def in_terms_of(self, expressions: Sequence[str]) -> Memory:
+        """The same for a tree that has these keys: with another node, one key may be asked for more often, or less."""
+        if not self.expressions or self.expressions == tuple(expressions):
+            return self
+        places = [self.expressions.index(each) for each in expressions]
+        last = {lane: tuple(keys[place] for place in places) for lane, keys in self.last.items()}
+        return replace(self, last=last, expressions=tuple(expressions))
 
     def begun_anew(self) -> Memory:
         """For the run after the one that ended: ended partitions go on behind their end, and their keys begin anew."""
@@ -58,7 +73,22 @@ class Memory:
             last={lane: keys for lane, keys in self.last.items() if lane not in self.ended},
             seen=self.seen,
             done=NOTHING if has_ended else self.done,
+            expressions=self.expressions,
         )
+
+
+def forgotten(record: JobRecord, streams: Sequence[str]) -> JobRecord:
+    """The record without these streams."""
+    return replace(
+        record,
+        marks=_without(record.marks, streams),
+        sources=_without(record.sources, streams),
+        extras=_without(record.extras, streams),
+    )
+
+
+def _without(part: Mapping[str, Part], streams: Sequence[str]) -> dict[str, Part]:
+    return {name: own for name, own in part.items() if name not in streams}
 
 
 def level_to_json(level: Level) -> Json:

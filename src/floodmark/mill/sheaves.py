@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,12 +23,24 @@ Pairs: TypeAlias = "list[tuple[Any, list[Any]]]"
 class Joined:
     """A node of the tree as it stands in a row: how its elements are read, and the nodes joined to it.
 
-    `edge` is the number of the edge that leads to it, as the signature counts them.
+    `edge` is the number of the edge that leads to it, as the signature counts them; an inner one needs a partner.
     """
 
     codec: Codec
     edge: int = -1
     branches: tuple[Joined, ...] = ()
+    is_inner: bool = True
+
+    @property
+    def number(self) -> int:
+        """That of the node: the root is 0."""
+        return self.edge + 1
+
+    def walk(self) -> Iterator[Joined]:
+        """The node, and all below it."""
+        yield self
+        for branch in self.branches:
+            yield from branch.walk()
 
 
 @dataclass(frozen=True)
@@ -63,27 +75,33 @@ class Bundle:
     sheaf: Sheaf
 
 
-def sheaf_of(column: pa.StructArray, node: Joined) -> Sheaf:
+def sheaf_in(column: pa.StructArray, node: Joined) -> Sheaf:
     """The elements of a column of records, with their partners. Raises a mishap where one cannot be read."""
-    partitions, offsets = column.field(PARTITION), column.field(OFFSET)
-    partners = tuple(bundle_of(column.field(f"b{place}"), branch) for place, branch in enumerate(node.branches))
-    texts = [text or "null" for text in column.field(VALUE).to_pylist()]
-    try:
-        elements = node.codec.from_texts(texts)
-    except (ElementInvalid, ValueError):
-        places = zip(partitions.to_pylist(), offsets.to_pylist(), strict=True)
-        elements = [decoded_one(node.codec, text, *place) for text, place in zip(texts, places, strict=True)]
-    return Sheaf(node, elements, partitions, offsets, partners)
+    partners = tuple(bundle_in(column.field(f"b{place}"), branch) for place, branch in enumerate(node.branches))
+    return sheaf_of(node, column.field(PARTITION), column.field(OFFSET), column.field(VALUE), partners)
 
 
-def bundle_of(column: pa.ListArray, node: Joined) -> Bundle:
+def bundle_in(column: pa.ListArray, node: Joined) -> Bundle:
     """The same for a column of lists of records."""
     import numpy as np
     import pyarrow.compute as pc
 
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
     bounds = np.concatenate(([0], np.cumsum(lengths))).tolist()
-    return Bundle(bounds, sheaf_of(column.flatten(), node))
+    return Bundle(bounds, sheaf_in(column.flatten(), node))
+
+
+def sheaf_of(
+    node: Joined, partitions: pa.Array, offsets: pa.Array, values: pa.Array, partners: tuple[Bundle, ...]
+) -> Sheaf:
+    """Elements that stand here, with their partners. Raises a mishap where one cannot be read."""
+    texts = [text or "null" for text in values.to_pylist()]
+    try:
+        elements = node.codec.from_texts(texts)
+    except (ElementInvalid, ValueError):
+        places = zip(partitions.to_pylist(), offsets.to_pylist(), strict=True)
+        elements = [decoded_one(node.codec, text, *place) for text, place in zip(texts, places, strict=True)]
+    return Sheaf(node, elements, partitions, offsets, partners)
 
 
 def decoded_one(codec: Codec, text: str, partition: int, offset: int) -> object:

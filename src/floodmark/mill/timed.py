@@ -10,18 +10,11 @@ from typing import Any, TypeAlias
 from floodmark.errors import ConfigError, ElementInvalid
 from floodmark.mill.aliases import name_of
 from floodmark.mill.declaration import Declaration
-from floodmark.mill.expressions import Call
 from floodmark.mill.keys import Key
 from floodmark.mill.mishaps import position
 
 Ranges: TypeAlias = "dict[int, tuple[int, int]]"
 """The elements of one window: in each partition the first offset and the one behind the last."""
-
-
-def is_timed(declared: Declaration) -> bool:
-    """Whether the windows of a mill depend on a function: then its answers are asked for once, and kept."""
-    window = declared.tree.window
-    return window is not None and any(isinstance(each, Call) for each in window.walk())
 
 
 @dataclass
@@ -100,7 +93,7 @@ def timed_windows(declared: Declaration, poll_seconds: float | None) -> TimedWin
     key = declared.window_key
     if poll_seconds is not None and declared.tree.edges:
         raise _not_polled(declared, "it is joined, and a window waits for the partners of its elements")
-    if key is None or not is_timed(declared):
+    if key is None or not declared.tree.has_told_windows:
         if poll_seconds is not None and key is not None:
             raise _not_polled(declared, "windows by fields have nothing to say about an idle poll")
         return None

@@ -7,7 +7,6 @@ from floodmark.mill.brokers import MessageBroker
 from floodmark.mill.declaration import Declaration
 from floodmark.mill.feeds import Feed
 from floodmark.mill.horizon import Branch, Node
-from floodmark.mill.timed import is_timed
 
 
 def feeds_of(declared: Declaration, broker: MessageBroker) -> dict[str, Feed]:
@@ -16,7 +15,7 @@ def feeds_of(declared: Declaration, broker: MessageBroker) -> dict[str, Feed]:
     for stream in declared.tree.nodes:
         leaving = [declared.keys[edge][0] for edge in declared.tree.edges_from(stream)]
         own = [declared.keys[edge][1] for edge in declared.tree.edges if edge.right == stream]
-        has_window = stream == declared.tree.root and not is_timed(declared)
+        has_window = stream == declared.tree.root and not declared.tree.has_told_windows
         window = [declared.window_key] if has_window and declared.window_key is not None else []
         keys = (*(own or window or leaving[:1]), *leaving)
         feeds[name_of(stream)] = Feed(broker.inlet(stream), declared.codecs[stream], keys)
@@ -28,7 +27,7 @@ def node_of(declared: Declaration, stream: Stream) -> Node:
     tree = declared.tree
     own = [edge.right_expression for edge in tree.edges if edge.right == stream]
     leaving = tree.edges_from(stream)
-    has_window = tree.window is not None and stream == tree.root and not is_timed(declared)
+    has_window = tree.window is not None and stream == tree.root and not declared.tree.has_told_windows
     window = [tree.window] if has_window else []
     first = next(iter([*own, *window, *(edge.left_expression for edge in leaving)]), None)
     branches = [

@@ -18,7 +18,7 @@ from floodmark.mill.milling import ENDS, Milling
 from floodmark.mill.mishaps import mishap_in
 from floodmark.mill.planning import Planner, Turn, held
 from floodmark.mill.progress import Watch
-from floodmark.mill.remembering import Memory
+from floodmark.mill.remembering import Memory, forgotten
 from floodmark.mill.scouting import Found, scout
 from floodmark.mill.stretches import Stretch
 from floodmark.mill.timed_turns import plan_timed
@@ -67,6 +67,16 @@ class MillStep(Step):
 
     planner: Planner = field(kw_only=True)
     watch: Watch = field(kw_only=True)
+
+    def read(self) -> JobRecord:
+        """The record, without streams that are no longer in the tree: the next commit drops their marks."""
+        record = super().read()
+        gone = sorted(record.marks.keys() - self.planner.feeds.keys())
+        if not gone:
+            return record
+        if self.watch.forgets(gone):
+            log.info("streams are no longer in the tree, their marks are dropped", mill=self.work.name, streams=gone)
+        return forgotten(record, gone)
 
     def look(self, record: JobRecord) -> Outlook:
         """The spans of the next turn; none if nothing that the horizon waits for has risen since the last look."""
@@ -122,10 +132,9 @@ class MillStep(Step):
 
     def stretches(self, record: JobRecord, outlook: Outlook) -> dict[str, Stretch] | None:
         """What lies behind every mark; None if the mill has come to its end and nothing was added since."""
-        memories = {name: remembered(record, name) for name in self.planner.feeds}
-        found = {
-            name: Stretch(feed, outlook.sights[name].span, memories[name]) for name, feed in self.planner.feeds.items()
-        }
+        feeds = self.planner.feeds
+        memories = {name: remembered(record, name).in_terms_of(feed.expressions) for name, feed in feeds.items()}
+        found = {name: Stretch(feed, outlook.sights[name].span, memories[name]) for name, feed in feeds.items()}
         self.watch.note(found)
         found = {name: replace(each, waiting=self.watch.waiting()) for name, each in found.items()}
         if not memories[self.planner.root.name].stopped:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from floodmark import stores
 from floodmark.errors import FloodmarkError
 from floodmark.logs import get_logger
+from floodmark.mill.advice import advise
 from floodmark.mill.aliases import Stream, name_of
 from floodmark.mill.brokers import MessageBroker, Outlet
 from floodmark.mill.codec import Deserializer, Serializer
@@ -19,6 +20,7 @@ from floodmark.mill.injection import Provider, Wanted
 from floodmark.mill.joining import JoinTree, Window
 from floodmark.mill.milling import Milling
 from floodmark.mill.planning import Planner
+from floodmark.mill.preview import TurnPlan, preview
 from floodmark.mill.progress import Progress, Watch
 from floodmark.mill.signature import Process
 from floodmark.mill.timed import timed_windows
@@ -27,6 +29,7 @@ from floodmark.mill.turning import MillStep, MillWork, remembered
 from floodmark.mill.waits import wait_seconds
 from floodmark.probes.durations import seconds_in
 from floodmark.spark.session import spark_session
+from floodmark.step.acts import reset_marks
 from floodmark.stores.contract import Housed, MarkStore
 from floodmark.stores.record import Receipt
 
@@ -97,6 +100,10 @@ class WaterMill:
             self._after(step, receipt)
         return receipt
 
+    def plan(self) -> TurnPlan:
+        """What the next turn would do; nothing is written, no mark moves."""
+        return preview(self._step())
+
     def run(self, *, every: str | float | None = None) -> Progress:
         """Turn until the streams have ended, or for ever if `every` says how often; `stop` ends it between turns."""
         pause, idle = seconds_in(every, field="every") if every is not None else None, 0
@@ -119,6 +126,10 @@ class WaterMill:
     def progress(self) -> Progress:
         """How far the mill is, as of its last turn."""
         return self._watch.progress()
+
+    def reset(self) -> None:
+        """Forget every mark, by a person's decision: the next turn reads from the beginning, and output comes again."""
+        reset_marks(self._step())
 
     def has_stopped(self) -> bool:
         """Whether the last turn that was committed was the end of the streams."""
@@ -164,6 +175,7 @@ class WaterMill:
             self._outlet.publish()
 
     def _note_failure(self, error: FloodmarkError) -> None:
+        advise(error)
         log.error("turn failed", mill=self.name, error=str(error))
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from floodmark.errors import ConfigError, MarkUnreadable
 from floodmark.hwm import HWM
-from floodmark.step import Step
 from floodmark.step.looking import PENDING, part_of, read_ledgers
 from floodmark.step.recovery import fence_laggards
-from floodmark.step.run import noted_in
+from floodmark.step.run import Step, noted_in
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord
 

@@ -1,0 +1,39 @@
+"""What a record keeps of a stream beside its mark, and what becomes of it when the tree changes."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+from floodmark.mill.horizon import NOTHING, at
+from floodmark.mill.remembering import Memory
+
+KEPT = Memory(
+    last={0: (Decimal("1.5"), 7, 7)},
+    seen={0: 12, 1: 3},
+    ended={1: 3},
+    done=at(Decimal("1.5")),
+    has_rest=True,
+    expressions=("price", "k", "k"),
+)
+
+
+def test_a_memory_comes_out_of_a_record_as_it_went_in() -> None:
+    """Through JSON, Decimals with all their digits."""
+    assert Memory.from_json(json.loads(json.dumps(KEPT.to_json()))) == KEPT
+
+
+def test_a_stream_that_is_new_to_the_record_has_an_empty_memory() -> None:
+    """No mark is a state of its own."""
+    assert Memory.from_json({}) == Memory(done=NOTHING)
+
+
+def test_the_highest_keys_follow_their_expressions_when_a_node_leaves_the_tree() -> None:
+    """One edge less asks for the key k once less."""
+    fewer = KEPT.in_terms_of(("price", "k"))
+    assert (fewer.last, fewer.expressions, fewer.seen) == ({0: (Decimal("1.5"), 7)}, ("price", "k"), KEPT.seen)
+
+
+def test_the_highest_keys_follow_their_expressions_when_a_node_comes_into_the_tree() -> None:
+    """One edge more asks for it once more."""
+    assert KEPT.in_terms_of(("price", "k", "k", "k")).last == {0: (Decimal("1.5"), 7, 7, 7)}
