@@ -12,6 +12,7 @@ from floodmark.stores.record import JobRecord, Receipt
 
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
+MOMENT = "%Y-%m-%d %H:%M UTC"
 HEALING = "healing"
 """What the record of a stream holds beside its marks: what was done ahead of them."""
 
@@ -41,16 +42,17 @@ def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
     told, sign = _told(facts, now), facts.last_sign()
     last = facts.runs[0] if facts.runs else None
     if last is not None and last.status == "failed" and (sign is None or last.started > sign):
-        message = f"its last run failed: {(last.error or '')[:ERROR_SHOWN]}"
-        advice = f"{job.name}: mend what its last run says, then `floodmark run --select {job.name}`"
+        when = f" on {last.started:{MOMENT}}" if facts.is_a_stream() else ""  # its error tells ages of that moment
+        message = f"its last run failed{when}: {(last.error or '')[:ERROR_SHOWN]}"
+        advice = f"{job.name}: mend what its last run says, then {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "CRITICAL", message, told, "failed_run", advice)
     if sign is None:
-        advice = f"{job.name}: `floodmark run --select {job.name}`"
+        advice = f"{job.name}: {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "WARNING", "it has never run", told, "lag", advice)
     age = (now - sign).total_seconds()
     if age > job.limits.lag_seconds:
         message = f"its mark has not been looked after for {age / HOUR:.1f} h"
-        advice = f"{job.name}: is its loop or schedule alive? `floodmark run --select {job.name}`"
+        advice = f"{job.name}: is its loop or schedule alive? {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "WARNING", message, told, "lag", advice)
     return _open_or_held(job, facts, now, told)
 
@@ -58,11 +60,12 @@ def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
 def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, told: dict[str, Json]) -> Finding:
     intent = facts.record.intent if facts.record else None
     if intent is not None and now - intent.batch_time > OPEN_TOO_LONG:
-        message = f"batch {intent.number} has been open since {intent.batch_time:%Y-%m-%d %H:%M} UTC"
-        advice = f"{job.name}: `floodmark run --select {job.name}` finishes the open batch"
+        message = f"batch {intent.number} has been open since {intent.batch_time:{MOMENT}}"
+        advice = f"{job.name}: {_run(job, facts)}, which finishes the open batch"
         return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
     if facts.is_a_stream() and facts.runs and facts.runs[0].notes:
-        message = f"records wait to be healed: {'; '.join(facts.runs[0].notes)}"
+        last = facts.runs[0]
+        message = f"records wait to be healed, as of {last.started:{MOMENT}}: {'; '.join(last.notes)}"
         advice = f"{job.name}: mend what fails these records; `floodmark deadletters list` shows what was given up"
         return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
     held = facts.runs[0].rows_held_back if facts.runs else 0
@@ -70,6 +73,11 @@ def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, told: dict[str,
         message = f"{held} rows are held back: {'; '.join(facts.runs[0].notes)}"
         return Finding("processing_offsets", job.name, "HEALTHY", message, told, "stuck")
     return Finding("processing_offsets", job.name, "HEALTHY", "its mark is looked after", told, "lag")
+
+
+def _run(job: JobWatch, facts: JobFacts) -> str:
+    """How it is run: a stream is the user's own program."""
+    return "start the program of this stream" if facts.is_a_stream() else f"`floodmark run --select {job.name}`"
 
 
 def _told(facts: JobFacts, now: datetime) -> dict[str, Json]:
