@@ -12,10 +12,15 @@ import pytest
 from deltalake import write_deltalake
 
 from floodmark import stores
+from floodmark.errors import RecordsFailed
 from floodmark.hwm import ColumnIntHWM
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
+from floodmark.streams import Stream, healing, retry
+from floodmark.streams.healer import Reach
+from floodmark.streams.running import run_once
 from tests.cli.conftest import Said
+from tests.streams.hospital import Hospital, Log
 
 Floodmark = Callable[..., Said]
 PROJECT = """store: sqlite:///marks.db
@@ -112,3 +117,37 @@ def test_two_tables_of_one_folder_name_are_told_apart_by_their_jobs(folder: Path
     checks = json.loads(floodmark("health", "--json").out)["checks"]
     assert list(checks["data_freshness"]["subjects"]) == ["a.t", "b.t"]
     assert "one of: a.t, b.t" in floodmark("optimize", "--select", "t").err
+
+
+def stuck_at_b(source: Stream) -> None:
+    """Steps that fail on one record."""
+    source.map(lambda row: row if row[1] != b"b" else int("b")).sink(healing, stream=source)
+
+
+def test_a_stream_that_failed_is_named_with_its_record_and_is_no_job_to_run(
+    project: Path, floodmark: Floodmark
+) -> None:
+    """No project file knows it: partition, offset, age, attempts, error, and what to do about a stream."""
+    hospital = Hospital(project / "state", Log({0: {0: b"a", 1: b"b"}}, {0: 2}), stores.open("sqlite:///marks.db"))
+    with pytest.raises(RecordsFailed):
+        run_once(hospital.healer(stuck_at_b))
+    said = floodmark("health", "--json")
+    found = json.loads(said.out)["checks"]["processing_offsets"]["subjects"]["g"]
+    assert (said.code, found["status"]) == (1, "CRITICAL")
+    assert (
+        "stream 'g' is stuck at t/0, offset 1, since 0 s, 1 attempt: map(<lambda>) (step 1): ValueError: invalid"
+        in (found["message"])
+    )
+    assert "g: mend what its last run says, then start the program of this stream" in said.out
+
+
+def test_a_stream_that_tries_again_is_a_warning_with_its_record(project: Path, floodmark: Floodmark) -> None:
+    """It runs on, and says what it waits for."""
+    hospital = Hospital(project / "state", Log({0: {0: b"a", 1: b"b"}}, {0: 2}), stores.open("sqlite:///marks.db"))
+    healer = hospital.healer(stuck_at_b, retry(3, "1h"))
+    healer.begin()
+    healer.turn(Reach())
+    said = floodmark("health", "--json")
+    found = json.loads(said.out)["checks"]["processing_offsets"]["subjects"]["g"]
+    assert (found["status"], "t/0, offset 1, since 0 s, 1 attempt: map" in found["message"]) == ("WARNING", True)
+    assert found["message"].startswith("records wait to be healed, as of 20")

@@ -1,44 +1,89 @@
-"""A stream to be killed: every record is noted in a file, some fail the first time, and each takes a moment.
+"""A stream to be killed: each record says what becomes of it, attempt by attempt, and every call is noted in a file.
 
-python patients.py FOLDER BOOTSTRAP TOPIC GROUP
+python patients.py VISIT      a visit as JSON
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import floodmark as fm
+from floodmark.errors import RecordsFailed
 from floodmark.streams import from_kafka, healing, retry
-from floodmark.streams.kafka_stream import KafkaStream
 
-SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "1g"}
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from floodmark.streams import Stream
+    from floodmark.streams.kafka_stream import KafkaStream
+
+GROUP = "patients"
+STUCK = 1
 
 
-def stream(home: Path, bootstrap: str, topic: str, group: str, seconds: float = 0.004) -> KafkaStream:
-    """The stream; every tenth record fails at its first attempt."""
-    params = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
-    source = from_kafka([topic], params, on_error=retry(3, 0), store=f"sqlite:///{home}/marks.db")
-    calls = home / "calls"
+@dataclass(frozen=True)
+class Visit:
+    """One run of the stream; those of one folder share the marks, and differ in all that a restart may change."""
 
-    def step(row: Any) -> object:  # noqa: ANN401 (a row)
-        where = row[0]
-        with calls.open("ab", buffering=0) as file:
-            file.write(f"{where['partition']} {where['offset']} {where['attempt']}\n".encode())
-        time.sleep(seconds)
-        if where["attempt"] == 1 and where["offset"] % 10 == 3:
-            raise ValueError("not yet")
-        return row
+    home: str
+    bootstrap: str
+    topic: str
+    number: int
+    cores: int = 2
+    together: int = 1
+    """How many records are in a worker's hands at once."""
+    tries: int = 1
+    seconds: float = 0.004
 
-    source.map(step).sink(healing, stream=source)
-    return source
+    def stream(self) -> KafkaStream:
+        """The stream, ready to run."""
+        params = {"bootstrap.servers": self.bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest"}
+        policy, store = retry(self.tries - 1, 0) if self.tries > 1 else "stop", f"sqlite:///{self.home}/marks.db"
+        source = from_kafka([self.topic], params, on_error=policy, store=store)
+        kept = self._treated(source).filter(lambda row: row[1].split()[-1] != b"dropped")
+        kept.sink(healing, stream=source)
+        return source
+
+    def _treated(self, source: KafkaStream) -> Stream:
+        step = self._step()
+        return source.map(step) if self.together == 1 else source.partition(self.together).foreach_async(step).flatten()
+
+    def _step(self) -> Callable[[Any], object]:
+        notes, number, seconds = Path(self.home) / "notes", self.number, self.seconds
+
+        def note(where: Any, word: str) -> None:  # noqa: ANN401 (a uuid)
+            place = f"{where['partition']} {where['offset']} {where['attempt']}"
+            with notes.open("ab", buffering=0) as file:
+                file.write(f"{number} {os.getpid()} {place} {word}\n".encode())
+
+        def step(row: Any) -> object:  # noqa: ANN401 (a row)
+            where, fates = row[0], row[1].decode().split()
+            fate = fates[where["attempt"] - 1]
+            note(where, "begins")
+            time.sleep(seconds)
+            note(where, fate)
+            if fate == "failed":
+                raise ValueError("not yet")
+            return row
+
+        return step
+
+    def serialize(self) -> str:
+        return json.dumps(asdict(self))
 
 
 if __name__ == "__main__":
-    fm.spark_session(SETTINGS)
-    folder, bootstrap, topic, group = sys.argv[1:]
-    stream(Path(folder), bootstrap, topic, group).run_once()
+    visit = Visit(**json.loads(sys.argv[1]))
+    fm.spark_session({"spark.master": f"local[{visit.cores}]", "spark.driver.memory": "1g"})
+    try:
+        visit.stream().run_once()
+    except RecordsFailed:
+        sys.exit(STUCK)

@@ -8,59 +8,130 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from floodmark import stores
+from floodmark.errors import RecordsFailed
 from tests.crash import patients
-from tests.sources.reading_kafka import add_partitions, put
+from tests.crash.patients import GROUP, Visit
+from tests.crash.ward_book import Book, calls_in, durable
+from tests.sources.reading_kafka import add_partitions, open_transaction, put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from floodmark.testing.servers import Broker
 
-KILLS, RECORDS = 10, 120
+FATES = ("done", "done", "done", "dropped", "failed done", "failed dropped", "failed failed done")
+MOST_PARTITIONS = 5
+
+
+@dataclass
+class Siege:
+    """One topic and one stream, under random conditions."""
+
+    broker: Broker
+    topic: str
+    home: Path
+    draw: random.Random
+    partitions: int = 2
+    visits: int = 0
+    book: Book = field(default_factory=Book)
+    killed: dict[int, int] = field(default_factory=dict)
+
+    def admit(self, records: int) -> None:
+        """New records in random partitions, perhaps a new partition, perhaps a transaction that is aborted."""
+        if self.partitions < MOST_PARTITIONS and self.draw.random() < 0.5:
+            self.partitions += 1
+            add_partitions(self.broker, self.topic, self.partitions)
+        for partition in range(self.partitions):
+            fates = self.draw.choices(FATES, k=self.draw.randint(0, records))
+            put(self.broker, self.topic, *fates, partition=partition)
+            self.book.admit(partition, fates)
+        with open_transaction(self.broker, self.topic, "never", partition=0) as producer:
+            producer.abort_transaction(10)
+        self.book.skip(0, 2)  # what was aborted, and the marker behind it
+
+    def visit(self) -> None:
+        """A process that is killed after a random number of calls, unless it ends before; then the marks are judged."""
+        visit = self.next_visit(cores=self.draw.randint(1, 3), together=self.draw.choice((1, 3)))
+        process = subprocess.Popen(
+            [sys.executable, patients.__file__, visit.serialize()], stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        self.wait_for_calls(process, self.draw.randint(1, 2 * len(self.book.fates)))
+        time.sleep(self.draw.uniform(0.0, 0.4))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            self.killed[visit.number] = visit.together
+        self.judge(process.wait(30))
+
+    def wait_for_calls(self, process: subprocess.Popen[bytes], more: int) -> None:
+        wanted = len(calls_in(self.home / "notes")) + more
+        while process.poll() is None and len(calls_in(self.home / "notes")) < wanted:
+            time.sleep(0.02)
+
+    def judge(self, code: int) -> None:
+        """Exactly the rule's marks after a run that ended; never beyond them after one that was killed."""
+        expected, marks = self.book.marks(calls_in(self.home / "notes")), self.marks()
+        if code == -signal.SIGKILL:
+            assert all(mark <= expected[partition] for partition, mark in marks.items())
+        else:
+            assert (code in (0, patients.STUCK), marks) == (True, expected)
+
+    def next_visit(self, **changed: int) -> Visit:
+        self.visits += 1
+        tries = self.draw.randint(1, 2)
+        return Visit(str(self.home), self.broker.bootstrap, self.topic, self.visits, tries=tries, **changed)
+
+    def heal_all(self) -> None:
+        """Runs without a kill, here in this process; a record fails twice at most."""
+        for _ in range(3):
+            visit, code = self.next_visit(together=1), 0
+            try:
+                visit.stream().run_once()
+            except RecordsFailed:
+                code = patients.STUCK
+            self.judge(code)
+
+    def marks(self) -> Mapping[int, int]:
+        record = stores.open(f"sqlite:///{self.home}/marks.db").read(GROUP)
+        return dict(record.marks[self.topic].value) if record and self.topic in record.marks else {}
+
+    def told(self) -> dict[tuple[int, int], tuple[str | None, ...]]:
+        """What every record came to."""
+        found = durable(calls_in(self.home / "notes"), self.killed)
+        return {record: tuple(words) for record, words in found.items()}
+
+
+def under_siege(siege: Siege, kills: int, records: int) -> None:
+    for _ in range(kills):
+        siege.admit(records)
+        siege.visit()
+    siege.admit(records)
+    siege.heal_all()
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_stream_repeats_only_what_was_in_its_hands(
+    spark: SparkSession, kafka: Broker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Outcomes, partitions, cores and the moment of the kill are drawn; marks and calls are judged by the rule."""
+    siege = Siege(kafka, topic(2), tmp_path, random.Random(1))
+    under_siege(siege, kills=1, records=30)
+    assert (siege.marks(), siege.told()) == (siege.book.ends, siege.book.fates)
 
 
 @pytest.mark.crash
 @pytest.mark.timeout(1800)
-def test_random_kills_lose_no_record_and_repeat_only_what_was_under_way(
+def test_random_kills_lose_no_record_and_run_no_settled_one_again(
     spark: SparkSession, kafka: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """A settled record never runs again; a kill costs at most the records that its two workers had in their hands."""
-    draw = random.Random(int(os.environ.get("FLOODMARK_SEED", "20261115")))
-    name = topic(2)
-    for kill in range(KILLS):
-        put(kafka, name, *map(str, range(RECORDS)), partition=kill % 2)
-        kill_after(draw.uniform(6.0, 16.0), tmp_path, kafka.bootstrap, name)
-    add_partitions(kafka, name, 4)
-    put(kafka, name, *map(str, range(RECORDS)), partition=3)
-    last = patients.stream(tmp_path, kafka.bootstrap, name, "patients", seconds=0)
-    last.run_once()
-    record = last.store.read("patients")
-    assert record is not None
-    ends = {0: RECORDS * KILLS // 2, 1: RECORDS * KILLS // 2, 3: RECORDS}
-    assert dict(record.marks[name].value) == ends
-    calls = Counter((tmp_path / "calls").read_text().splitlines())
-    assert calls.keys() == {f"{p} {o} {a}" for p, end in ends.items() for o in range(end) for a in attempts(o)}
-    assert sum(calls.values()) - len(calls) <= 2 * KILLS
-
-
-def attempts(offset: int) -> tuple[int, ...]:
-    """Every tenth record fails once."""
-    return (1, 2) if offset % 10 == 3 else (1,)
-
-
-def kill_after(seconds: float, home: Path, bootstrap: str, topic: str) -> None:
-    """Start the stream in a process group of its own and end all of it."""
-    command = [sys.executable, patients.__file__, str(home), bootstrap, topic, "patients"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    time.sleep(seconds)
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    """The same, kill after kill; FLOODMARK_SEED draws another siege."""
+    siege = Siege(kafka, topic(2), tmp_path, random.Random(int(os.environ.get("FLOODMARK_SEED", "20261115"))))
+    under_siege(siege, kills=8, records=60)
+    assert (siege.marks(), siege.told()) == (siege.book.ends, siege.book.fates)

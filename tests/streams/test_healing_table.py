@@ -103,3 +103,4 @@ def test_a_first_run_begins_where_its_group_stands_in_kafka(clinic: Clinic, topi
     source.run_once()
     assert clinic.calls() == [(0, 1, 1), (1, 1, 1)]
     assert (clinic.marks(source, name), clinic.marks(source, other)) == ({0: 3, 1: 2}, {0: 2})
+    assert clinic.published(name, 2) == {0: 3, 1: 2}

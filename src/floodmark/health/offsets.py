@@ -13,6 +13,7 @@ from floodmark.stores.record import JobRecord, Receipt
 
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
+MOMENT = "%Y-%m-%d %H:%M UTC"
 PENDING, HELD = "pending", "held"
 """Under which the record of a job keeps that rows of a source wait for a transaction of somebody else."""
 HEALING = "healing"
@@ -51,19 +52,20 @@ def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
     told, sign = _told(facts, now), facts.last_sign()
     last = facts.runs[0] if facts.runs else None
     if last is not None and last.status == "failed" and (sign is None or last.started > sign):
-        message = f"its last run failed: {(last.error or '')[:ERROR_SHOWN]}"
-        advice = f"{job.name}: mend what its last run says, then `floodmark run --select {job.name}`"
+        when = f" on {last.started:{MOMENT}}" if facts.is_a_stream() else ""  # its error tells ages of that moment
+        message = f"its last run failed{when}: {(last.error or '')[:ERROR_SHOWN]}"
+        advice = f"{job.name}: mend what its last run says, then {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "CRITICAL", message, told, "failed_run", advice)
     waiting = facts.held()
     if sign is None and waiting is not None:  # its first rows wait
         return _waiting(job, waiting, now, told)
     if sign is None:
-        advice = f"{job.name}: `floodmark run --select {job.name}`"
+        advice = f"{job.name}: {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "WARNING", "it has never run", told, "lag", advice)
     age = (now - sign).total_seconds()
     if age > job.limits.lag_seconds:
         message = f"its mark has not been looked after for {age / HOUR:.1f} h"
-        advice = f"{job.name}: is its loop or schedule alive? `floodmark run --select {job.name}`"
+        advice = f"{job.name}: is its loop or schedule alive? {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "WARNING", message, told, "lag", advice)
     return _open_or_held(job, facts, now, told)
 
@@ -71,11 +73,12 @@ def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
 def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, told: dict[str, Json]) -> Finding:
     intent = facts.record.intent if facts.record else None
     if intent is not None and now - intent.batch_time > OPEN_TOO_LONG:
-        message = f"batch {intent.number} has been open since {intent.batch_time:%Y-%m-%d %H:%M} UTC"
-        advice = f"{job.name}: `floodmark run --select {job.name}` finishes the open batch"
+        message = f"batch {intent.number} has been open since {intent.batch_time:{MOMENT}}"
+        advice = f"{job.name}: {_run(job, facts)}, which finishes the open batch"
         return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
     if facts.is_a_stream() and facts.runs and facts.runs[0].notes:
-        message = f"records wait to be healed: {'; '.join(facts.runs[0].notes)}"
+        last = facts.runs[0]
+        message = f"records wait to be healed, as of {last.started:{MOMENT}}: {'; '.join(last.notes)}"
         advice = f"{job.name}: mend what fails these records; `floodmark deadletters list` shows what was given up"
         return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
     waiting = facts.held()
@@ -91,10 +94,15 @@ def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, told: dict[str,
 def _waiting(job: JobWatch, held: Mapping[str, Json], now: datetime, told: dict[str, Json]) -> Finding:
     """Rows that wait for a transaction; one that lasts for an hour was probably forgotten."""
     since = datetime.fromisoformat(str(held["since"]))
-    message = f"{held['rows']} rows are held back since {since:%Y-%m-%d %H:%M} UTC: they {held['reason']}"
+    message = f"{held['rows']} rows are held back since {since:{MOMENT}}: they {held['reason']}"
     advice = f"{job.name}: end the transaction that holds its rows back, or choose another `safety`"
     status: Status = "WARNING" if now - since > OPEN_TOO_LONG else "HEALTHY"
     return Finding("processing_offsets", job.name, status, message, {**told, "held_back": dict(held)}, "stuck", advice)
+
+
+def _run(job: JobWatch, facts: JobFacts) -> str:
+    """How it is run: a stream is the user's own program."""
+    return "start the program of this stream" if facts.is_a_stream() else f"`floodmark run --select {job.name}`"
 
 
 def _told(facts: JobFacts, now: datetime) -> dict[str, Json]:
