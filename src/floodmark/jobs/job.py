@@ -20,6 +20,7 @@ from floodmark.sinks.contract import Session, Sink
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
+from floodmark.step.building import Building
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
 from floodmark.stores.contract import Housed, MarkStore
@@ -136,13 +137,17 @@ class Job:
             name=self.name,
             sources=tuple(having(source, malformed=malformed) for source in self.sources),
             sinks=tuple(having(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks),
-            transform=as_transform(self.transform),
+            transform=self._transform(),
             rules=RuleSet(tuple(self.rules)),
             dead_letters=Delta(path=self.dead_letters, name="dead_letters") if self.dead_letters else None,
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
             spool_folder=self.spool or spool_beside(store),
         )
+
+    def _transform(self) -> Transform:
+        given, [first, *_] = as_transform(self.transform), self.sources
+        return first.building(given) if isinstance(first, Building) else given
 
 
 def spool_beside(store: MarkStore) -> str:
