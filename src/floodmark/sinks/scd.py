@@ -127,6 +127,15 @@ class Scd1:
 
         return prune_log(self._keeping, spark, before)
 
+    def settle(self, spark: SparkSession, keep: str) -> int:
+        """Decide between events that contradict each other: those for which the SQL holds count from now on.
+
+        Returns how many were set aside. No run of the job may be under way.
+        """
+        from floodmark.sinks.scd_settle import settle_log
+
+        return settle_log(self._keeping, spark, keep)
+
     def _identity(self) -> tuple[str, ...]:
         return self.key
 
