@@ -35,7 +35,7 @@ def health(
 def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
     """Look at everything; unless it is to be quiet, tell what is new and remember it."""
     from floodmark.cli.watching import subscriptions_of, watch_of
-    from floodmark.health.alerts import judged, send
+    from floodmark.health.alerts import judged, send, summary
     from floodmark.health.examining import examine, row_counts
     from floodmark.health.memory import Remembered, recall, remember
     from floodmark.jobs.kinds import Site
@@ -45,7 +45,7 @@ def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
     report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts)
     if not quiet:
         alerts, known = judged(report, before.alerts)
-        send(alerts, subscriptions_of(project, site))
+        send([*alerts, summary(report)], subscriptions_of(project, site))
         remember(store, Remembered(row_counts(report), known))
     return report
 

@@ -36,6 +36,7 @@ AlertKind = Literal[
     "dead_letters",
     "run_started",
     "run_succeeded",
+    "summary",
 ]
 
 
