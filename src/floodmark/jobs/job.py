@@ -14,6 +14,7 @@ from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
 from floodmark.jobs.acts import reset_marks, set_mark
 from floodmark.jobs.planning import Plan, plan
+from floodmark.jobs.rollback import roll_back
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import Session, Sink
@@ -24,7 +25,7 @@ from floodmark.step.building import Building
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
 from floodmark.stores.contract import Housed, MarkStore
-from floodmark.stores.record import Receipt, RuleOutcome
+from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,6 +119,12 @@ class Job:
     ) -> HWM[Any]:
         """Put the mark somewhere else, up or down; the next run reads what lies above it."""
         return set_mark(self.step(spark, store, RunRequest()), text)
+
+    def rollback(
+        self, to: str, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+    ) -> JobRecord:
+        """Put tables and marks back together to how a batch left them: its number, or the id of its run."""
+        return roll_back(self.step(spark, store, RunRequest()), to)
 
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
         opened = store or stores.open(DEFAULT_STORE)

@@ -81,6 +81,9 @@ class Scd1:
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
         return self._keeping.table.sink.recorded(ledger, session)
 
+    def tables(self) -> tuple[Delta, ...]:
+        return (self._keeping.log.sink, self._keeping.table.sink)
+
     def begun(self, ledger: str, session: Session) -> int | None:
         """A batch whose events are in the log and not yet in the table."""
         number = self._keeping.log.number(ledger, session)
