@@ -20,9 +20,13 @@ app = typer.Typer(add_completion=False)
 def health(
     ctx: typer.Context,
     quiet: Annotated[bool, typer.Option("--quiet", help="Send no alert, and remember nothing.")] = False,
+    as_metrics: Annotated[bool, typer.Option("--metrics", help="Print numbers for Prometheus; judge nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge freshness, counts, quality, marks and pace; exit 1 if something is CRITICAL."""
+    if as_metrics:
+        print_metrics(ctx.obj)
+        return
     report = examined(ctx.obj, quiet=quiet)
     document = report.serialize()
     if as_json:
@@ -30,6 +34,16 @@ def health(
     else:
         _print(report)
     raise typer.Exit(1 if report.overall == "CRITICAL" else 0)
+
+
+def print_metrics(invocation: Invocation) -> None:
+    """The numbers, for a collector of text files or a job that pushes them."""
+    from floodmark.cli.watching import watch_of
+    from floodmark.health.metrics import exposition, metrics
+    from floodmark.jobs.kinds import Site
+
+    watch = watch_of(invocation.loaded_project(), Site(invocation.document().folder))
+    print_line(exposition(metrics(watch, invocation.store(), datetime.now(timezone.utc))).rstrip("\n"))
 
 
 def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
