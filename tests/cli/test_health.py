@@ -151,3 +151,12 @@ def test_a_stream_that_tries_again_is_a_warning_with_its_record(project: Path, f
     found = json.loads(said.out)["checks"]["processing_offsets"]["subjects"]["g"]
     assert (found["status"], "t/0, offset 1, since 0 s, 1 attempt: map" in found["message"]) == ("WARNING", True)
     assert found["message"].startswith("records wait to be healed, as of 20")
+
+
+@pytest.mark.usefixtures("project")
+def test_metrics_name_every_job_and_table(floodmark: Floodmark) -> None:
+    """Printed for a collector; nothing is judged, so nothing fails."""
+    said = floodmark("health", "--metrics")
+    assert said.code == 0
+    assert 'table_files{table="orders"} 1' in said.out.splitlines()
+    assert 'pipeline_records_processed{job="orders"} 3' in said.out.splitlines()

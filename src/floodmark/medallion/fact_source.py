@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from floodmark.sources.delta_span import Planner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.step.transform import Transform
 
 PINS = "floodmark.pins"
 """Under this name the column of the dates carries what else is known of the batch, in its metadata."""
@@ -51,6 +54,11 @@ class TouchedDates(Immutable):
     name: str = "inputs"
     _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
 
+    def __post_init__(self) -> None:
+        twice = [name for name, times in Counter(each.name for each in self.inputs).items() if times > 1]
+        if twice:
+            raise ConfigError(f"a fact has two inputs of one name: '{twice[0]}'.", hint="give each a name of its own")
+
     @property
     def inputs(self) -> tuple[Input, ...]:
         return (self.rows, *self.lookups)
@@ -80,6 +88,12 @@ class TouchedDates(Immutable):
         dates = dates_in(rows, self.rows) if is_whole else self._touched(spark, changed, rows)
         return Reading(Pins(versions, is_whole).on(dates.distinct().where(f"{DATE_SK} IS NOT NULL")))
 
+    def building(self, transform: Transform) -> Transform:
+        """The dates are not the fact's rows: those are built by the transform from the inputs."""
+        from floodmark.medallion.rebuilding import Rebuilding
+
+        return Rebuilding(self, transform)
+
     def _touched(self, spark: SparkSession, changed: Mapping[str, Any], rows: DataFrame) -> DataFrame:
         """The dates that changed rows had or have, and those of rows whose partner moved."""
         found = [dates_of_rows(self._feed(self.rows, spark, changed), self.rows)] if self.rows.name in changed else []
@@ -107,3 +121,8 @@ class TouchedDates(Immutable):
         if not probe.refresh():
             raise SourceUnreadable(f"delta table {place_of(table)}", reason="there is no such table")
         return probe
+
+
+def touched_dates(rows: Mapping[str, Any], lookups: Sequence[Mapping[str, Any]]) -> TouchedDates:
+    """The source from plain values, as the project file has them."""
+    return TouchedDates(FactRows(**rows), tuple(Lookup(**each) for each in lookups))

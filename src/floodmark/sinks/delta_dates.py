@@ -73,6 +73,9 @@ class DeltaDates(Atomic):
         """Dates are exchanged, so nothing is doubled."""
         return False
 
+    def tables(self) -> tuple[Delta, ...]:
+        return (self._sink,)
+
     def schema(self, session: Session) -> StructType | None:
         return self._sink.schema(session)
 

@@ -12,6 +12,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError
+from floodmark.failpoints import reach
 from floodmark.jobs.running import SOME_FAILED
 from floodmark.jobs.workflow.attempt import Ended, tried
 from floodmark.jobs.workflow.memory import Memory, Remembered, State, TaskOutcome, holding
@@ -165,6 +166,7 @@ class _Course:
         self.ended.append(ended)
         self.remembered = self.remembered.with_outcome(ended.outcome)
         self.memory.keep(self.remembered)
+        reach(f"after_task:{ended.outcome.task}")
         self.plan.report(ended)
 
 
