@@ -14,7 +14,7 @@ setup: ## make .venv from requirements.lock and fetch the JVM connectors (needs 
 java: ## fetch a JDK into the cache folder, where no Java 17 or 21 is installed
 	@PYTHON="$(PYTHON)" scripts/setup.sh java
 
-demo: setup ## run the demo: a pipeline, a crash, and not a row lost or doubled
+demo: setup ## run the demo: two days of a platform's costs, a crash, late rows, and not a cent lost or doubled
 	@$(BIN)/python examples/demo.py
 
 example-000: setup ## seed 000: the offsets of a Kafka topic as a mark, on a real broker

@@ -24,7 +24,8 @@ EVERY = 4
 def rows_of(spark: SparkSession, lake: Lake) -> dict[str, list[str]]:
     """All rows of all tables as text, without the moment of their ingestion."""
     read = {name: spark.read.format("delta").load(path) for name, path in tables_of(lake).items()}
-    return {name: sorted(frame.drop("_ingest_version").toJSON().collect()) for name, frame in read.items()}
+    rows = {name: frame.drop("_ingest_version").collect() for name, frame in read.items()}
+    return {name: sorted(map(str, each)) for name, each in rows.items()}
 
 
 def arrived(home: Path) -> Lake:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from pathlib import Path
 
@@ -76,3 +77,19 @@ def test_there_are_views_for_all_that_the_domain_asks() -> None:
     views = sorted((PLATFORM / "views").glob("*.sql"))
     assert len(views) >= 17
     assert all(view.read_text().startswith("-- ") for view in views)
+
+
+def test_a_silver_table_is_declared_in_under_fifteen_lines() -> None:
+    """And the one that the documentation shows is the one of the example."""
+    source = (PLATFORM / "observability" / "silver.py").read_text()
+    tables = [
+        node for node in ast.parse(source).body if isinstance(node, ast.Assign) and "Silver(" in ast.unparse(node)
+    ]
+    shown = next(
+        ast.get_source_segment(source, node) for node in tables if ast.unparse(node).startswith("CLUSTERS_SCD")
+    )
+    assert len(tables) == 11
+    assert max((node.end_lineno or 0) - node.lineno + 1 for node in tables) < 18
+    assert shown is not None
+    assert len(shown.splitlines()) < 15
+    assert shown in (PLATFORM.parents[1] / "docs" / "medallion.md").read_text()

@@ -112,7 +112,7 @@ class Inventory:
         moved = {**self.jobs[0], "tags": {**self.jobs[0]["tags"], "sub_project": "moved"}, "change_time": noon}
         deleted = {**self.jobs[-1], "change_time": noon, "delete_time": noon}
         dearer = {**self.prices[1], "list_price": Decimal("0.750000"), "price_start_time": noon}
-        bigger = {**self.clusters[1], "node_type_id": "r5.2xlarge", "updated_time": noon}
+        bigger = {**self.clusters[1], "node_type_id": "g4dn.xlarge", "updated_time": noon}
         channelled = {**self.warehouses[0], "warehouse_channel": "PREVIEW", "change_time": noon}
         return {
             "lakeflow_jobs": [moved, deleted], "billing_list_prices": [dearer], "compute_clusters": [bigger],

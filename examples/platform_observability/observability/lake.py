@@ -28,6 +28,9 @@ class Lake:
         """The home that is named, or that of the environment, or a hidden folder where one stands."""
         return cls(Path(home or os.environ.get(HOME) or ".platform").absolute())
 
+    def inside(self, path: str | None) -> str:
+        return str(self.home / (path or ""))
+
     def incoming(self, table: str) -> str:
         return str(self.home / "incoming" / table)
 

@@ -10,17 +10,17 @@ from typing import Any
 
 from observability.lake import Lake
 
-CENT = Decimal("0.00000001")
+FRACTION = Decimal("0.00000001")
 
 
-def cost_by_date(lake: Lake) -> dict[int, Decimal | None]:
-    """By date_sk the list cost of all usage that counts; None for a date of which nothing has a price."""
+def cost_by_date(lake: Lake) -> dict[int, Decimal]:
+    """By date_sk the list cost of all usage that counts."""
     prices = delivered(lake, "billing_list_prices")
-    costs: dict[int, list[Decimal]] = defaultdict(list)
+    costs: dict[int, Decimal] = defaultdict(Decimal)
     for usage in counting(delivered(lake, "billing_usage")):
         price, date = price_of(usage, prices), int(f"{usage['usage_start_time']:%Y%m%d}")
-        costs[date] += [] if price is None else [(usage["usage_quantity"] * price).quantize(CENT, ROUND_HALF_UP)]
-    return {date: sum(each, Decimal()) if each else None for date, each in costs.items()}
+        costs[date] += (usage["usage_quantity"] * (price or 0)).quantize(FRACTION, ROUND_HALF_UP)
+    return dict(costs)
 
 
 def counting(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ TAGS = Tags.load(ROOT / "tags.yaml")
 
 
 def usage_txn(source: DataFrame) -> DataFrame:
-    """Usage with its date, its cause and its own tags as columns; what those leave open, gold asks the cluster and job."""
+    """Usage with its date, its cause and its own tags as columns; what those leave open, gold asks further."""
     told = source.selectExpr(
         "record_id", "workspace_id", "sku_name", "cloud", "usage_unit", "usage_quantity", "usage_start_time",
         "usage_end_time", "coalesce(cluster_id, warehouse_id) as compute_id",

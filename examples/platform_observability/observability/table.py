@@ -1,12 +1,15 @@
-"""A silver table as a plain value, and the job that it stands for."""
+"""The tables of silver and gold as plain values, each with the job that it stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import floodmark as fm
+from floodmark.medallion.dimension import dimension
+from floodmark.medallion.fact import fact
+from floodmark.medallion.fact_inputs import FactRows, Lookup
 from observability.lake import Lake
 from observability.quality import rules_of
 
@@ -52,3 +55,52 @@ class Silver:
             path, key=key, sequence=sequence, delete_when=delete_when, untracked=self.untracked,
             first_valid_from=self.first_valid_from,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """The members of a silver table: the columns that name one, and all its columns as SQL over the silver row.
+
+    The key of dim_entity is called entity_sk, and so on. Two of them may fill one table, told apart by `part`.
+    """
+
+    name: str
+    reads: str
+    natural: tuple[str, ...]
+    columns: Mapping[str, str]
+    versions: bool = True
+    part: str = ""
+
+    def job(self, lake: Lake) -> fm.Job:
+        return dimension(
+            f"gold_{self.name}{self.part}",
+            source=lake.silver(self.reads),
+            path=lake.gold(self.name),
+            key=f"{self.name.removeprefix('dim_')}_sk",
+            natural=self.natural,
+            columns=self.columns,
+            versions=self.versions,
+            rules=rules_of(self.name),
+        )
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Rows by date: what they are built of, by paths inside the lake, and how."""
+
+    name: str
+    rows: FactRows
+    build: str | Callable[..., DataFrame]
+    lookups: tuple[Lookup, ...] = ()
+    change_feed: bool = False
+
+    def job(self, lake: Lake) -> fm.Job:
+        return fact(
+            f"gold_{self.name}",
+            rows=replace(self.rows, path=lake.inside(self.rows.path)),
+            lookups=[replace(lookup, path=lake.inside(lookup.path)) for lookup in self.lookups],
+            build=self.build,
+            path=lake.gold(self.name),
+            change_feed=self.change_feed,
+            rules=rules_of(self.name),
+        )

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from floodmark.health.findings import Report
     from floodmark.stores.contract import MarkStore
 
-ZORDER = {"usage_txn": ("workspace_id", "record_id"), "brz_billing_usage": ("record_id",)}
+UPKEEP = {
+    "brz_billing_usage": (),
+    "brz_lakeflow_job_run_timeline": (),
+    "usage_txn": ("workspace_id", "record_id"),
+    "job_run_timeline": ("workspace_id", "run_id"),
+    "fact_billing_usage": (),
+    "fact_usage_priced_day": (),
+}
+"""The tables that grow by the day, and the columns by which their rows are looked up."""
 SMALL_FILES = 16
 """A table is compacted once it has so many files that are far too small."""
 
@@ -55,10 +63,8 @@ def build_gold(spark: SparkSession | None = None, store: MarkStore | None = None
 def optimize_tables(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
     """Compact what is in too many files and order what is looked up by key; raises if a table could not be."""
     lake = Lake.at(home)
-    tables = [
-        Upkeep(name, path, zorder=ZORDER.get(name, ()), after_small_files=SMALL_FILES)
-        for name, path in tables_of(lake).items()
-    ]
+    paths = tables_of(lake)
+    tables = [Upkeep(name, paths[name], zorder=by, after_small_files=SMALL_FILES) for name, by in UPKEEP.items()]
     reports = optimize(spark or fm.spark_session(), tables, store or lake.store())
     failed = [f"{each.table}: {each.error}" for each in reports if each.error]
     if failed:

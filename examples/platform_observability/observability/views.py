@@ -6,24 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from observability.bronze import KEYS
+from observability.dimensions import DIMENSIONS
+from observability.facts import FACTS
 from observability.lake import ROOT, Lake
 from observability.silver import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GOLD = (
-    "dim_workspace", "dim_entity", "dim_cluster", "dim_sku", "dim_run_status", "dim_node_type", "dim_date",
-    "fact_billing_usage", "fact_usage_priced_day", "fact_entity_cost", "fact_run_cost", "fact_run_status_cost",
-    "fact_runs_finished_day",
-)  # fmt: skip
-
 
 def register(spark: SparkSession, lake: Lake) -> list[str]:
     """Make every view anew in this session, over the tables as they are now; gives the names of those in `views/`."""
     tables = {f"brz_{name}": lake.bronze(name) for name in KEYS}
     tables |= {f"slv_{table.name}": lake.silver(table.name) for table in TABLES}
-    tables |= {name: lake.gold(name) for name in GOLD}
+    gold = {*(each.name for each in (*DIMENSIONS, *FACTS)), "dim_date"}
+    tables |= {name: lake.gold(name) for name in sorted(gold)}
     for name, path in tables.items():
         spark.read.format("delta").load(path).createOrReplaceTempView(name)
     for name, key in KEYS.items():

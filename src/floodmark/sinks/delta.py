@@ -147,7 +147,7 @@ class Delta(Atomic):
         self._ensure(rows, exists=exists or not (self.table or self.cluster_by))
         new = unknown(rows, self._where(rows.sparkSession), self._known_by) if exists else rows
         writer = self._batch_writer(without_own(new), batch)
-        mode = "append" if self.mode == "append" else "overwrite"
+        mode = "overwrite" if self.mode == "replace" else "append"
         writer = writer.option("replaceWhere", self._condition) if self._condition else writer
         writer.mode(mode).option("mergeSchema", str(self.evolve).lower()).save(self._where(rows.sparkSession))
 
@@ -161,7 +161,9 @@ class Delta(Atomic):
         cluster_table(rows.sparkSession, self._place, self.cluster_by)
 
     def _merge(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
-        self._ensure(rows, exists=exists)
+        if not exists:  # nothing to merge with: the newest rows make the table, in one commit
+            self._save(self._newest(rows).where(f"NOT {DELETE}"), batch, exists=False)
+            return
         stored = {name.lower() for name in (self.schema(lambda: rows.sparkSession) or rows.schema).names}
         known = self.sequence if all(name.lower() in stored for name in self.sequence) else ()
         newest, columns = self._newest(rows), written_columns(rows)

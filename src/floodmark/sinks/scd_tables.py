@@ -82,6 +82,9 @@ class ExactChanges(Delta):
     def _newest(self, rows: DataFrame) -> DataFrame:
         return rows
 
+    def _properties(self) -> dict[str, str]:
+        return PROPERTIES
+
 
 @dataclass(frozen=True)
 class RebuiltTable:
@@ -99,25 +102,12 @@ class RebuiltTable:
 
     def fill(self, rows: DataFrame, batch: Batch) -> None:
         """All rows of a table that has none yet, or has others: nothing there has to be compared."""
-        self.ensure(rows)
         as_it_comes = replace(self.sink, mode="append", key=())
         as_it_comes.write(rows, batch)
 
     def exchange(self, rows: DataFrame, held: DataFrame, batch: Batch) -> None:
         """Turn the rows that are held into these, writing only what differs, in one commit."""
         self.sink.write(changes(rows, held, self.identity), batch)
-
-    def ensure(self, rows: DataFrame) -> None:
-        """Make the table with its properties, if it is not there."""
-        spark = rows.sparkSession
-        if self.read(spark) is not None:
-            return
-        place = DeltaPlace(self.sink.path, self.sink.table)
-        writer = spark.createDataFrame([], rows.schema).write.format("delta").options(**PROPERTIES)
-        if place.table:
-            writer.mode("ignore").saveAsTable(place.table)
-        else:
-            writer.mode("append").save(place.location(lambda: spark))
 
 
 def rebuilt(table: Delta, identity: Sequence[str]) -> RebuiltTable:
