@@ -89,7 +89,7 @@ class Stream:
 
     def close(self) -> None:
         """A task that is still at work finds nobody there, and fails."""
-        for key in list(self._open.get_map().values()):
+        for key in list((self._open.get_map() or {}).values()):  # None once it is closed
             self._end(key.fileobj)
         self._open.close()
 
