@@ -59,13 +59,29 @@ def dies_after_copying(url: str) -> Callable[[Iterator[pa.RecordBatch]], Iterato
     return passed_on
 
 
+def dies_after_sending(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On the first try of the second task, when some of its rows are on their way."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    for rows in batches:
+        yield rows.slice(0, 100)
+        if (context.partitionId(), context.attemptNumber()) == (1, 0):
+            raise RuntimeError("the task is lost")
+        yield rows.slice(100)
+
+
 def main(url: str, fate: str) -> None:
     spark = spark_session({"spark.master": "local[2,4]", "spark.driver.memory": "512m"}, app_name="dies")
-    rows, sink = thousand(spark), Postgres(url, "orders")
+    rows, sink = thousand(spark), Postgres(url, "orders", staged=fate in ("retry", "move"))
     if fate == "before commit":
         sink.write_joined(rows, batch(1), lambda _connection, _rows: killed())
     elif fate == "retry":
         sink.write(rows.mapInArrow(dies_after_copying(url), rows.schema), batch(1))
+        spark.stop()
+    elif fate == "torn":
+        sink.write(rows.mapInArrow(dies_after_sending, rows.schema), batch(1))
         spark.stop()
     else:
         sink.write(half_way(rows, "during_sink:1"), batch(1))
@@ -124,6 +140,14 @@ def test_a_task_that_copied_and_was_lost_does_not_count(database: str, made: str
     """Its rows stay behind in the staging table, and go with it; the try that Spark took is what arrives."""
     ask(database, made)
     assert start(database, "retry").wait(120) == 0
+    assert ask(database, "select id from orders order by id") == IDS
+    assert ask(database, "select rows from floodmark_ledger") == [(1000,)]
+    assert staging_tables(database) == []
+
+
+def test_a_task_that_was_lost_while_its_rows_streamed_does_not_count(database: str) -> None:
+    """What it sent was in the transaction already, which is given up: the batch is staged, and comes once."""
+    assert start(database, "torn").wait(120) == 0
     assert ask(database, "select id from orders order by id") == IDS
     assert ask(database, "select rows from floodmark_ledger") == [(1000,)]
     assert staging_tables(database) == []

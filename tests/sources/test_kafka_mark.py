@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import MarkInvalid
-from floodmark.hwm import TopicOffsetsHWM, deserialize
+from floodmark.hwm import KeyValueIntHWM, TopicOffsetsHWM, deserialize
 
 
 def test_every_partition_of_every_topic_rises_on_its_own() -> None:
@@ -39,3 +39,9 @@ def test_what_is_no_map_of_offsets_is_refused(value: object) -> None:
     """A damaged mark is never taken for an empty one."""
     with pytest.raises(MarkInvalid):
         TopicOffsetsHWM("kafka", value)
+
+
+def test_each_topic_has_a_mark_of_its_own_within() -> None:
+    """Of the same kind as that of a source with one topic; a topic that was added has nothing yet."""
+    mark = TopicOffsetsHWM("kafka", {"a": {0: 5}, "b": {0: 1}}).update({"a": {1: 7}})
+    assert (mark.of("a"), mark.of("new")) == (KeyValueIntHWM("a", {0: 5, 1: 7}), KeyValueIntHWM("new"))

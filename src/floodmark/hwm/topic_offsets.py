@@ -17,7 +17,7 @@ TopicOffsets = FrozenMap[str, FrozenMap[int, int]]
 
 @register
 class TopicOffsetsHWM(HWM[TopicOffsets]):
-    """The next offset of each partition of several topics; every partition rises on its own."""
+    """The next offsets of several topics, a `KeyValueIntHWM` for each, that are read and committed together."""
 
     kind: ClassVar[str] = "topic_offsets"
     entity_alias: ClassVar[str | None] = "topics"
@@ -36,12 +36,13 @@ class TopicOffsetsHWM(HWM[TopicOffsets]):
         return {topic: self._partitions(topic, offsets).show() for topic, offsets in sorted(self.value.items())}
 
     def reaches(self, value: TopicOffsets) -> bool:
-        return all(self._own(topic).covers(offsets) for topic, offsets in value.items())
+        return all(self.of(topic).covers(offsets) for topic, offsets in value.items())
 
     def joined(self, value: TopicOffsets) -> TopicOffsets:
-        return self.value.plus({topic: self._own(topic).update(offsets).value for topic, offsets in value.items()})
+        return self.value.plus({topic: self.of(topic).update(offsets).value for topic, offsets in value.items()})
 
-    def _own(self, topic: str) -> KeyValueIntHWM:
+    def of(self, topic: str) -> KeyValueIntHWM:
+        """The mark of one topic, under its name; empty where it has none."""
         return self._partitions(topic, self.value.get(topic, {}))
 
     def _partitions(self, topic: str, offsets: object) -> KeyValueIntHWM:

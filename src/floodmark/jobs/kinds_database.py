@@ -136,6 +136,7 @@ class PostgresSink(SinkModel):
     sequence: Columns = ()
     delete_when: Text | None = None
     create: bool = Field(default=True, description="whether the first batch makes the table")
+    staged: bool = Field(default=False, description="whether rows always wait in a staging table before they are moved")
 
     def build(self, site: Site) -> "Sink":
         from floodmark.sinks import Postgres

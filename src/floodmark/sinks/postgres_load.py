@@ -31,6 +31,11 @@ class Load:
     rows: DataFrame
     key: tuple[str, ...] = ()
 
+    @property
+    def alters(self) -> bool:
+        """Whether the target gets columns: until that is committed, it is shut to everybody, also to the source."""
+        return self.target.exists and any(column.is_new for column in self.columns)
+
     def move(self, pour: Pour) -> Move:
         return Move(self.target, self.columns, pour)
 

@@ -1,16 +1,16 @@
-"""Pouring staged rows into a table of the one transaction: the driver passes bytes on and never looks at a row."""
+"""Pouring a batch into a table of the one transaction: the driver passes bytes on and never looks at a row."""
 
 from __future__ import annotations
 
 import selectors
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.sinks.postgres_encoding import Encoding
 from floodmark.sinks.postgres_server import PostgresServer
-from floodmark.sinks.postgres_staging import Copied, Staging
+from floodmark.sinks.postgres_staging import Copied, Piece, Staging
 from floodmark.sinks.postgres_target import TargetColumn
 
 if TYPE_CHECKING:
@@ -29,23 +29,54 @@ def require_all(staged: int, reported: int) -> int:
     return staged
 
 
+class Pieces(Protocol):
+    """A batch in pieces of the stream that COPY takes."""
+
+    @property
+    def reported(self) -> int:
+        """Rows, as the tasks counted them; known once every piece was taken."""
+
+    def taken(self) -> Generator[Piece, None, None]:
+        """One piece after the other; an error unless they were all that the tasks have."""
+
+
 @dataclass(frozen=True)
-class Pour:
-    """What the winning tasks staged, in the order of `columns`."""
+class StagedPieces:
+    """What the winning tasks staged."""
 
     server: PostgresServer
     staging: Staging
-    encoding: Encoding
-    columns: tuple[TargetColumn, ...]
     winners: Sequence[Copied]
 
     @property
     def reported(self) -> int:
-        """Rows, as the tasks counted them."""
         return sum(each.rows for each in self.winners)
 
+    def taken(self) -> Generator[Piece, None, None]:
+        """Through a connection of its own, as the other one is in the middle of its COPY."""
+        staged = 0
+        with self.server.connect() as reader, closing(self.staging.pieces(reader, self.winners)) as pieces:
+            for piece in pieces:
+                yield piece
+                staged += piece.rows
+        require_all(staged, self.reported)
+
+
+@dataclass(frozen=True)
+class Pour:
+    """A batch whose rows have these columns, in this order."""
+
+    encoding: Encoding
+    columns: tuple[TargetColumn, ...]
+    pieces: Pieces
+
+    @property
+    def reported(self) -> int:
+        """Rows, as the tasks counted them; known once the batch was poured."""
+        return self.pieces.reported
+
     def into(self, connection: Connection, table: Composed) -> int:
-        """Rows that the table took. Raises Refused unless all that the tasks reported is still staged."""
+        """Rows that the table took. Raises Refused unless they are all that the tasks reported."""
         from psycopg.sql import SQL, Identifier
 
         names = SQL(", ").join(Identifier(column.name) for column in self.columns)
@@ -59,13 +90,10 @@ class Pour:
             return cursor.rowcount
 
     def _pass_on(self, copy: Copy) -> None:
-        staged = 0
-        with self.server.connect() as reader, closing(self.staging.pieces(reader, self.winners)) as pieces:
+        with closing(self.pieces.taken()) as pieces:
             for piece in pieces:
                 copy.write(piece.content)
                 await_sent(copy.connection)
-                staged += piece.rows
-        require_all(staged, self.reported)
 
 
 def await_sent(connection: BaseConnection[Any]) -> None:
