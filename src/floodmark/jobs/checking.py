@@ -14,7 +14,7 @@ from floodmark.sinks import Postgres as PostgresSink
 from floodmark.sinks.contract import ledger_id
 from floodmark.sources import Kafka, Postgres
 from floodmark.sources.contract import Request
-from floodmark.step.looking import as_extras, require_same_sources
+from floodmark.step.looking import part_of, require_same_sources
 from floodmark.step.work import shown
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class JobCheck:
         yield "", f"reads {found}", ""
         yield from particular(source, mark)
         require_same_sources(self.step.work, record, {source.name: found})
-        request = Request(extras=as_extras(record.extras.get(source.name)), waits=False)
+        request = Request(extras=part_of(record.extras, source.name), waits=False)
         yield "", told(source.look(mark, request, self.step.session)), ""
 
     def sink(self, sink: Sink) -> Said:
