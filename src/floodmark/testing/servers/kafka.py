@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 import uuid
 from base64 import urlsafe_b64encode
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 LOGGING = Path(__file__).with_name("log4j2.properties")
 # Small, and quick to start: a broker of a test is over before its code is worth optimising.
 JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+TOPIC_SECONDS = 30
 SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -104,7 +106,12 @@ class Broker:
 
         admin = self.admin()
         created = admin.create_topics([NewTopic(name, partitions, 1, config=config)])
-        created[name].result(30)
+        created[name].result(TOPIC_SECONDS)
+        deadline = time.monotonic() + TOPIC_SECONDS
+        while not is_led(admin, name):  # it was made, and the broker may not know of it yet
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"topic {name}", log=self.log)
+            time.sleep(0.02)
 
     def _end(self, how: signal.Signals) -> None:
         if self.child:
@@ -152,6 +159,17 @@ def kafka_broker(folder: Path) -> Iterator[Broker]:
         yield broker
     finally:
         broker.stop()
+
+
+def is_led(admin: AdminClient, topic: str) -> bool:
+    """Whether the broker knows the topic and every partition of it has a leader."""
+    from confluent_kafka import KafkaException, TopicCollection
+
+    try:
+        described = admin.describe_topics(TopicCollection([topic]))[topic].result(TOPIC_SECONDS)
+    except KafkaException:
+        return False
+    return all(partition.leader for partition in described.partitions)
 
 
 def _java(log: Path, main: str, *arguments: str | Path) -> list[str | Path]:
