@@ -23,6 +23,12 @@ T1, T2 = "2024-01-01 10:00:00.000001", "2024-01-01 11:00:00"
 
 
 @pytest.fixture
+def database(emptied: str) -> str:
+    """Empty, and shared with others."""
+    return emptied
+
+
+@pytest.fixture
 def table(database: str) -> str:
     """A table whose rows may share a time."""
     run(database, "create table o (id int primary key, ts timestamp default now())", "create index on o (ts)")
