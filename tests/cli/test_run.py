@@ -73,6 +73,7 @@ def test_json_is_one_document_of_the_promised_shape(floodmark: Floodmark) -> Non
                 "mark_after": 5,
                 "seconds": 1.5,
                 "error": None,
+                "notes": [],
                 "score": None,
                 "rules": [],
             }

@@ -49,9 +49,13 @@ class Reader:
 
 
 def ids(source: Postgres, span: Span) -> list[Any]:
-    """The ids of a span's rows, by the very statement and conditions that Spark gets."""
+    """The ids of a span's rows."""
+    return sorted(row[0] for row in source._probe()._rows(statement(source, span)))
+
+
+def statement(source: Postgres, span: Span) -> str:
+    """What Spark asks for a span, with the conditions of all its tasks; the span goes through JSON, as in a record."""
     probe = source._probe()
     table = JdbcTable("", {}, Dialect(), source._relation, probe.cursor(), selected(probe.columns(), {}, "o"))
     again = Span.deserialize(json.loads(json.dumps(span.serialize())))
-    conditions = ") OR (".join(table._predicates(again, 1))
-    return sorted(row[0] for row in probe._rows(f"SELECT id FROM {table._statement(again)} WHERE ({conditions})"))
+    return f"SELECT id FROM {table._statement(again)} WHERE ({') OR ('.join(table._predicates(again, 1))})"

@@ -44,6 +44,12 @@ def upto(source: Postgres, mark: HWM[Any] | None = None, **request: Any) -> HWM[
 
 
 @pytest.fixture
+def database(emptied: str) -> str:
+    """Empty, and shared with others."""
+    return emptied
+
+
+@pytest.fixture
 def orders(database: str) -> str:
     """A table with 1, 2 and 3."""
     run(database, "create table o (seq bigint primary key, v text)", "insert into o values (1,'a'), (2,'b'), (3,'c')")

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 T1, T2 = "2024-01-01 10:00:00.000001", "2024-01-01 11:00:00"
 
 
+@pytest.fixture
+def database(emptied: str) -> str:
+    """Empty, and shared with others."""
+    return emptied
+
+
 @pytest.fixture(autouse=True, params=["UTC", "America/Los_Angeles", "Asia/Tokyo"])
 def _zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The process lives in another zone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -13,7 +13,16 @@ from floodmark.sources.contract import Request
 from floodmark.sources.table_cursor import Cursor
 from tests.sources.reading_tables import Reader, no_session, run
 
+if TYPE_CHECKING:
+    from floodmark.testing.servers import Server
+
 T1, T2, T3 = "'2024-01-01 10:00'", "'2024-01-01 11:00'", "'2024-01-01 12:00'"
+
+
+@pytest.fixture
+def database(emptied: str) -> str:
+    """Empty, and shared with others."""
+    return emptied
 
 
 def reader(database: str, column: str | list[str] = "ts", **cursor: Any) -> Reader:  # noqa: ANN401 (passed on)
@@ -125,8 +134,9 @@ def test_rows_too_far_ahead_of_the_databases_clock_wait(database: str, column_ty
     assert held.held_reason == "1 rows lie more than 1h ahead of the database's clock"
 
 
-def test_the_servers_own_zone_tells_when_a_time_without_a_zone_is_ahead(database: str) -> None:
+def test_the_servers_own_zone_tells_when_a_time_without_a_zone_is_ahead(postgres: Server) -> None:
     """A server in Tokyo writes nine hours more than UTC, and nothing of it is in the future."""
+    database = postgres.create_database()
     name = conninfo_to_dict(database)["dbname"]
     run(database, f"alter database \"{name}\" set timezone to 'Asia/Tokyo'")
     run(database, "create table o (id int primary key, ts timestamp)", "insert into o values (1, now())")

@@ -23,6 +23,12 @@ T1, T2 = "2024-01-01 10:00:00.000001", "2024-01-01 11:00:00"
 
 
 @pytest.fixture
+def database(emptied: str) -> str:
+    """Empty, and shared with others."""
+    return emptied
+
+
+@pytest.fixture
 def table(database: str) -> str:
     """A table whose rows may share a time."""
     run(database, "create table o (id int primary key, ts timestamp default now())", "create index on o (ts)")
@@ -140,6 +146,13 @@ def test_a_key_of_several_columns_with_quotes_in_it_tells_rows_apart(database: s
     first = orders.batch()
     run(database, f"insert into o values (2, 'a\\b', '{T1}')")
     assert (first, orders.batch(), orders.batch()) == ([1, 1], [2], [])
+
+
+def test_a_key_that_two_rows_share_is_refused(database: str) -> None:
+    """Of two rows that come one after the other, the second would be taken for the first."""
+    run(database, "create table o (id int, ts timestamp)", f"insert into o values (1, '{T1}'), (1, '{T1}')")
+    with pytest.raises(ConfigError, match=r"the same id \(1\)"):
+        Reader(Postgres(database, "o", key=["id"], cursor="ts")).batch()
 
 
 def test_rows_that_are_there_at_a_latest_start_are_not_read_later(table: str) -> None:

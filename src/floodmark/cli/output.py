@@ -85,7 +85,7 @@ def run_entry(receipt: Receipt) -> dict[str, object]:
     """A run as `run --json` shows it."""
     return {
         "job": receipt.job,
-        "status": receipt.status,
+        "status": receipt.outcome,
         "batches": receipt.batches,
         "rows_read": receipt.rows_read,
         "rows_written": dict(receipt.rows_written),
@@ -98,6 +98,7 @@ def run_entry(receipt: Receipt) -> dict[str, object]:
         "mark_after": receipt.mark_after,
         "seconds": round(receipt.seconds, 3),
         "error": receipt.error,
+        "notes": list(receipt.notes),
         "score": receipt.score,
         "rules": [{**asdict(rule), "score": rule.score} for rule in receipt.rules],
     }

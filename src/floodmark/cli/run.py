@@ -146,7 +146,7 @@ class RunCommand:
         if self.as_json:
             print_json({"runs": [run_entry(each) for each in scrubbed]})
             return
-        counts = {status: sum(each.status == status for each in receipts) for status in STATUSES}
+        counts = {status: sum(each.outcome == status for each in receipts) for status in STATUSES}
         said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
         rows = sum(each.rows_read for each in receipts)
         print_line(f"{len(receipts)} {'job' if len(receipts) == 1 else 'jobs'}: {said or 'none ran'}; {rows} rows read")
@@ -161,4 +161,4 @@ class RunCommand:
 
 
 LOOPING = "looping; Ctrl-C ends it"
-STATUSES = ("done", "nothing_new", "failed", "skipped")
+STATUSES = ("done", "nothing_new", "held_back", "failed", "skipped")

@@ -60,7 +60,8 @@ def record_of(job: Job, found: object, session: Callable[[], SparkSession]) -> J
 def _kind_of(source: Source, session: Callable[[], SparkSession]) -> HWM[Any]:
     """Some mark of the source: a look that asks for what is yet to come always has one, and reads nothing."""
     source.fingerprint(session)
-    span = source.look(None, Request(start="latest"), session).span
-    if span is None:
-        raise ConfigError(f"source '{source.name}' does not tell what its marks look like.", hint="run the job once")
-    return span.upto
+    sight = source.look(None, Request(start="latest", waits=True), session)
+    if sight.span is None:
+        hint = f"{sight.held_reason}: try again" if sight.held_reason else "run the job once"
+        raise ConfigError(f"source '{source.name}' does not tell what its marks look like.", hint=hint)
+    return sight.span.upto

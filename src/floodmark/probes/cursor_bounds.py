@@ -42,7 +42,7 @@ class Question:
             f"({self._picked(not_null(self.dialect, self.cursor), descending=True)} LIMIT 1) AS h",
             f"({self._picked(inside)} LIMIT 1) AS l, {top} AS t",
             f"({self._counted(inside)}) AS r, {nulls} AS n, {cut} AS c",
-            *(f"{count} AS h{place}" for place, count in enumerate(held)),
+            *(f"{count} AS b{place}" for place, count in enumerate(held)),
         ]
         return f"SELECT {', '.join(parts)}"
 
@@ -97,7 +97,9 @@ class Question:
         return f"SELECT {texts} FROM {self.source()} AS fm WHERE {condition} ORDER BY {by}"
 
     def _counted(self, condition: str) -> str:
-        some = f"SELECT 1 FROM {self.source()} AS fm WHERE {condition} LIMIT {COUNTED_AT_MOST + 1}"
+        """In the order of the cursor: else a planner that expects many would walk the table from its oldest rows on."""
+        by = ", ".join(self.dialect.ordered(column) for column in self.cursor.columns)
+        some = f"SELECT 1 FROM {self.source()} AS fm WHERE {condition} ORDER BY {by} LIMIT {COUNTED_AT_MOST + 1}"
         return f"SELECT count(*) FROM ({some}) AS counted"
 
 
@@ -114,7 +116,7 @@ class PlainQuestion(Question):
         ]
         nulls = has_null(self.dialect, self.cursor)
         counts = [f"{self._count(inside)} r", f"{self._count(nulls)} n"]
-        counts += [f"{self._count(each)} h{place}" for place, each in enumerate(self._above_ceilings())]
+        counts += [f"{self._count(each)} b{place}" for place, each in enumerate(self._above_ceilings())]
         one = f"(SELECT COUNT(*) one FROM {self.source()} fm WHERE 1 = 0) fm_one"
         return f"SELECT {', '.join([*ends, *counts])} FROM {one}"
 

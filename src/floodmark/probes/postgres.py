@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
@@ -154,10 +154,12 @@ class PostgresProbe(Asking):
         """The rows of each statement, in one round trip; each is a transaction of its own."""
         with self._failing_as_unreadable():
             connection, answers = self._connected(), []
-            with connection.pipeline() as pipeline:
+            together = connection.pipeline() if driver().Pipeline.is_supported() else nullcontext()  # libpq 14
+            with together as pipeline:
                 for statement in statements:
                     answers.append(connection.execute(statement.encode()))
-                    pipeline.sync()  # without it they would all be one transaction
+                    if pipeline:
+                        pipeline.sync()  # without it they would all be one transaction
             return [answer.fetchall() for answer in answers]
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:

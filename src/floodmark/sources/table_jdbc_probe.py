@@ -58,14 +58,15 @@ class JdbcProbe(Asking):
         return without_login(self.url)
 
     def columns(self) -> tuple[Column, ...]:
-        return self._columns
+        return self._told[0]
 
     @cached_property
-    def _columns(self) -> tuple[Column, ...]:
+    def _told(self) -> tuple[tuple[Column, ...], Catalog]:
+        """The columns, and what the catalog says."""
         with self._failing_as_unreadable():
             described = self._described()
-            names = self._postgres_types(described) if is_postgres(self.url) else {}
-        return tuple(_column(each, names.get(each.name)) for each in described)
+        names, catalog = self._postgres_facts(described) if is_postgres(self.url) else ({}, Catalog())
+        return tuple(_column(each, names.get(each.name)) for each in described), catalog
 
     def cursor(self) -> Cursor:
         return self._cursor
@@ -73,7 +74,7 @@ class JdbcProbe(Asking):
     @cached_property
     def _cursor(self) -> Cursor:
         finder = POSTGRES_FINDER if is_postgres(self.url) else FINDER
-        return finder.cursor(self.asked, self.columns(), self._catalog(), self.place())
+        return finder.cursor(self.asked, *self._told, self.place())
 
     def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
         if max_rows and not is_postgres(self.url):
@@ -85,26 +86,22 @@ class JdbcProbe(Asking):
             self.dialect.packed_literal(())  # says why it cannot
         return super().keys_at(value, at_most)
 
-    def _catalog(self) -> Catalog:
-        if self.relation.table is None or not is_postgres(self.url):
-            return Catalog()
-        rows = self._rows(catalog_sql(self.relation))
-        return catalog_told(rows[0][0]) if rows else Catalog()
-
     def _described(self) -> list[StructField]:
         nothing = {"after": "NULL", "upto": "NULL", "first_run": self.dialect.truth(True)}
         table = f"(SELECT * FROM {self.relation.sql(self.dialect.quote, nothing)} fm WHERE 1 = 0) fm"
         frame = self.session().read.jdbc(self.url, for_jdbc(table), properties=dict(self.properties))
         return list(frame.schema.fields)
 
-    def _postgres_types(self, described: list[StructField]) -> dict[str, str]:
-        """PostgreSQL's own names: Spark shows a time as a timestamp, and an infinity as the year 9999."""
+    def _postgres_facts(self, described: list[StructField]) -> tuple[dict[str, str], Catalog]:
+        """PostgreSQL's own names of types, and its catalog: Spark shows a time as a timestamp, and knows no index."""
         nothing = {"after": "NULL", "upto": "NULL", "first_run": "TRUE"}
         quote = self.dialect.quote
-        items = ", ".join(f"CAST(pg_typeof(fm.{quote(each.name)}) AS text) AS t{n}" for n, each in enumerate(described))
+        items = [f"CAST(pg_typeof(fm.{quote(each.name)}) AS text) AS t{n}" for n, each in enumerate(described)]
+        items.append(f"({catalog_sql(self.relation)}) AS c" if self.relation.table is not None else "NULL AS c")
         empty = f"(SELECT * FROM {self.relation.sql(quote, nothing)} fm LIMIT 0) fm"
-        row = self._rows(f"SELECT {items} FROM (SELECT 1) o LEFT JOIN {empty} ON TRUE")[0]
-        return {each.name: str(name) for each, name in zip(described, row, strict=True)}
+        *names, catalog = self._rows(f"SELECT {', '.join(items)} FROM (SELECT 1) o LEFT JOIN {empty} ON TRUE")[0]
+        types = {each.name: str(name) for each, name in zip(described, names, strict=True)}
+        return types, Catalog() if catalog is None else catalog_told(catalog)
 
     def _rows(self, sql: str) -> list[Row]:
         table = for_jdbc(f"({sql}) fm")

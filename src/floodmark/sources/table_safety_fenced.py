@@ -42,12 +42,12 @@ class Fenced:
         fence = self._followed(before, top, now, waits=request.waits)
         if fence.passed == list(top):
             final = replace(bounds, held=(*bounds.held, 0))
-            return Guarded(final, (*ceilings, self._ceiling(fence)), _pending(fence, before, request, bounds))
+            return Guarded(final, (*ceilings, self._ceiling(fence)), self._learnt(fence, before, request, bounds))
         every = (*ceilings, self._ceiling(fence))
         held = self.probe.probe.bounds(low, max_rows, every)
         if fence.passed is not None and not held.held[-1]:  # the values have gone down since: it was another table then
             return self.bounds(low, max_rows, ceilings, replace(request, pending={}))
-        return Guarded(held, every, _pending(fence, before, request, held))
+        return Guarded(held, every, self._learnt(fence, before, request, held))
 
     def _followed(self, before: Fence, top: Point, now: Writers, *, waits: bool) -> Fence:
         """The fence as it is now, or as it is after a run that has the time has waited for it."""
@@ -64,6 +64,17 @@ class Fenced:
     def _ceiling(self, fence: Fence) -> Ceiling:
         upto = tuple(map(str, fence.passed)) if isinstance(fence.passed, list) else None
         return Ceiling(upto, reason=_reason(fence), is_final=self.probe.moves_on)
+
+    def _learnt(self, fence: Fence, before: Fence, request: Request, bounds: Bounds) -> dict[str, Json]:
+        """What the record has to learn, or knows already: then it is not written again."""
+        if not fence.has_to_be_kept(before):
+            return dict(request.pending)
+        if fence.pending is None:
+            return {FENCE: fence.serialize(), HELD: None}
+        rows, reason = bounds.held[-1], _reason(fence)
+        log.info("rows are held back", source=self.probe.probe.name, rows=rows, reason=reason)
+        since = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return {FENCE: fence.serialize(), HELD: {"rows": rows, "reason": reason, "since": since}}
 
     def _require_fit(self) -> None:
         for doubt in self.probe.newly_fit():
@@ -84,15 +95,3 @@ def _reason(fence: Fence) -> str:
 def _given_up(before: Fence) -> dict[str, Json]:
     """What was held back is no longer there: nobody is waited for."""
     return {FENCE: Fence(before.passed).serialize(), HELD: None} if before.pending else {}
-
-
-def _pending(fence: Fence, before: Fence, request: Request, bounds: Bounds) -> dict[str, Json]:
-    """What the record has to learn, or knows already: then it is not written again."""
-    if not fence.has_to_be_kept(before):
-        return dict(request.pending)
-    if fence.pending is None:
-        return {FENCE: fence.serialize(), HELD: None}
-    rows, reason = bounds.held[-1], _reason(fence)
-    log.info("rows are held back", rows=rows, reason=reason)
-    since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return {FENCE: fence.serialize(), HELD: {"rows": rows, "reason": reason, "since": since}}

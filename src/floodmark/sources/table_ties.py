@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, TiesTooMany
@@ -84,8 +84,15 @@ class Ties:
 
 
 def known_keys(probe: TableProbe, value: Point | None, budget_bytes: int) -> tuple[Point, ...] | None:
-    """The keys at a value; None if they are too many to be remembered."""
+    """The keys at a value; None if they are too many to be remembered. Raises ConfigError if two rows have the same."""
     keys = tuple(sorted(probe.keys_at(value, budget_bytes // SHORTEST_KEY_BYTES)))
+    twice = next((one for one, other in pairwise(keys) if one == other), None)
+    if twice is not None:
+        named = ", ".join(probe.cursor().key)
+        raise ConfigError(
+            f"key: several rows with the same cursor have the same {named} ({', '.join(twice)}).",
+            hint="name columns that are unique together",
+        )
     return keys if len(json.dumps(stored_keys(keys)).encode()) <= budget_bytes else None
 
 

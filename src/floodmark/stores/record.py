@@ -192,6 +192,11 @@ class Receipt:
     """Every rule of the job, also those that held. Receipts from before rules have none."""
 
     @property
+    def outcome(self) -> str:
+        """The status for people: rows that are there and have to wait are not nothing."""
+        return "held_back" if self.status == "nothing_new" and self.rows_held_back else self.status
+
+    @property
     def score(self) -> float | None:
         """How good the rows were: the mean of the rules' scores, or None if there was no rule."""
         return sum(each.score for each in self.rules) / len(self.rules) if self.rules else None
