@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
+from floodmark.errors import FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
 from floodmark.jobs.acts import reset_marks, set_mark
 from floodmark.jobs.chunks import Chunks
+from floodmark.jobs.housing import beside, spool_beside
 from floodmark.jobs.names import require_name, require_names
 from floodmark.jobs.planning import Plan, plan
 from floodmark.rules import Rule, RuleSet
@@ -24,7 +24,7 @@ from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
-from floodmark.stores.contract import Housed, MarkStore
+from floodmark.stores.contract import MarkStore
 from floodmark.stores.record import Receipt, RuleOutcome
 
 if TYPE_CHECKING:
@@ -187,16 +187,6 @@ class Job:
             on_schema_change=self.on_schema_change,
             spool_folder=self.spool or spool_beside(store),
         )
-
-
-def spool_beside(store: MarkStore) -> str:
-    """Where a batch is frozen if nobody says otherwise."""
-    return f"{beside(store)}/spool"
-
-
-def beside(store: MarkStore) -> Path:
-    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    return (store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute()
 
 
 def run_to_the_end(step: Step) -> Receipt:
