@@ -132,14 +132,13 @@ class Reconciliation:
                 Spool(f"{spool.folder}-keys").remove()
 
     def freeze(self, sides: Sides, suspected: Spool, count: int, spool: Spool) -> None:
-        """Read every suspect again, at its source and in the table; what comes with the next run is no difference."""
+        """Read every suspect again, at its source and in the table, and leave out those that nobody can judge."""
         spark = self.step.session()
         keys = suspected.read(spark)
         found = differences(sides.source_at_mark().only(keys, count), sides.sink_whole().only(keys, count))
-        above = sides.keys_above_mark()
-        if above is not None:
-            coming = matching(above, sides.key, keys, count).select(*sides.key).distinct()
-            found = found.join(coming, list(sides.key), "left_anti")
+        for rows in sides.undecided():
+            unjudged = matching(rows, sides.key, keys, count).select(*sides.key).distinct()
+            found = found.join(unjudged, list(sides.key), "left_anti")
         spool.write(found)
 
     def told(self, found: Reconciled, sides: Sides, spool: Spool, record: JobRecord) -> Reconciled:
