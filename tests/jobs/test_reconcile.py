@@ -101,13 +101,15 @@ def test_a_range_of_a_postgres_table_is_compared_alone(
 def test_an_append_table_is_compared_by_its_newest_rows_and_by_keys_alone(
     spark: SparkSession, store: MarkStore, shop: sqlite3.Connection, tmp_path: Path
 ) -> None:
-    """The log of changes holds both versions of a row: only the newer one has to agree."""
-    job = job_of(tmp_path, lake(tmp_path, mode="append", key=[]))
+    """Of two versions of a row only the newer has to agree, and what a rule refuses is not judged."""
+    small = fm.rules.check("length(v) < 7", action="drop")
+    job = job_of(tmp_path, lake(tmp_path, mode="append", key=[]), rules=[small])
     job.run(spark, store)
     shop.execute("update o set v = 'loud', seq = 9 where id = 5")
     job.run(spark, store)
     shop.execute("update o set v = 'silent' where id = 6")
     shop.execute("delete from o where id = 7")
+    shop.execute("update o set v = 'too long' where id = 8")
     by_hash, by_keys = (job.reconcile(spark, store, by=by, key=["id"]) for by in ("hash", "keys"))
     assert (by_hash.missing, by_hash.extra, by_hash.different, by_hash.compared) == (0, 1, 1, 8)
     assert (by_keys.missing, by_keys.extra, by_keys.different) == (0, 1, 0)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
 from floodmark.errors import FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
 from floodmark.jobs.chunks import Chunks
+from floodmark.jobs.housing import beside, spool_beside
 from floodmark.jobs.names import require_name, require_names
 from floodmark.jobs.planning import Plan, plan
 from floodmark.jobs.rollback import roll_back
@@ -26,7 +26,7 @@ from floodmark.step.acts import reset_marks, set_mark
 from floodmark.step.building import Building
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
-from floodmark.stores.contract import Housed, MarkStore
+from floodmark.stores.contract import MarkStore
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
@@ -199,16 +199,6 @@ class Job:
     def _transform(self) -> Transform:
         given, [first, *_] = as_transform(self.transform), self.sources
         return first.building(given) if isinstance(first, Building) else given
-
-
-def spool_beside(store: MarkStore) -> str:
-    """Where a batch is frozen if nobody says otherwise."""
-    return f"{beside(store)}/spool"
-
-
-def beside(store: MarkStore) -> Path:
-    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    return (store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute()
 
 
 def run_to_the_end(step: Step) -> Receipt:

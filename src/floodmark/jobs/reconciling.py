@@ -18,6 +18,7 @@ from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.jobs.comparing import COLUMNS, WHAT, differences, differing_keys, matching
 from floodmark.jobs.ranges import Bounds
+from floodmark.jobs.replaying import require_no_open_batch
 from floodmark.jobs.sides import Asked, Sides, table_source
 from floodmark.jobs.targets import table_sink
 from floodmark.logs import get_logger
@@ -110,11 +111,7 @@ class Reconciliation:
             return self.told(found, sides, spool, record)
 
     def require_settled(self, record: JobRecord) -> None:
-        if record.intent is not None:
-            raise ConfigError(
-                f"batch {record.intent.number} of job '{record.job}' is not finished.",
-                hint=f"floodmark run --select {record.job}",
-            )
+        require_no_open_batch(self.step)
         source = self.step.work.sources[0]
         require_same_sources(self.step.work, record, {source.name: source.fingerprint(self.step.session)})
 
@@ -132,14 +129,13 @@ class Reconciliation:
                 Spool(f"{spool.folder}-keys").remove()
 
     def freeze(self, sides: Sides, suspected: Spool, count: int, spool: Spool) -> None:
-        """Read every suspect again, at its source and in the table; what comes with the next run is no difference."""
+        """Read every suspect again, at its source and in the table, and leave out those that nobody can judge."""
         spark = self.step.session()
         keys = suspected.read(spark)
         found = differences(sides.source_at_mark().only(keys, count), sides.sink_whole().only(keys, count))
-        above = sides.keys_above_mark()
-        if above is not None:
-            coming = matching(above, sides.key, keys, count).select(*sides.key).distinct()
-            found = found.join(coming, list(sides.key), "left_anti")
+        for rows in sides.undecided():
+            unjudged = matching(rows, sides.key, keys, count).select(*sides.key).distinct()
+            found = found.join(unjudged, list(sides.key), "left_anti")
         spool.write(found)
 
     def told(self, found: Reconciled, sides: Sides, spool: Spool, record: JobRecord) -> Reconciled:
@@ -147,7 +143,7 @@ class Reconciliation:
         counts = {row[WHAT]: row["count"] for row in frozen.groupBy(WHAT).count().collect()}
         samples = [
             sample_of(row, sides.key)
-            for what in counts
+            for what in sorted(counts)
             for row in frozen.where(f"{WHAT} = '{what}'").orderBy(*sides.key).limit(SAMPLES).collect()
         ]
         told = replace(found, **counts, samples=tuple(samples))

@@ -83,8 +83,12 @@ class Sides:
     @cached_property
     def settled(self) -> DataFrame:
         """Everything at or below the mark: a key may have moved out of the range."""
+        return self.rows_of(self.span_at_mark)
+
+    @cached_property
+    def span_at_mark(self) -> Span | None:
         whole = table_range(table_source(self.step), self.mark, Bounds(), self.step.session)
-        return self.rows_of(whole.piece(None, None, {}).span)
+        return whole.piece(None, None, {}).span
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -109,12 +113,19 @@ class Sides:
         """All rows that were to be delivered."""
         return self.source_side(self.settled)
 
-    def keys_above_mark(self) -> DataFrame | None:
-        """Rows that were not delivered yet: they come with the next run."""
+    def undecided(self) -> list[DataFrame]:
+        """Rows whose keys nobody can judge: those above the mark, which come with the next run, and those that a rule
+        keeps from the sinks, of which the table may hold an older or a mended version."""
         source = table_source(self.step)
         trusting = replace(source, cursor=replace(Cursor.of(source.cursor), safety="none"))
-        span = trusting.look(self.mark, Request(extras=self.remembered), self.step.session).span
-        return None if span is None else self.rows_of(span)
+        above = trusting.look(self.mark, Request(extras=self.remembered), self.step.session).span
+        refused = [self.refused_of(self.span_at_mark)] if self.step.work.rules and self.span_at_mark else []
+        return [*refused, *([self.made_of(above)] if above else [])]
+
+    def refused_of(self, span: Span) -> DataFrame:
+        """What the rules put aside or drop."""
+        rules, legend = self.step.work.rules, self.step.work.rules.legend()
+        return rules.mark(self.made_of(span)).where(f"({legend.goes('quarantine')}) or ({legend.goes('drop')})")
 
     def sink_whole(self) -> Side:
         from pyspark.sql import functions as F
@@ -137,18 +148,22 @@ class Sides:
         return Side(rows, self.key, struct_of((*self.sink.sequence, *position), rows), self.columns, gone)
 
     def rows_of(self, span: Span | None, condition: str | None = None) -> DataFrame:
-        """Rows of the source as the sink would get them; nothing here keeps a filter on keys from the database."""
+        """Rows of the source as the sink would get them."""
         if span is None:
             return self.held.limit(0)
+        work, made = self.step.work, self.made_of(span, condition)
+        kept = work.rules.legend().kept(work.rules.mark(made)) if work.rules else made
+        fitted = fit(kept, self.sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
+        return as_held(fitted, self.held)
+
+    def made_of(self, span: Span, condition: str | None = None) -> DataFrame:
+        """Rows as the transform makes them; nothing here keeps a filter on keys from the database."""
         work = self.step.work
         reading = work.sources[0].read(self.step.session(), span)
         rows = reading.rows.where(condition) if condition else reading.rows
         placed = rows.withColumn(POSITION, reading.position) if reading.position is not None else rows
         frames, now = {work.sources[0].name: living(reading, placed)}, datetime.now(timezone.utc)
-        made = work.transform.apply(frames, job=work.name, attempt=new_attempt(), batch_time=now)
-        kept = work.rules.legend().kept(work.rules.mark(made)) if work.rules else made
-        fitted = fit(kept, self.sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
-        return as_held(fitted, self.held)
+        return work.transform.apply(frames, job=work.name, attempt=new_attempt(), batch_time=now)
 
     def require_columns(self) -> None:
         """The table must have the key, and the cursor where rows are chosen by it."""
