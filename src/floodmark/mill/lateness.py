@@ -28,8 +28,8 @@ def _highest(lanes: Lanes, key: int) -> Level:
 
 def late_lanes(stretch: Stretch, lanes: Lanes) -> list[int]:
     """Partitions in which new elements may stand below what was promised; a stream without idle ones has none."""
-    done = stretch.memory.done
-    return [number for number, lane in lanes.items() if stretch.lowest_new(number, lane.pieces) < done]
+    floor = stretch.floor
+    return [number for number, lane in lanes.items() if stretch.lowest_new(number, lane.pieces) < floor]
 
 
 def count_late(stretch: Stretch, lanes: Lanes, session: Session) -> dict[int, int]:
@@ -39,7 +39,7 @@ def count_late(stretch: Stretch, lanes: Lanes, session: Session) -> dict[int, in
     suspects = late_lanes(stretch, lanes)
     if not suspects or stretch.unread is None:
         return {}
-    rows = stretch.feed.scan(session(), stretch.unread).where(is_below(stretch.memory.done))
+    rows = stretch.feed.scan(session(), stretch.unread).where(is_below(stretch.floor))
     seen: Mapping[int, int] = stretch.memory.seen
     news = [(F.col(PARTITION) == lane) & (F.col(OFFSET) >= seen.get(lane, 0)) for lane in suspects]
     new = news[0]

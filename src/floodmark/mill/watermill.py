@@ -130,6 +130,9 @@ class WaterMill:
     def reset(self) -> None:
         """Forget every mark, by a person's decision: the next turn reads from the beginning, and output comes again."""
         reset_marks(self._step())
+        self._watch = self._watch.anew()
+        if self._watch.timed is not None:
+            self._watch.timed.forget()
 
     def has_stopped(self) -> bool:
         """Whether the last turn that was committed was the end of the streams."""
