@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 DEFAULT_STORE = "sqlite:///floodmark.db"
-TURN_ELEMENTS = 1_000_000
+TURN_ELEMENTS = 1 << 20
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
 
