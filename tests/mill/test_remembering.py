@@ -13,6 +13,7 @@ KEPT = Memory(
     seen={0: 12, 1: 3},
     ended={1: 3},
     done=at(Decimal("1.5")),
+    promised=at(9),
     has_rest=True,
     expressions=("price", "k", "k"),
 )
@@ -37,3 +38,8 @@ def test_the_highest_keys_follow_their_expressions_when_a_node_leaves_the_tree()
 def test_the_highest_keys_follow_their_expressions_when_a_node_comes_into_the_tree() -> None:
     """One edge more asks for it once more."""
     assert KEPT.in_terms_of(("price", "k", "k", "k")).last == {0: (Decimal("1.5"), 7, 7, 7)}
+
+
+def test_what_was_promised_does_not_bind_the_run_after_an_end() -> None:
+    """Partitions that ended begin anew behind their end, perhaps at lower keys."""
+    assert KEPT.begun_anew().promised == NOTHING

@@ -90,6 +90,18 @@ def test_no_element_is_asked_about_twice() -> None:
     assert (windows.seen, windows.windows, len(clock.asked)) == ({0: 3}, [{0: (2, 3)}], 3)
 
 
+def test_after_a_reset_every_element_is_asked_about_again() -> None:
+    """The streams are read from their beginning then."""
+    clock = Clock()
+    windows = windows_by(clock)
+    windows.begin_at({0: 0})
+    windows.take([row(0), row(1)])
+    windows.forget()
+    windows.begin_at({0: 0})
+    windows.take([row(0), row(1)])
+    assert (windows.closed(ended=True), len(clock.asked)) == ([{0: (0, 2)}], 4)
+
+
 def test_a_function_that_fails_is_told_with_the_element() -> None:
     """The position is what helps to find it."""
     declared = declare(sizes, stream_cls=window(L, function_call(lambda element: element["missing"])))

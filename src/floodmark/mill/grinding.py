@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 ELEMENT = "element"
 NO_ATTEMPT = Attempt(0, Position(0, 0))
+YOUNG_OBJECTS = 200_000
 NO_PAIRS: list[Pairs] = []
 Keys: TypeAlias = "Mapping[str, pa.Array]"
 Given: TypeAlias = "tuple[int, int, str | None, bool]"
@@ -51,7 +54,7 @@ class Task:
         self.wants_attempt = Attempt in asked
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with caller(self.signature, self.injector) as call:
+        with caller(self.signature, self.injector) as call, seldom_collected():
             for keys, given in self.given(batches):
                 yield told(keys, given, self.grind(given, call))
 
@@ -91,14 +94,27 @@ class Task:
         return failure(name_of(self.root.codec.stream), str(position), error, master)
 
     def beside(self, given: Bundle, begin: int, end: int) -> tuple[list[Pairs], Attempt]:
-        """What the function gets besides the master: left elements with their right ones, by the number of the edge
-        between them, and what tells a repeated call from another one."""
+        """What the function gets besides the master.
+
+        Left elements with their right ones, by the number of the edge, and what tells a repeated call from another.
+        """
         attempt = Attempt(self.batch, given.sheaf.position(begin)) if self.wants_attempt else NO_ATTEMPT
         if not self.edges:
             return NO_PAIRS, attempt
         by_edge: list[Pairs] = [[] for _ in range(self.edges)]
         given.sheaf.gather(begin, end, by_edge)
         return by_edge, attempt
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Elements live for a moment: to look for cycles after every few hundred of them is a quarter of a task's time."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], YOUNG_OBJECTS), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _no_text(element: object) -> None:

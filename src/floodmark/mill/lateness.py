@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 
 from floodmark.mill.brokers import OFFSET, PARTITION
 from floodmark.mill.element_columns import is_below
@@ -28,8 +29,8 @@ def _highest(lanes: Lanes, key: int) -> Level:
 
 def late_lanes(stretch: Stretch, lanes: Lanes) -> list[int]:
     """Partitions in which new elements may stand below what was promised; a stream without idle ones has none."""
-    done = stretch.memory.done
-    return [number for number, lane in lanes.items() if stretch.lowest_new(number, lane.pieces) < done]
+    floor = stretch.floor
+    return [number for number, lane in lanes.items() if stretch.lowest_new(number, lane.pieces) < floor]
 
 
 def count_late(stretch: Stretch, lanes: Lanes, session: Session) -> dict[int, int]:
@@ -39,10 +40,8 @@ def count_late(stretch: Stretch, lanes: Lanes, session: Session) -> dict[int, in
     suspects = late_lanes(stretch, lanes)
     if not suspects or stretch.unread is None:
         return {}
-    rows = stretch.feed.scan(session(), stretch.unread).where(is_below(stretch.memory.done))
-    seen: Mapping[int, int] = stretch.memory.seen
+    rows = stretch.feed.scan(session(), stretch.unread).where(is_below(stretch.floor))
+    seen = stretch.memory.seen
     news = [(F.col(PARTITION) == lane) & (F.col(OFFSET) >= seen.get(lane, 0)) for lane in suspects]
-    new = news[0]
-    for each in news[1:]:
-        new = new | each
-    return {row[PARTITION]: row["count"] for row in rows.where(new).groupBy(PARTITION).count().collect()}
+    counts = rows.where(reduce(or_, news)).groupBy(PARTITION).count().collect()
+    return {row[PARTITION]: row["count"] for row in counts}

@@ -86,16 +86,12 @@ class Turn:
             last={number: lane.last for number, lane in lanes.items() if lane.last},
             seen={**stretch.memory.seen, **{n: upto for n, (_, upto) in stretch.ranges.items() if upto < EVERY}},
             ended=self._ended(name),
-            done=self._done(name, stretch),
+            done=self.until if is_root and stretch.feed.keys and not self.runs else NOTHING,
+            promised=max(self.promised.get(name, NOTHING), stretch.memory.promised),
             stopped=is_root and self.stops,
             has_rest=any(lane.has_rest for lane in lanes.values()),
             expressions=stretch.feed.expressions,
         )
-
-    def _done(self, name: str, stretch: Stretch) -> Level:
-        if name == self.root:
-            return self.until if stretch.feed.keys and not self.runs else NOTHING
-        return max(self.promised.get(name, NOTHING), stretch.memory.done)
 
     def _ended(self, name: str) -> dict[int, int]:
         """Where partitions ended: those whose end is behind the mark and will not be met again, or by the clock."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from floodmark.sources.contract import Sight
 
 if TYPE_CHECKING:
     from floodmark.mill.brokers import Inlet
+    from floodmark.stores.record import JobRecord
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Watch:
     late: dict[tuple[str, int], int] = field(default_factory=dict)
     """Up to which offset of a lane those that came too late were told of."""
 
-    forgotten: set[str] = field(default_factory=set)
+    pruned: tuple[JobRecord | None, JobRecord | None] = (None, None)
+    """The record as it was read, and without streams that left the tree."""
 
     def __post_init__(self) -> None:
         self.limit = self.max_elements
@@ -106,12 +108,6 @@ class Watch:
             self.limit, self.turns = self.max_elements, self.turns + 1
             for name in turn.stretches:
                 self.read[name] = self.read.get(name, 0) + turn.elements(name)
-
-    def forgets(self, streams: Iterable[str]) -> bool:
-        """Whether this was not known: the mill is to say it once."""
-        news = set(streams) - self.forgotten
-        self.forgotten |= news
-        return bool(news)
 
     def is_told(self, name: str, lane: int) -> bool:
         """Whether this look's late elements were told of by an earlier look; from now on they are."""

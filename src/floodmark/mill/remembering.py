@@ -18,15 +18,16 @@ Part = TypeVar("Part")
 class Memory:
     """What is remembered of one stream: by partition the highest keys, the next unseen offset, and where it ended.
 
-    `done` is the level below which everything was given to the function; of a joined stream, below which no partner was
-    waited for. `stopped` is kept with the master: whether the mill has come to its end. `has_rest`: elements were seen
-    behind an end, which the next run reads.
+    `done` and `stopped` are kept with the master: the level below which everything was given to the function, and
+    whether the mill has come to its end. `promised` is kept with the others: the level below which masters were given
+    out without waiting for partners. `has_rest`: elements were seen behind an end, which the next run reads.
     """
 
     last: Mapping[int, Keys] = field(default_factory=dict)
     seen: Mapping[int, int] = field(default_factory=dict)
     ended: Mapping[int, int] = field(default_factory=dict)
     done: Level = NOTHING
+    promised: Level = NOTHING
     stopped: bool = False
     has_rest: bool = False
     expressions: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ class Memory:
             "seen": {str(lane): offset for lane, offset in self.seen.items()},
             "ended": {str(lane): offset for lane, offset in self.ended.items()},
             "done": level_to_json(self.done),
+            "promised": level_to_json(self.promised),
             "stopped": self.stopped,
             "has_rest": self.has_rest,
             "expressions": list(self.expressions),
@@ -53,6 +55,7 @@ class Memory:
             seen={int(lane): offset for lane, offset in stored["seen"].items()},
             ended={int(lane): offset for lane, offset in stored["ended"].items()},
             done=level_from_json(stored["done"]),
+            promised=level_from_json(stored.get("promised", NOTHING)),
             stopped=stored["stopped"],
             has_rest=stored["has_rest"],
             expressions=tuple(stored.get("expressions", ())),
@@ -62,6 +65,8 @@ class Memory:
         """The same for a tree that has these keys: with another node, one key may be asked for more often, or less."""
         if not self.expressions or self.expressions == tuple(expressions):
             return self
+        if not set(expressions) <= set(self.expressions):
+            return replace(self, last={}, expressions=tuple(expressions))
         places = [self.expressions.index(each) for each in expressions]
         last = {lane: tuple(keys[place] for place in places) for lane, keys in self.last.items()}
         return replace(self, last=last, expressions=tuple(expressions))

@@ -55,6 +55,11 @@ class Stretch:
         return lane in self.memory.ended or timed_out or self.feed.inlet.ends == "with_source"
 
     @property
+    def floor(self) -> Level:
+        """What comes below this comes too late."""
+        return max(self.memory.done, self.memory.promised)
+
+    @property
     def unread(self) -> Span | None:
         """The span without what follows an end: that belongs to the next run."""
         source = self.feed.inlet.source
@@ -101,13 +106,13 @@ class Stretch:
         for piece in found.pieces[:1]:
             if last and piece.first >= seen:
                 require_order(self.feed, lane, piece.first, last, piece.low)
-        if not self.waiting.leaves_out_late and self.lowest_new(lane, found.pieces) < self.memory.done:
+        if not self.waiting.leaves_out_late and self.lowest_new(lane, found.pieces) < self.floor:
             first = next(piece for piece in found.pieces if piece.next > seen)
             raise KeyDecreased(
                 self.feed.name,
                 position=position(lane, max(first.first, seen)),
                 key=repr(first.low[0]),
-                before=f"{self.memory.done[1]!r}, which was given out already,",
+                before=f"{self.floor[1]!r}, which was given out already,",
             )
 
     def lowest_new(self, lane: int, pieces: Sequence[Piece]) -> Level:

@@ -44,6 +44,10 @@ class TimedWindows:
         for lane, first in firsts.items():
             self.seen[lane] = max(self.seen.get(lane, first), first)
 
+    def forget(self) -> None:
+        """Every element is to be asked about anew."""
+        self.seen, self.windows, self.last = {}, [], None
+
     def take(self, rows: Iterable[tuple[int, int, str | None]]) -> None:
         """New elements, each with partition, offset and text. Raises ElementInvalid if one has no key."""
         for lane, offset, text in rows:

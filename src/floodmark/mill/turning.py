@@ -69,14 +69,20 @@ class MillStep(Step):
     watch: Watch = field(kw_only=True)
 
     def read(self) -> JobRecord:
-        """The record, without streams that are no longer in the tree: the next commit drops their marks."""
+        """The record, without streams that are no longer in the tree: the next commit drops their marks.
+
+        The very object as long as nobody changed it, so that what was planned from it still holds.
+        """
         record = super().read()
         gone = sorted(record.marks.keys() - self.planner.feeds.keys())
         if not gone:
             return record
-        if self.watch.forgets(gone):
+        before, pruned = self.watch.pruned
+        if before is not record or pruned is None:
             log.info("streams are no longer in the tree, their marks are dropped", mill=self.work.name, streams=gone)
-        return forgotten(record, gone)
+            pruned = forgotten(record, gone)
+        self.watch.pruned = (record, pruned)
+        return pruned
 
     def look(self, record: JobRecord) -> Outlook:
         """The spans of the next turn; none if nothing that the horizon waits for has risen since the last look."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 DEFAULT_STORE = "sqlite:///floodmark.db"
-TURN_ELEMENTS = 1_000_000
+TURN_ELEMENTS = 1 << 20
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
 
@@ -130,6 +130,9 @@ class WaterMill:
     def reset(self) -> None:
         """Forget every mark, by a person's decision: the next turn reads from the beginning, and output comes again."""
         reset_marks(self._step())
+        self._watch = self._watch.anew()
+        if self._watch.timed is not None:
+            self._watch.timed.forget()
 
     def has_stopped(self) -> bool:
         """Whether the last turn that was committed was the end of the streams."""

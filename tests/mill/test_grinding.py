@@ -1,0 +1,119 @@
+"""A task's work, without Spark: batches of elements in, texts out, whatever the elements and the function are like."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from floodmark.mill.declaration import declare
+from floodmark.mill.grinding import Task
+from floodmark.mill.milling import joined_shape
+from floodmark.mill.mishaps import Mishap
+
+
+@dataclass
+class Plain:
+    """A class that columns can fill; not frozen."""
+
+    k: int
+    share: float = 0.5
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ByName:
+    """One that takes its second field only by name."""
+
+    k: int
+    _: KW_ONLY
+    share: float = 0.5
+
+
+@dataclass
+class WithArgument:
+    """One that takes something that is no field, in between."""
+
+    k: int
+    scale: InitVar[int] = 2
+    share: float = 0.5
+
+    def __post_init__(self, scale: int) -> None:
+        self.k *= scale
+
+
+SHARED = Plain(0)
+
+
+def same(element: Plain) -> Plain:
+    """Gives the same object every time, changed."""
+    SHARED.k = element.k
+    return SHARED
+
+
+def plain(element: Plain) -> Plain:
+    return element
+
+
+def by_name(element: ByName) -> ByName:
+    return element
+
+
+def with_argument(element: WithArgument) -> WithArgument:
+    return element
+
+
+def batch_of(*rows: dict[str, Any] | str) -> pa.RecordBatch:
+    texts = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    columns = {"partition": pa.array([0] * len(rows), pa.int32()), "offset": pa.array(range(len(rows)), pa.int64())}
+    element = pa.StructArray.from_arrays([*columns.values(), pa.array(texts)], [*columns, "value"])
+    return pa.RecordBatch.from_arrays([element], ["element"])
+
+
+def ground(process: Callable[..., Any], *rows: dict[str, Any] | str) -> list[dict[str, Any]]:
+    declared = declare(process)
+    shape = joined_shape(declared, declared.tree.root)
+    task = Task(shape, declared.signature, declared.injector, declared.output, 1, 0)
+    return [json.loads(text) for told in task.run([batch_of(*rows)]) for text in told.column("value").to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("process", "rows", "expected"),
+    [
+        (plain, [{"k": 1, "share": 1.5, "tags": ["a"]}] * 2, [{"k": 1, "share": 1.5, "tags": ["a"]}] * 2),
+        (plain, [{"k": 1, "share": 2, "tags": []}], [{"k": 1, "share": 2.0, "tags": []}]),
+        (
+            plain,
+            [{"k": 1}, {"k": 2, "share": 1.5}],
+            [{"k": 1, "share": 0.5, "tags": []}, {"k": 2, "share": 1.5, "tags": []}],
+        ),
+        (by_name, [{"k": 1, "share": 1.5}], [{"k": 1, "share": 1.5}]),
+        (with_argument, [{"k": 1, "share": 1.5}], [{"k": 2, "share": 1.5}]),
+        (same, [{"k": 1}, {"k": 2}], [{"k": 1, "share": 0.5, "tags": []}, {"k": 2, "share": 0.5, "tags": []}]),
+    ],
+    ids=["alike", "an int for a float", "defaults", "by name", "an argument that is no field", "one object for all"],
+)
+def test_elements_read_at_once_are_those_that_are_read_one_by_one(
+    process: Callable[..., Any], rows: list[dict[str, Any]], expected: list[dict[str, Any]]
+) -> None:
+    """What is quick must not be different; and output is written before the function is called again."""
+    assert ground(process, *rows) == expected
+
+
+@pytest.mark.parametrize("bad", [{"k": 1.0}, {"k": True}, {"k": "1"}, {}, "[]", "{}, {}", ""])
+def test_one_bad_element_among_many_is_told_with_its_place(bad: dict[str, Any] | str) -> None:
+    """Nothing is bent, however many are read at once."""
+    with pytest.raises(Mishap, match="partition 0, offset 2"):
+        ground(plain, {"k": 1}, {"k": 2}, bad, {"k": 3})
+
+
+def test_the_garbage_collector_is_left_as_it_was() -> None:
+    """A worker goes on to other tasks."""
+    before = gc.get_threshold()
+    ground(plain, {"k": 1})
+    assert gc.get_threshold() == before
