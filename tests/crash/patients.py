@@ -41,7 +41,7 @@ class Visit:
     together: int = 1
     """How many records are in a worker's hands at once."""
     tries: int = 1
-    seconds: float = 0.004
+    seconds: float = 0.02
 
     def stream(self) -> KafkaStream:
         """The stream, ready to run."""

@@ -63,7 +63,7 @@ class Siege:
         process = subprocess.Popen(
             [sys.executable, patients.__file__, visit.serialize()], stderr=subprocess.DEVNULL, start_new_session=True
         )
-        self.wait_for_calls(process, self.draw.randint(1, 2 * len(self.book.fates)))
+        self.wait_for_calls(process, self.draw.randint(1, len(self.book.fates)))
         time.sleep(self.draw.uniform(0.0, 0.4))
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -91,7 +91,7 @@ class Siege:
     def heal_all(self) -> None:
         """Runs without a kill, here in this process; a record fails twice at most."""
         for _ in range(3):
-            visit, code = self.next_visit(together=1), 0
+            visit, code = self.next_visit(seconds=0), 0
             try:
                 visit.stream().run_once()
             except RecordsFailed:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from floodmark.probes.kafka import Bounds, Place, Topic
 from floodmark.probes.kafka_client import KafkaOptions
 from floodmark.stores.memory import MemoryMarkStore
+from floodmark.streams import healing
 from floodmark.streams.closing import Closing
 from floodmark.streams.compiling import compile_program
 from floodmark.streams.healer import Healer
@@ -157,6 +158,15 @@ class Hospital:
     def marks(self) -> dict[int, int]:
         record = self.store.read("g")
         return dict(record.marks[TOPIC].value) if record and TOPIC in record.marks else {}
+
+
+def healed_by(step: Callable[[Any], object]) -> Callable[[Stream], None]:
+    """One function, then healing."""
+
+    def build(source: Stream) -> None:
+        source.map(step).sink(healing, stream=source)
+
+    return build
 
 
 def batches(place: Place, records: Mapping[int, bytes | None], start: int, upto: int) -> list[pa.RecordBatch]:

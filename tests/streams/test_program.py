@@ -10,7 +10,16 @@ import pytest
 from floodmark.errors import ConfigError
 from floodmark.streams import Stream, healing, healing_batch
 from floodmark.streams.compiling import Program, Verdict, compile_program
-from floodmark.streams.elements import Element, Failure, RecordId, Settled, StepFailed, element_of, element_of_rows
+from floodmark.streams.elements import (
+    Element,
+    Failure,
+    RecordId,
+    Settled,
+    StepFailed,
+    element_of,
+    element_of_rows,
+    records_in,
+)
 
 if TYPE_CHECKING:
     from floodmark.streams.straight import Straight
@@ -189,7 +198,7 @@ def test_a_failing_item_of_a_foreach_step_fails_its_own_record_and_the_others_go
     running.push(record(2, b"3"))
     assert told(running.push(record(3))) == {1: "done", 2: "failed", 3: "done"}
     (arrival,) = running.take_arrivals()
-    assert arrival.records == (RecordId("t", 0, 1), RecordId("t", 0, 3))
+    assert tuple(records_in(arrival.value)) == (RecordId("t", 0, 1), RecordId("t", 0, 3))
 
 
 def test_a_failing_coroutine_of_foreach_async_fails_its_own_record() -> None:

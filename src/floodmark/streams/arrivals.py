@@ -40,11 +40,11 @@ class ArrivalFile:
 def _pickled(arrival: Arrival) -> bytes:
     """In the quick way, or for what a script defines itself in the thorough one."""
     try:
-        return pickle.dumps(arrival)
+        return pickle.dumps(tuple(arrival))
     except (pickle.PicklingError, AttributeError, TypeError):
         from pyspark import cloudpickle
 
-        return bytes(cloudpickle.dumps(arrival))  # type: ignore[no-untyped-call]
+        return bytes(cloudpickle.dumps(tuple(arrival)))  # type: ignore[no-untyped-call]
 
 
 def read_arrivals(path: Path) -> Iterator[Arrival]:
@@ -54,6 +54,6 @@ def read_arrivals(path: Path) -> Iterator[Arrival]:
     with path.open("rb") as file:
         while True:
             try:
-                yield pickle.load(file)  # noqa: S301 (our own file, beside the marks)
+                yield Arrival(*pickle.load(file))  # noqa: S301 (our own file, beside the marks)
             except (EOFError, pickle.UnpicklingError):
                 return

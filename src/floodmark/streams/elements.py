@@ -84,7 +84,6 @@ class Arrival(NamedTuple):
 
     step: int
     value: object
-    records: tuple[RecordId, ...]
 
 
 class StepFailed(Exception):

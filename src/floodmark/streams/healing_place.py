@@ -114,7 +114,7 @@ class PlaceHealing:
                 self._fail(offset, failed.failure, records.raw(at))
             else:
                 if wants_arrivals and healed is not None:
-                    self._arrivals.add([Arrival(last, healed, (RecordId(*self.place, offset),))])
+                    self._arrivals.add([Arrival(last, healed)])
                 states[spot] = DROPPED if healed is None else DONE
 
     def _take_each(self, records: Records) -> None:

@@ -30,7 +30,7 @@ class Healing(Prompt):
             raise UuidLost(f"the row names {min(strange)}, which is not a record that this element was made of")
         tally.heal(records)
         if self.followed:
-            tally.arrivals.append(Arrival(self.index, element.value, tuple(records)))
+            tally.arrivals.append(Arrival(self.index, element.value))
         return ()
 
 
