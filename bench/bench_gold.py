@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from floodmark.jobs import Job
     from floodmark.stores.contract import MarkStore
 
-DAYS, ROWS, TURNS = 365, 2_000_000, 3
+DAYS, ROWS, TURNS = 365, 2_000_000, 6
 CONSTANT_SECONDS, SHARE = 3.0, 0.03
 BUILD = """
 SELECT u.date_sk, u.sku, sum(u.quantity * p.price) AS cost, count(*) AS lines

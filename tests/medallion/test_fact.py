@@ -24,6 +24,7 @@ SELECT u.date_sk, u.sku, CAST(sum(u.quantity * p.price) AS int) AS cost, CAST(co
 FROM usage u LEFT JOIN prices p ON p.sku = u.sku AND u.at >= p.valid_from AND (p.valid_to IS NULL OR u.at < p.valid_to)
 GROUP BY u.date_sk, u.sku
 """
+LINES = "SELECT date_sk, CAST(count(*) AS int) AS lines FROM source GROUP BY date_sk"
 
 
 class Gold:
@@ -32,6 +33,7 @@ class Gold:
     def __init__(self, spark: SparkSession, home: Path) -> None:
         self.spark, self.home, self.store = spark, home, fm.stores.open("memory")
         self.usage, self.prices, self.out = (str(home / name) for name in ("usage", "prices", "cost"))
+        self.spool = str(home / "spool")
 
     def save(self, folder: str, schema: str, *rows: tuple[Any, ...]) -> None:
         frame = self.spark.createDataFrame(list(rows), schema)
@@ -113,6 +115,17 @@ def test_under_freeze_a_moved_price_leaves_the_past_alone(gold: Gold) -> None:
     gold.save(gold.usage, USAGE, (4, 20240102, 2, "s", 1))
     assert gold.run("freeze") == ("done", 1)
     assert gold.rows() == [(20240101, "s", 20, 1), (20240102, "s", 77, 2), (20240103, "t", None, 1)]
+
+
+def test_rules_judge_the_rows_of_a_fact_and_nothing_else(gold: Gold) -> None:
+    """A date whose rows are all put aside is exchanged like any other: what it had before is gone."""
+    cheap = fm.rules.range("lines", max=1, action="quarantine")
+    job = fact("n", rows=FactRows("usage", gold.usage), build=LINES, path=gold.out, rules=[cheap], spool=gold.spool)
+    job.run(gold.spark, gold.store)
+    gold.save(gold.usage, USAGE, (4, 20240102, 2, "s", 1))
+    receipt = job.run(gold.spark, gold.store)
+    assert (receipt.rows_read, receipt.rows_quarantined) == (1, 1)
+    assert gold.rows() == [(20240101, 1), (20240103, 1)]
 
 
 def test_inputs_are_declared_whole() -> None:
