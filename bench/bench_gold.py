@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from floodmark.jobs import Job
+    from floodmark.stores.contract import MarkStore
 
-DAYS, ROWS = 365, 2_000_000
+DAYS, ROWS, TURNS = 365, 2_000_000, 3
 CONSTANT_SECONDS, SHARE = 3.0, 0.03
 BUILD = """
 SELECT u.date_sk, u.sku, sum(u.quantity * p.price) AS cost, count(*) AS lines
@@ -28,11 +29,11 @@ GROUP BY u.date_sk, u.sku
 """
 
 
-def prepare(spark: SparkSession, home: Path) -> None:
+def prepare(spark: SparkSession, home: Path, rows: int, days: int) -> None:
     """Usage in partitions by date, and two prices of each of 50 SKUs."""
-    day = f"date_add(date'2025-01-01', cast(id % {DAYS} AS int))"
+    day = f"date_add(date'2025-01-01', cast(id % {days} AS int))"
     sk = f"cast(date_format({day}, 'yyyyMMdd') AS int) AS date_sk"
-    usage = spark.range(ROWS).selectExpr(
+    usage = spark.range(rows).selectExpr(
         "id", sk, f"{day} AS day", "concat('sku-', id % 50) AS sku", "id % 9 AS quantity"
     )
     feed = {"delta.enableChangeDataFeed": "true"}
@@ -50,22 +51,28 @@ def job(home: Path, name: str) -> Job:
     return fact(name, rows=FactRows("usage", str(home / "usage")), lookups=[prices], build=BUILD, path=str(home / name))
 
 
-def run() -> list[Result]:
+def run(rows: int = ROWS, days: int = DAYS) -> list[Result]:
+    """All dates once, one date in every turn; the first turn of each warms up, and the best of the others counts."""
     spark = fm.spark_session({"spark.master": "local[2]"})
     with tempfile.TemporaryDirectory() as folder:
         home, store = Path(folder), fm.stores.open("memory")
-        prepare(spark, home)
+        prepare(spark, home, rows, days)
         job(home, "warm").run(spark, store)
         whole = seconds(lambda: job(home, "cost").run(spark, store))
-        spark.sql(f"UPDATE delta.`{home}/usage` SET quantity = quantity + 1 WHERE date_sk = 20250615 AND id % 7 = 0")
-        job(home, "warm").run(spark, store)
-        one = seconds(lambda: job(home, "cost").run(spark, store))
-    allowed = SHARE * whole + CONSTANT_SECONDS
+        turns = [restated(spark, home, store, turn) for turn in range(TURNS + 1)]
+    one, allowed = min(turns[1:]), SHARE * whole + CONSTANT_SECONDS
     return [
         Result(
-            "gold, one date of 365 against 3% of all and 3 s",
+            f"gold, one date of {days} against 3% of all and 3 s",
             one / allowed,
             1.0,
-            f"{ROWS:,} rows: all dates {whole:.2f} s, one date {one:.2f} s, allowed {allowed:.2f} s",
+            f"{rows:,} rows: all dates {whole:.2f} s, one date {one:.2f} s, allowed {allowed:.2f} s",
         )
     ]
+
+
+def restated(spark: SparkSession, home: Path, store: MarkStore, turn: int) -> float:
+    """Seconds for the one date whose rows were changed."""
+    changed = f"date_sk = 202501{turn + 10} AND id % 7 = 0"
+    spark.sql(f"UPDATE delta.`{home}/usage` SET quantity = quantity + 1 WHERE {changed}")
+    return seconds(lambda: job(home, "cost").run(spark, store))

@@ -41,18 +41,18 @@ def line(number: int) -> str:
     return f'{{{facts}, "amount": {number % ZERO_EVERY / 100}, {times}}}\n'
 
 
-def write_input(folder: Path) -> None:
+def write_input(folder: Path, rows: int) -> None:
     folder.mkdir()
     for part in range(FILES):
-        numbers = range(part * ROWS // FILES, (part + 1) * ROWS // FILES)
+        numbers = range(part * rows // FILES, (part + 1) * rows // FILES)
         (folder / f"part-{part}.jsonl").write_text("".join(map(line, numbers)))
 
 
-def run() -> list[Result]:
+def run(rows: int = ROWS) -> list[Result]:
     spark = fm.spark_session({"spark.master": "local[2]"})
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        write_input(home / "in")
+        write_input(home / "in", rows)
 
         def job(word: str, judges: Sequence[rules.Rule]) -> fm.Receipt:
             source = fm.sources.Files(str(home / "in"), format="jsonl", schema=SCHEMA, settle=0)
@@ -60,8 +60,8 @@ def run() -> list[Result]:
             return fm.Job("bench", source, [fm.sinks.Delta(str(home / word))], rules=judges).run(spark, store)
 
         def judged(turn: int) -> None:
-            receipt, zeros = job(f"judged-{turn}", TEN), -(-ROWS // ZERO_EVERY)
-            assert (receipt.rows_written, receipt.rows_dropped) == ({"delta": ROWS - zeros}, zeros), receipt
+            receipt, zeros = job(f"judged-{turn}", TEN), -(-rows // ZERO_EVERY)
+            assert (receipt.rows_written, receipt.rows_dropped) == ({"delta": rows - zeros}, zeros), receipt
 
-        of = f"{ROWS:,} rows, ten rules on each"
+        of = f"{rows:,} rows, ten rules on each"
         return [compare("rules", lambda turn: job(f"plain-{turn}", ()), judged, at_most=1.25, rounds=5, of=of)]

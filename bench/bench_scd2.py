@@ -21,7 +21,8 @@ from floodmark.sinks.contract import Batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL, LARGE, TOUCHED, EACH = 25_000, 100_000, 1_000, 10
+KEYS, TOUCHED, EACH = 100_000, 1_000, 10
+"""The table has KEYS keys with EACH events on every one, and a quarter of that in its small form."""
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 
 
@@ -36,11 +37,10 @@ class Measured:
     scan_seconds: float
 
 
-def events(spark: SparkSession, keys: str, per_key: int, begin: int) -> DataFrame:
-    rows = spark.range(TOUCHED * per_key) if keys == "touched" else spark.range(int(keys) * per_key)
-    key = "(id % 1000) * 25" if keys == "touched" else f"id % {keys}"
-    return rows.selectExpr(
-        f"{key} AS k",
+def events(spark: SparkSession, keys: int, begin: int, *, apart: int = 1) -> DataFrame:
+    """EACH events on every key; the keys are so far apart."""
+    return spark.range(keys * EACH).selectExpr(
+        f"(id % {keys}) * {apart} AS k",
         f"timestamp_seconds({begin} + id) AS at",
         "concat('value-', pmod(hash(id), 7)) AS v",
         "concat('some text that is carried along with every event ', id) AS note",
@@ -66,8 +66,8 @@ def spooled(rows: DataFrame, folder: Path) -> DataFrame:
 
 def measured(spark: SparkSession, home: Path, keys: int) -> Measured:
     sink = fm.sinks.Scd2(str(home / "t"), key=("k",), sequence=("at",), track=("v",))
-    first = spooled(events(spark, str(keys), EACH, 0), home / "first")
-    second = spooled(events(spark, "touched", EACH, 100_000_000), home / "second")
+    first = spooled(events(spark, keys, 0), home / "first")
+    second = spooled(events(spark, TOUCHED, 100_000_000, apart=keys // TOUCHED), home / "second")
     tables = [home / "t", home / "t__events"]
     first_seconds = seconds(lambda: sink.write(first, batch(1)))
     before = sum(map(bytes_in, tables))
@@ -87,15 +87,15 @@ def scan(spark: SparkSession, tables: list[Path], second: DataFrame) -> None:
         ).save()
 
 
-def run() -> list[Result]:
+def run(keys: int = KEYS) -> list[Result]:
     spark = fm.spark_session({"spark.master": "local[2]"})
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        measured(spark, home / "warm", 1_000)
-        small, large = measured(spark, home / "small", SMALL), measured(spark, home / "large", LARGE)
+        measured(spark, home / "warm", TOUCHED)
+        small, large = measured(spark, home / "small", keys // 4), measured(spark, home / "large", keys)
     own = [each.second_seconds - each.scan_seconds for each in (small, large)]
-    share = large.second_bytes / (large.first_bytes * TOUCHED / LARGE)
-    sizes = f"{TOUCHED * EACH:,} events on {TOUCHED:,} of {SMALL:,} and of {LARGE:,} keys"
+    share = large.second_bytes / (large.first_bytes * TOUCHED / keys)
+    sizes = f"{TOUCHED * EACH:,} events on {TOUCHED:,} of {keys // 4:,} and of {keys:,} keys"
     return [
         Result(
             "SCD2, bytes of a second batch, large table against small",
@@ -107,7 +107,7 @@ def run() -> list[Result]:
             "SCD2, bytes per touched key, second batch against first",
             share,
             4.0,
-            f"the first wrote {large.first_bytes:,} bytes for {LARGE:,} keys; versions are closed, moved and fed on",
+            f"the first wrote {large.first_bytes:,} bytes for {keys:,} keys; versions are closed, moved and fed on",
         ),
         Result(
             "SCD2, time of a second batch without its scan, large table against small",
@@ -115,6 +115,6 @@ def run() -> list[Result]:
             1.5,
             f"{sizes}: {small.second_seconds:.2f} s (scan {small.scan_seconds:.2f} s) and "
             f"{large.second_seconds:.2f} s (scan {large.scan_seconds:.2f} s); the first batch of "
-            f"{LARGE * EACH:,} events took {large.first_seconds:.2f} s",
+            f"{keys * EACH:,} events took {large.first_seconds:.2f} s",
         ),
     ]

@@ -1,6 +1,6 @@
 """`make bench`: how much Floodmark adds to plain Spark, as ratios against a reference in the same run.
 
-python bench/run.py [NAME …]      all benchmarks, or the named ones
+python bench/run.py [NAME …] [SIZE=NUMBER …]      all benchmarks, or the named ones; sizes as their `run` takes them
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ class Result:
 
 def main(wanted: list[str]) -> int:
     sys.path.insert(0, str(Path(__file__).parent))
-    chosen = [name for name in BENCHES if not wanted or name.removeprefix("bench_") in wanted]
-    results = [result for name in chosen for result in importlib.import_module(name).run()]
+    names = [word for word in wanted if "=" not in word]
+    sizes = {name: int(number) for name, number in (word.split("=") for word in wanted if "=" in word)}
+    chosen = [name for name in BENCHES if not names or name.removeprefix("bench_") in names]
+    results = [result for name in chosen for result in importlib.import_module(name).run(**sizes)]
     for result in results:
         verdict = "ok  " if result.holds else "OVER"
         print(f"{verdict} {result.name}: {result.ratio:.2f} (at most {result.at_most:.2f}); {result.detail}")

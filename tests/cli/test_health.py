@@ -112,3 +112,12 @@ def test_two_tables_of_one_folder_name_are_told_apart_by_their_jobs(folder: Path
     checks = json.loads(floodmark("health", "--json").out)["checks"]
     assert list(checks["data_freshness"]["subjects"]) == ["a.t", "b.t"]
     assert "one of: a.t, b.t" in floodmark("optimize", "--select", "t").err
+
+
+@pytest.mark.usefixtures("project")
+def test_metrics_name_every_job_and_table(floodmark: Floodmark) -> None:
+    """Printed for a collector; nothing is judged, so nothing fails."""
+    said = floodmark("health", "--metrics")
+    assert said.code == 0
+    assert 'table_files{table="orders"} 1' in said.out.splitlines()
+    assert 'pipeline_records_processed{job="orders"} 3' in said.out.splitlines()

@@ -1,4 +1,4 @@
-"""A table with history and a fact over it, to be killed. Run it as a program: python clusters.py FOLDER JOB."""
+"""A workflow of a table with history and a fact over it, to be killed. As a program: python clusters.py FOLDER."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import floodmark as fm
+from floodmark.jobs.workflow import Workflow, WorkflowRun
+from floodmark.jobs.workflow.code import Library, Surroundings
 from floodmark.medallion.fact import fact
 from floodmark.medallion.fact_inputs import FactRows
 from tests.crash.shop import SETTINGS, open_store
@@ -32,11 +34,18 @@ def gold(home: Path) -> fm.Job:
     return fact("gold", rows=FactRows("silver", str(home / "silver")), build=build, path=str(home / "gold"))
 
 
-def main() -> None:
-    home, name = Path(sys.argv[1]), sys.argv[2]
-    job = {"silver": silver, "gold": gold}[name](home)
-    job.run(fm.spark_session(SETTINGS), open_store(home))
+def run_workflow(spark: SparkSession, home: Path) -> int:
+    """Both, the fact after the history; gives the exit code."""
+    store = open_store(home)
+    functions = {name: lambda job=job: job(home).run(spark, store) for name, job in JOBS.items()}
+    tasks = [{"task_key": "silver"}, {"task_key": "gold", "depends_on": ["silver"]}]
+    workflow = Workflow.model_validate({"name": "nightly", "tasks": tasks})
+    run = WorkflowRun(workflow, Library((), functions=functions), Surroundings(lambda: spark, store))
+    return run.go().exit_code
+
+
+JOBS = {"silver": silver, "gold": gold}
 
 
 if __name__ == "__main__":
-    main()
+    run_workflow(fm.spark_session(SETTINGS), Path(sys.argv[1]))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.health.alerts import Alert, Severity, Subscription, judged, send
+from floodmark.health.alerts import Alert, Severity, Subscription, judged, send, summary
 from floodmark.health.channels import AlertFile, Webhook
 from floodmark.health.findings import Finding, Report, Status
 
@@ -72,6 +72,14 @@ def test_a_channel_hears_what_it_asked_for(on: tuple[str, ...], min_severity: Se
     pager = Heard()
     send([OPEN], [Subscription(pager, on, min_severity)])
     assert len(pager.alerts) == hears
+
+
+def test_the_summary_goes_to_channels_that_name_it() -> None:
+    """It comes with every look, so nobody gets it unasked; no severity holds it back."""
+    told, unasked, asked = summary(report("WARNING")), Heard(), Heard()
+    send([told], [Subscription(unasked), Subscription(asked, ("summary",), "critical")])
+    assert (unasked.alerts, asked.alerts) == ([], [told])
+    assert (told.status, told.message) == ("note", "WARNING, 1 findings; orders data_freshness WARNING: STALE")
 
 
 def test_a_channel_that_fails_does_not_keep_the_others_from_hearing() -> None:

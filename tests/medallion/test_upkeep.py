@@ -10,8 +10,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from floodmark.hwm import VersionHWM
+from floodmark.hwm import TableVersionsHWM, VersionHWM
+from floodmark.medallion.fact_inputs import FactRows, Lookup
+from floodmark.medallion.fact_source import TouchedDates
 from floodmark.medallion.readers import Reader, readers_of, safe_retention
+from floodmark.medallion.silver import Processed, commit_processing_state
 from floodmark.medallion.upkeep import Upkeep, optimize
 from floodmark.probes.delta import DeltaProbe
 from floodmark.stores.lease import hold
@@ -36,13 +39,16 @@ def table(tmp_path: Path) -> Path:
 
 def reading(table: Path, version: int) -> MemoryMarkStore:
     """A store in which a job has read the table up to this version."""
-    store, probe = MemoryMarkStore(), DeltaProbe(str(table))
-    fingerprint = f"delta {table} (table id {probe.table_id()})"
+    fingerprint = f"delta {table} (table id {DeltaProbe(str(table)).table_id()})"
     mark = VersionHWM("bronze", version, entity=str(table))
-    with hold(store, "silver_orders") as held:
-        store.commit(
-            JobRecord("silver_orders", 1, {"bronze": mark}, {"bronze": fingerprint}), expected=0, lease=held.lease
-        )
+    return storing(JobRecord("silver_orders", 1, {"bronze": mark}, {"bronze": fingerprint}))
+
+
+def storing(record: JobRecord) -> MemoryMarkStore:
+    """A store with this record alone."""
+    store = MemoryMarkStore()
+    with hold(store, record.job) as held:
+        store.commit(record, expected=0, lease=held.lease)
     return store
 
 
@@ -51,6 +57,24 @@ def test_readers_are_found_by_the_id_of_the_table(table: Path) -> None:
     store = reading(table, 1)
     assert readers_of(DeltaProbe(str(table)).table_id(), store) == [Reader("silver_orders", 1)]
     assert readers_of("another", store) == []
+
+
+def test_a_fact_reads_each_of_its_inputs(table: Path) -> None:
+    """Its mark has a version for every table, and each counts for its own table alone."""
+    usage, prices = FactRows("usage", str(table)), Lookup("prices", "elsewhere", on={"k": "k"})
+    told = TouchedDates(usage).fingerprint(lambda: None)  # type: ignore[arg-type, return-value]
+    mark = TableVersionsHWM("inputs", {"usage": 1, prices.name: 0})
+    store = storing(JobRecord("gold_cost", 1, {"inputs": mark}, {"inputs": f"{told}, 'prices' (table id p) at q"}))
+    assert readers_of(DeltaProbe(str(table)).table_id(), store) == [Reader("gold_cost", 1)]
+    assert readers_of("p", store) == [Reader("gold_cost", 0)]
+
+
+def test_a_task_of_the_three_functions_reads_its_bronze(table: Path) -> None:
+    """What it committed names the version and the very table."""
+    store, table_id = MemoryMarkStore(), DeltaProbe(str(table)).table_id()
+    reached = Processed.at(NOW, "brz_orders", 1, f"delta brz_orders (table id {table_id})")
+    commit_processing_state(None, "silver_orders", reached, store=store)  # type: ignore[arg-type]
+    assert readers_of(table_id, store) == [Reader("silver_orders", 1)]
 
 
 def test_nothing_is_kept_for_a_reader_that_has_read_everything(table: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_contradiction_is_named_and_nothing_is_written(spark: SparkSession, ho
 
 @pytest.mark.spark
 def test_contradictions_can_be_quarantined_whichever_came_first(spark: SparkSession, tmp_path: Path) -> None:
-    """Neither of the two counts, so the order of arrival still has no say."""
+    """Neither of the two counts, so the order of arrival still has no say; somebody decides later, once and for all."""
     sink = history(tmp_path, on_conflict="quarantine")
     sink.write(events(spark, x="a@1 b@5", y="a@1 b@5 c@5"), batch(1))
     sink.write(events(spark, x="c@5"), batch(2))
@@ -125,6 +125,10 @@ def test_contradictions_can_be_quarantined_whichever_came_first(spark: SparkSess
     assert shown(spark, tmp_path) == {"x": "a[1,)", "y": "a[1,)"}
     assert refused is not None
     assert sorted((row.k, row.v) for row in refused.collect()) == [("x", "b"), ("x", "c"), ("y", "b"), ("y", "c")]
+    assert (sink.settle(spark, "v = 'b'"), sink.settle(spark, "v = 'b'")) == (2, 0)
+    assert shown(spark, tmp_path) == {"x": "a[1,5) b[5,)", "y": "a[1,5) b[5,)"}
+    sink.write(events(spark, x="c@5 b@5 d@7"), batch(3))
+    assert shown(spark, tmp_path) == {"x": "a[1,5) b[5,7) d[7,)", "y": "a[1,5) b[5,)"}
 
 
 @pytest.mark.spark

@@ -20,9 +20,13 @@ app = typer.Typer(add_completion=False)
 def health(
     ctx: typer.Context,
     quiet: Annotated[bool, typer.Option("--quiet", help="Send no alert, and remember nothing.")] = False,
+    as_metrics: Annotated[bool, typer.Option("--metrics", help="Print numbers for Prometheus; judge nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge freshness, counts, quality, marks and pace; exit 1 if something is CRITICAL."""
+    if as_metrics:
+        print_metrics(ctx.obj)
+        return
     report = examined(ctx.obj, quiet=quiet)
     document = report.serialize()
     if as_json:
@@ -32,10 +36,20 @@ def health(
     raise typer.Exit(1 if report.overall == "CRITICAL" else 0)
 
 
+def print_metrics(invocation: Invocation) -> None:
+    """The numbers, for a collector of text files or a job that pushes them."""
+    from floodmark.cli.watching import watch_of
+    from floodmark.health.metrics import exposition, metrics
+    from floodmark.jobs.kinds import Site
+
+    watch = watch_of(invocation.loaded_project(), Site(invocation.document().folder))
+    print_line(exposition(metrics(watch, invocation.store(), datetime.now(timezone.utc))).rstrip("\n"))
+
+
 def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
     """Look at everything; unless it is to be quiet, tell what is new and remember it."""
     from floodmark.cli.watching import subscriptions_of, watch_of
-    from floodmark.health.alerts import judged, send
+    from floodmark.health.alerts import judged, send, summary
     from floodmark.health.examining import examine, row_counts
     from floodmark.health.memory import Remembered, recall, remember
     from floodmark.jobs.kinds import Site
@@ -45,7 +59,7 @@ def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
     report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts)
     if not quiet:
         alerts, known = judged(report, before.alerts)
-        send(alerts, subscriptions_of(project, site))
+        send([*alerts, summary(report)], subscriptions_of(project, site))
         remember(store, Remembered(row_counts(report), known))
     return report
 

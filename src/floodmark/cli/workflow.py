@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from floodmark.cli.notices import Notices
     from floodmark.jobs.workflow.attempt import Ended
     from floodmark.jobs.workflow.code import Library
     from floodmark.jobs.workflow.document import Workflow
@@ -56,17 +57,18 @@ def validate(ctx: typer.Context, file: FileArgument, as_json: AsJson = False) ->
     from floodmark.jobs.workflow.schedule import utc_now
 
     workflow = read_workflow(file)
-    library = WorkflowCommand(ctx.obj, workflow, file, as_json).library()
+    command = WorkflowCommand(ctx.obj, workflow, file, as_json)
+    library, unused = command.library(), [*workflow.unused(), *command.notices().unheard()]
     for each in workflow.tasks:
         library.action(each)
     order, schedule = require_an_order(workflow.needs(), file.name), workflow.due()
     due = schedule.next_after(utc_now()) if schedule else None
     if as_json:
-        print_json({"workflow": workflow.name, "order": order, "next": due, "unused": workflow.unused()})
+        print_json({"workflow": workflow.name, "order": order, "next": due, "unused": unused})
         return
     print_line(f"{workflow.name}: {' → '.join(order)}")
     print_line(f"next: {due:%Y-%m-%d %H:%M:%S} UTC" if due else "no schedule")
-    for name in workflow.unused():
+    for name in unused:
         print_line(f"unused here: {name}")
 
 
@@ -95,7 +97,7 @@ class WorkflowCommand:
 
         with stopping_on(signal.SIGTERM) as stopping:
             finished = self.prepared(stopping.wait).go(chosen)
-        self.summarise(finished)
+        self.told(finished)
         return finished.exit_code
 
     def loop(self) -> int:
@@ -109,7 +111,7 @@ class WorkflowCommand:
 
             def run_at(tick: datetime) -> Finished:
                 finished = prepared.go(tick=tick)
-                self.summarise(finished)
+                self.told(finished)
                 return finished
 
             return keep_schedule(self.workflow, self.invocation.store(), run_at, stopping.wait)
@@ -119,7 +121,21 @@ class WorkflowCommand:
         from floodmark.jobs.workflow.running import WorkflowRun
 
         around = Surroundings(self.invocation.session(), self.invocation.store())
-        return WorkflowRun(self.workflow, self.library(wait), around, wait, self.report)
+        return WorkflowRun(self.workflow, self.library(wait), around, wait, self.report, self.notices().began)
+
+    def notices(self) -> Notices:
+        """Where the file's notifications go."""
+        from floodmark.cli.notices import Notices
+        from floodmark.cli.watching import subscriptions_of
+        from floodmark.jobs.kinds import Site
+
+        project, site = self.invocation.loaded_project(), Site(self.invocation.document().folder)
+        return Notices(self.workflow, subscriptions_of(project, site), self.invocation.scrub)
+
+    def told(self, finished: Finished) -> None:
+        """The end of a run, on the screen and through the alert channels."""
+        self.summarise(finished)
+        self.notices().ended(finished)
 
     def library(self, wait: Callable[[float], bool] = lambda _seconds: False) -> Library:
         """The code of the tasks: files beside the workflow and the project, its jobs and its registered functions."""

@@ -14,19 +14,25 @@ if TYPE_CHECKING:
     from floodmark.hwm import Json
 
 log = get_logger(__name__)
-KINDS = ("lag", "stale", "quality", "failed_run", "slow_run", "count", "stuck", "dead_letters")
+NOTICES = ("run_started", "run_succeeded", "summary")
+"""Kinds that tell no trouble: somebody asked to be told when all is well, so no severity holds them back."""
+SUMMARY = "summary"
+"""Comes with every examination, so only a channel that names it hears it."""
 Severity = Literal["warning", "critical"]
 
 
 @dataclass(frozen=True)
 class Alert:
-    """Something to tell. `id` is the same as long as the trouble lasts; `status` says whether it began or ended."""
+    """Something to tell. `id` is the same as long as the trouble lasts; `status` says whether it began or ended.
+
+    A "note" tells no trouble, and its severity is "info".
+    """
 
     id: str
     kind: str
     subject: str
     severity: str
-    status: Literal["open", "resolved"]
+    status: Literal["open", "resolved", "note"]
     message: str
     time: datetime
 
@@ -53,6 +59,8 @@ class Subscription:
     min_severity: Severity = "warning"
 
     def wants(self, alert: Alert) -> bool:
+        if alert.kind in NOTICES:
+            return alert.kind in self.on or (not self.on and alert.kind != SUMMARY)
         loudness = [status.lower() for status in SEVERITY]
         loud_enough = loudness.index(alert.severity) >= loudness.index(self.min_severity)
         return loud_enough and (not self.on or alert.kind in self.on)
@@ -64,6 +72,13 @@ def judged(report: Report, known: Mapping[str, str]) -> tuple[list[Alert], dict[
     new = [alert for alert in now_open.values() if known.get(alert.id) != alert.severity]
     ended = [_ended(each, severity, report.timestamp) for each, severity in known.items() if each not in now_open]
     return new + ended, {alert.id: alert.severity for alert in now_open.values()}
+
+
+def summary(report: Report) -> Alert:
+    """How everything does, in one notice: the worst first, with what may be done."""
+    bad = [f"{each.subject} {each.check} {each.status}: {each.message}" for each in _troubles(report)]
+    said = "; ".join([f"{report.overall}, {len(report.findings)} findings", *bad, *report.recommendations()])
+    return Alert("summary:health", SUMMARY, "health", "info", "note", said, report.timestamp)
 
 
 def send(alerts: Iterable[Alert], subscriptions: Sequence[Subscription]) -> list[str]:

@@ -14,16 +14,18 @@ from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
 from floodmark.jobs.acts import reset_marks, set_mark
 from floodmark.jobs.planning import Plan, plan
+from floodmark.jobs.rollback import roll_back
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import Session, Sink
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
+from floodmark.step.building import Building
 from floodmark.step.run import LastSeen
 from floodmark.step.work import OnSchemaChange
 from floodmark.stores.contract import Housed, MarkStore
-from floodmark.stores.record import Receipt, RuleOutcome
+from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,6 +120,12 @@ class Job:
         """Put the mark somewhere else, up or down; the next run reads what lies above it."""
         return set_mark(self.step(spark, store, RunRequest()), text)
 
+    def rollback(
+        self, to: str, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+    ) -> JobRecord:
+        """Put tables and marks back together to how a batch left them: its number, or the id of its run."""
+        return roll_back(self.step(spark, store, RunRequest()), to)
+
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
         opened = store or stores.open(DEFAULT_STORE)
         return Step(self.work(opened), opened, session_of(spark), request, self.last_seen)
@@ -136,13 +144,17 @@ class Job:
             name=self.name,
             sources=tuple(having(source, malformed=malformed) for source in self.sources),
             sinks=tuple(having(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks),
-            transform=as_transform(self.transform),
+            transform=self._transform(),
             rules=RuleSet(tuple(self.rules)),
             dead_letters=Delta(path=self.dead_letters, name="dead_letters") if self.dead_letters else None,
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
             spool_folder=self.spool or spool_beside(store),
         )
+
+    def _transform(self) -> Transform:
+        given, [first, *_] = as_transform(self.transform), self.sources
+        return first.building(given) if isinstance(first, Building) else given
 
 
 def spool_beside(store: MarkStore) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.jobs.findings import Finding, Guarantee
 from floodmark.jobs.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
+from floodmark.jobs.kinds_facts import FactSource
 from floodmark.jobs.lint_rules import lint_rules
 from floodmark.jobs.lint_sql import lint_sql
 from floodmark.jobs.project import JobModel, examine
@@ -90,8 +91,8 @@ class JobLint:
         if transform.python is not None:
             yield from self._python(transform.python, ("transform", "python"))
         if transform.sql is not None:
-            place = ("transform", "sql")
-            yield from lint_sql(transform.sql, lambda rule, said, hint: self._found(place, rule, said, hint))
+            place, sources = ("transform", "sql"), _sources(self.job)
+            yield from lint_sql(transform.sql, lambda rule, said, hint: self._found(place, rule, said, hint), sources)
 
     def _python(self, name: str, place: Place) -> Iterator[Finding]:
         missing = missing_part(name, self.document.folder)
@@ -186,6 +187,12 @@ class JobLint:
         return self.job.source.type in IMMUTABLE and known
 
 
+def _sources(job: JobModel) -> list[str]:
+    """What the transform's SQL reads, the rows first; where there is one table only, it is called `source`."""
+    names = job.source.names() if isinstance(job.source, FactSource) else []
+    return names if len(names) > 1 else ["source"]
+
+
 def _is_row_by_row(sql: str) -> bool:
     from floodmark.step.transform import Sql
 
@@ -205,11 +212,17 @@ def _is_deterministic(sql: str) -> bool:
 
 
 WHOLE_BATCH = ("unique", "references", "row_count", "fresh")
-IMMUTABLE = ("files", "delta", "kafka")
+IMMUTABLE = ("files", "delta", "fact", "kafka")
 HISTORY = (
     "each event exactly once: it is added to the log, then its key is rebuilt; both commits carry the batch number, "
     "so a repeat changes nothing"
 )
+WRITTEN = {
+    "append": "added",
+    "merge": "merged by its key",
+    "replace": "put in place of the old ones",
+    "dates": "put in place of the old ones of its date",
+}
 PROMISES = {
     "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",
     "kafka": "each row exactly once for consumers with isolation.level=read_committed: number and rows are one "
@@ -224,6 +237,6 @@ def _words(sink: SinkModel) -> str:
     if isinstance(sink, DeltaSink) and sink.mode in ("scd1", "scd2"):
         return HISTORY
     if isinstance(sink, DeltaSink):
-        how = {"append": "added", "merge": "merged by its key", "replace": "put in place of the old ones"}[sink.mode]
+        how = WRITTEN[sink.mode]
         return f"each row is {how} exactly once: the batch number is part of the commit, so a repeat changes nothing"
     return PROMISES[sink.type]

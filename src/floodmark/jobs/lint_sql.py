@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -19,17 +19,17 @@ NAMED_CLOCKS = frozenset({"now", "getdate", "localtimestamp", "current_timestamp
 PLACES = frozenset({"monotonically_increasing_id", "spark_partition_id"})
 
 
-def lint_sql(sql: str, found: Found) -> Iterator[Finding]:
-    """The findings on one query; `found` makes one of a rule, a message and a hint."""
+def lint_sql(sql: str, found: Found, sources: Sequence[str] = ("source",)) -> Iterator[Finding]:
+    """The findings on one query over these sources; `found` makes one of a rule, a message and a hint."""
     try:
         statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
     except sqlglot.errors.SqlglotError as error:
         yield found("FM101", parse_mistake(error), "mend the SQL; it is Spark's dialect")
         return
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-        yield found("FM104", "the transform has to be one SELECT", "write one query over `source`")
+        yield found("FM104", "the transform has to be one SELECT", f"write one query over {_listed(sources)}")
         return
-    yield from _tables(statements[0], found)
+    yield from _tables(statements[0], found, sources)
     yield from _functions(statements[0], found)
 
 
@@ -42,13 +42,17 @@ def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
     return f"the SQL cannot be parsed ({near}): {first.get('description')}"
 
 
-def _tables(query: exp.Query, found: Found) -> Iterator[Finding]:
+def _listed(sources: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sources)
+
+
+def _tables(query: exp.Query, found: Found, sources: Sequence[str]) -> Iterator[Finding]:
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     tables = {".".join(part.name for part in table.parts) for table in query.find_all(exp.Table)}
     names = {name for name in tables if name.lower() not in own}
-    others = sorted(name for name in names if name.lower() != "source")
-    if len(others) == len(names):
-        yield found("FM102", "the SQL does not read `source`", "select … from source")
+    others = sorted(name for name in names if name.lower() not in {each.lower() for each in sources})
+    if sources[0].lower() not in {name.lower() for name in names}:
+        yield found("FM102", f"the SQL does not read `{sources[0]}`", f"select … from {sources[0]}")
     for name in others:
         yield found(
             "FM105",

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidationError,
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.kinds import Duration, Model, Name, PythonName, Text
+from floodmark.jobs.kinds_facts import FactSource
 from floodmark.jobs.kinds_known import AnySink, AnySource
 from floodmark.jobs.kinds_rules import RuleModel
 from floodmark.jobs.mistakes import mistakes
@@ -24,7 +25,19 @@ def _as_setting(value: object) -> object:
 Setting = Annotated[str, BeforeValidator(_as_setting)]
 Store = Text | tuple[Text, ...]
 Share = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
-AlertKind = Literal["lag", "stale", "quality", "failed_run", "slow_run", "count", "stuck", "dead_letters"]
+AlertKind = Literal[
+    "lag",
+    "stale",
+    "quality",
+    "failed_run",
+    "slow_run",
+    "count",
+    "stuck",
+    "dead_letters",
+    "run_started",
+    "run_succeeded",
+    "summary",
+]
 
 
 class Transform(Model):
@@ -81,6 +94,16 @@ class JobModel(Model):
         twice = [name for name, times in Counter(sink.ledger_name() for sink in self.sinks).items() if times > 1]
         if twice:
             raise ValueError(f"two sinks are called '{twice[0]}': give each a name of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _a_fact_is_whole(self) -> "JobModel":
+        is_fact = isinstance(self.source, FactSource)
+        by_date = [sink for sink in self.sinks if getattr(sink, "mode", None) == "dates"]
+        if by_date and not is_fact:
+            raise ValueError("a sink with `mode: dates` takes what a source of `type: fact` tells it to build")
+        if is_fact and (len(by_date) != len(self.sinks) or self.transform is None):
+            raise ValueError("a fact needs a transform that builds it, and sinks with `mode: dates`")
         return self
 
 

@@ -2,85 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import ConfigError, TransformFailed
-from floodmark.jobs.job import Job, as_transform
-from floodmark.medallion.dates import DATE_SK
-from floodmark.medallion.fact_inputs import FactRows, Lookup, Versions, pinned
-from floodmark.medallion.fact_source import PINS, TouchedDates
-from floodmark.rules import Rule
-from floodmark.rules.contract import Action, RowRule
-from floodmark.sinks.delta_dates import NAMES_A_DATE, DeltaDates
-from floodmark.spark.delta_tables import quoted
-from floodmark.step.transform import Transform
+from floodmark.jobs.job import Job
+from floodmark.medallion.fact_inputs import FactRows, Lookup
+from floodmark.medallion.fact_source import TouchedDates
+from floodmark.sinks.delta_dates import DeltaDates
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pyspark.sql import Column, DataFrame
-
-
-@dataclass(frozen=True)
-class Rebuilding:
-    """The rows of the fact for the touched dates, from the inputs as they were at the batch's versions."""
-
-    source: TouchedDates
-    build: Transform
-
-    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        [touched] = frames.values()
-        spark, versions = touched.sparkSession, pins(touched)
-        dates = sorted(row[0] for row in touched.collect())
-        rows = pinned(self.source.rows, spark, versions)
-        inputs = {each.name: pinned(each, spark, versions) for each in self.source.lookups}
-        inputs[self.source.rows.name] = rows.where(F.col(quoted(self.source.rows.date)).isin(dates))
-        built = self.build.apply(inputs, job=job, attempt=attempt, batch_time=batch_time)
-        if DATE_SK not in built.columns:
-            raise TransformFailed(job, reason=f"the fact's rows have no column {DATE_SK}")
-        named = spark.createDataFrame([(date,) for date in dates], f"{DATE_SK} int")
-        return built.withColumn(NAMES_A_DATE, F.lit(False)).unionByName(
-            named.withColumn(NAMES_A_DATE, F.lit(True)), allowMissingColumns=True
-        )
-
-    def fingerprint(self) -> str:
-        return self.build.fingerprint()
-
-    def is_deterministic(self) -> bool:
-        return self.build.is_deterministic()
-
-
-@dataclass(frozen=True)
-class OfFactRows:
-    """A rule on the rows of a fact; rows that only name a date have nothing to be judged by."""
-
-    rule: RowRule
-
-    @property
-    def name(self) -> str:
-        return self.rule.name
-
-    @property
-    def action(self) -> Action:
-        return self.rule.action
-
-    def describe(self) -> str:
-        return self.rule.describe()
-
-    def holds(self) -> Column:
-        from pyspark.sql import functions as F
-
-        return F.col(NAMES_A_DATE) | self.rule.holds()
-
-
-def pins(touched: DataFrame) -> Versions:
-    """The version of every input, as the source wrote it beside the dates."""
-    told: dict[str, Any] = touched.schema[DATE_SK].metadata
-    return {name: int(version) for name, version in told[PINS].items()}
+    from pyspark.sql import DataFrame
 
 
 def fact(
@@ -92,7 +23,6 @@ def fact(
     path: str | None = None,
     table: str | None = None,
     change_feed: bool = False,
-    rules: Sequence[Rule] = (),
     **options: Any,  # noqa: ANN401 - the other fields of a job
 ) -> Job:
     """The job that keeps a fact: `build` is SQL over the inputs' names, or a function that takes them by name.
@@ -102,9 +32,5 @@ def fact(
     `change_feed` can be the rows of another one.
     """
     source = TouchedDates(rows, tuple(lookups))
-    if len({each.name for each in source.inputs}) != len(source.inputs):
-        raise ConfigError(f"fact '{name}' has two inputs of one name.", hint="give each input a name of its own")
     sink = DeltaDates(path, table, name=name, change_feed=change_feed)
-    judging = [OfFactRows(rule) if isinstance(rule, RowRule) else rule for rule in rules]
-    transform = Rebuilding(source, as_transform(build))
-    return Job(name=name, source=source, sinks=[sink], transform=transform, rules=judging, **options)
+    return Job(name=name, source=source, sinks=[sink], transform=build, **options)

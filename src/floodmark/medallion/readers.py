@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from floodmark.hwm import VersionHWM
+from floodmark.hwm import TableVersionsHWM, VersionHWM
 
 if TYPE_CHECKING:
     from floodmark.probes.delta import DeltaProbe
     from floodmark.stores.contract import MarkStore
+    from floodmark.stores.record import JobRecord
 
 MARGIN = timedelta(days=1)
 """A reader that is about to run must not find the last hour of its files gone."""
@@ -42,14 +44,28 @@ class Retention:
 
 def readers_of(table_id: str, store: MarkStore) -> list[Reader]:
     """The jobs of this store that read the table by its versions, the slowest first."""
-    found = []
-    for job in store.jobs():
-        record = store.read(job)
-        for source, mark in record.marks.items() if record else ():
-            is_it = record is not None and f"(table id {table_id})" in record.sources.get(source, "")
-            if is_it and isinstance(mark, VersionHWM) and mark.value is not None:
-                found.append(Reader(job, mark.value))
+    records = [record for job in store.jobs() if (record := store.read(job)) is not None]
+    found = [Reader(each.job, version) for each in records for version in versions_read(each, table_id)]
     return sorted(found, key=lambda reader: reader.version)
+
+
+def versions_read(record: JobRecord, table_id: str) -> Iterator[int]:
+    """How far the job has read the table: as its source, as an input of its fact, as the bronze of its task."""
+    for source, mark in record.marks.items():
+        told, beside = record.sources.get(source, ""), record.extras.get(source)
+        if isinstance(mark, TableVersionsHWM):
+            yield from (version for name, version in mark.value.items() if known_as(name, table_id) in told)
+        elif f"(table id {table_id})" not in told:
+            continue
+        elif isinstance(mark, VersionHWM) and mark.value is not None:
+            yield mark.value
+        elif isinstance(beside, dict) and isinstance(version := beside.get("version"), int):
+            yield version
+
+
+def known_as(name: str, table_id: str) -> str:
+    """How the fingerprint of a source with several tables names one of them."""
+    return f"'{name}' (table id {table_id})"
 
 
 def safe_retention(probe: DeltaProbe, readers: list[Reader], wanted: timedelta, now: datetime) -> Retention:

@@ -30,16 +30,20 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Processed(datetime):
-    """How far a task got: the time of a table's commit, and the commit itself. Two commits may share their time."""
+    """How far a task got: the time of a table's commit, and the commit itself. Two commits may share their time.
+
+    `source` tells the very table from another that bears its name later.
+    """
 
     table: str
     version: int
+    source: str
 
     @classmethod
-    def at(cls, moment: datetime, table: str, version: int) -> Processed:
+    def at(cls, moment: datetime, table: str, version: int, source: str = "") -> Processed:
         utc = moment.astimezone(timezone.utc)
         made = cls(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, timezone.utc)
-        made.table, made.version = table, version
+        made.table, made.version, made.source = table, version, source
         return made
 
 
@@ -52,7 +56,7 @@ def get_last_processed_timestamp(spark: SparkSession, task: str, *, store: MarkS
     commit = record.extras.get(SOURCE)
     if not isinstance(commit, dict):
         return mark.value  # type: ignore[no-any-return]
-    return Processed.at(mark.value, str(commit["table"]), int(str(commit["version"])))
+    return Processed.at(mark.value, str(commit["table"]), int(str(commit["version"])), record.sources.get(SOURCE, ""))
 
 
 def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime | None) -> DataFrame:
@@ -67,7 +71,8 @@ def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime
     if sight.span is None:
         return _nothing(spark, source, since)
     end = int(sight.span.upto.value)
-    told = {"table": source.table, "version": end, "time": _time_of(spark, source, end).isoformat()}
+    told = {"table": source.table, "version": end, "source": source.fingerprint(lambda: spark)}
+    told["time"] = _time_of(spark, source, end).isoformat()
     return _telling(source.read(spark, sight.span).rows, told)
 
 
@@ -77,7 +82,9 @@ def upto(rows: DataFrame) -> Processed | None:
     if told is None:
         raise ConfigError("these rows do not say how far they go.", hint="ask the frame that was read, unchanged")
     found = json.loads(told)
-    return found and Processed.at(datetime.fromisoformat(found["time"]), found["table"], found["version"])
+    if found is None:
+        return None
+    return Processed.at(datetime.fromisoformat(found["time"]), found["table"], found["version"], found["source"])
 
 
 def commit_processing_state(
@@ -104,8 +111,10 @@ def _raised(record: JobRecord, reached: datetime) -> JobRecord:
         return record
     fresh = ColumnDateTimeHWM(SOURCE, reached.astimezone(timezone.utc))
     extras: dict[str, Json] = {**record.extras, SOURCE: told}
-    now = datetime.now(timezone.utc)
-    return replace(record, number=record.number + 1, marks={SOURCE: fresh}, extras=extras, modified_time=now)
+    # By this the upkeep of the table finds its readers, and keeps what they have not read.
+    sources = {SOURCE: reached.source} if isinstance(reached, Processed) else record.sources
+    moved = replace(record, number=record.number + 1, marks={SOURCE: fresh}, sources=sources, extras=extras)
+    return replace(moved, modified_time=datetime.now(timezone.utc))
 
 
 def _is_further(stood: datetime, known: Json, reached: datetime) -> bool:
@@ -149,8 +158,9 @@ def _nothing(spark: SparkSession, source: Delta, since: datetime | None) -> Data
     added = {VERSION: F.lit(None).cast("long"), TIME: F.lit(None).cast("timestamp"), CHANGE: F.lit("insert")}
     rows = spark.read.table(quoted_name(str(source.table))).limit(0).withColumns(added)
     stood = since if isinstance(since, Processed) else None
-    told = {"table": stood.table, "version": stood.version, "time": stood.isoformat()} if stood else None
-    return _telling(rows, told)
+    if stood is None:
+        return _telling(rows, None)
+    return _telling(rows, {n: getattr(stood, n) for n in ("table", "version", "source")} | {"time": stood.isoformat()})
 
 
 def _telling(rows: DataFrame, told: Mapping[str, object] | None) -> DataFrame:

@@ -20,24 +20,36 @@ if TYPE_CHECKING:
 SIGN, PAYLOAD = "_fm_sign", "_fm_payload"
 
 
+def signed(feed: DataFrame, *own: Column) -> DataFrame:
+    """Each change of a feed as its state, -1 or 1 for taken away or put there, and columns of one's own."""
+    from pyspark.sql import functions as F
+
+    sign = F.when(F.col(CHANGE).isin("delete", "update_preimage"), -1).otherwise(1)
+    return feed.select(*own, state_of(feed.schema, _columns(feed)).alias("s"), sign.alias("n"))
+
+
 def net_changes(feed: DataFrame) -> DataFrame:
     """Rows that the span took away (SIGN below 0) or put there; what was taken and put back as it was is neither."""
     from pyspark.sql import functions as F
 
-    columns = [name for name in feed.columns if name not in (CHANGE, VERSION, TIME)]
-    sign = F.when(F.col(CHANGE).isin("delete", "update_preimage"), -1).otherwise(1)
-    row, state = F.struct(*map(quoted, columns)).alias("_fm_row"), state_of(feed.schema, columns).alias("s")
-    told = feed.select(row, state, sign.alias("n"))
+    told = signed(feed, F.struct(*map(quoted, _columns(feed))).alias("_fm_row"))
     # Some row of those that are equal stands for all of them.
     netted = told.groupBy("s").agg(F.sum("n").alias(SIGN), F.max_by("_fm_row", "n").alias("_fm_row"))
     return netted.where(f"{SIGN} <> 0").select("_fm_row.*", SIGN)
+
+
+def dates_in(rows: DataFrame, named: FactRows) -> DataFrame:
+    """The date of every row."""
+    return rows.select(_date(named))
 
 
 def dates_of_rows(feed: DataFrame, rows: FactRows) -> DataFrame:
     """Dates of the old and of the new image of every row that changed: a row that moved touches two."""
     from pyspark.sql import functions as F
 
-    return net_changes(feed).select(F.col(quoted(rows.date)).cast("int").alias(DATE_SK)).distinct()
+    # Of the rows only the date is asked for, so nothing has to be sorted: a sum by hash is enough.
+    netted = signed(feed, _date(rows)).groupBy(DATE_SK, "s").agg(F.sum("n").alias(SIGN))
+    return netted.where(f"{SIGN} <> 0").select(DATE_SK)
 
 
 def dates_of_partners(feed: DataFrame, lookup: Lookup, rows: FactRows, whole: DataFrame) -> DataFrame:
@@ -48,12 +60,22 @@ def dates_of_partners(feed: DataFrame, lookup: Lookup, rows: FactRows, whole: Da
     moved = net_changes(feed)
     payload = _payload(moved.columns, lookup)
     own = [*lookup.on, *((lookup.at,) if lookup.at else ())]
-    seen = whole.select(F.col(quoted(rows.date)).cast("int").alias(DATE_SK), *map(quoted, own)).distinct()
+    seen = whole.select(_date(rows), *map(quoted, own)).distinct()
     old = _partner(moved.where(f"{SIGN} < 0"), lookup, payload, "old")
     new = _partner(moved.where(f"{SIGN} > 0"), lookup, payload, "new")
     both = seen.join(old, _matches(lookup, "old"), "left").join(new, _matches(lookup, "new"), "left")
     differs = ~F.col(f"{PAYLOAD}_old").eqNullSafe(F.col(f"{PAYLOAD}_new"))
-    return both.where(differs).select(DATE_SK).distinct()
+    return both.where(differs).select(DATE_SK)
+
+
+def _columns(feed: DataFrame) -> list[str]:
+    return [name for name in feed.columns if name not in (CHANGE, VERSION, TIME)]
+
+
+def _date(rows: FactRows) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(quoted(rows.date)).cast("int").alias(DATE_SK)
 
 
 def _payload(columns: Sequence[str], lookup: Lookup) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from floodmark.sinks.delta import Delta
 
 Session: TypeAlias = "Callable[[], SparkSession]"
 POSITION = "_fm_position"
@@ -117,6 +119,14 @@ class Freezing(Protocol):
 
         Nothing of the batch has been written yet. If it fails, the batch was not begun.
         """
+
+
+@runtime_checkable
+class OnDelta(Protocol):
+    """A sink whose whole target is Delta tables, which can be put back to how a batch left them."""
+
+    def tables(self) -> Sequence[Delta]:
+        """Every table that a batch writes to, in the order of the commits."""
 
 
 @runtime_checkable

@@ -87,6 +87,9 @@ class Delta(Atomic):
             return None
         return StructType(session().read.format("delta").load(location).schema.fields)
 
+    def tables(self) -> tuple[Delta, ...]:
+        return (self,)
+
     def needs_position(self) -> bool:
         return self.mode == "merge" and not self.sequence
 

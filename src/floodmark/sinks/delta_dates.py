@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.sinks.contract import Batch, Recorded, Session
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
 from floodmark.spark.delta_tables import quoted
 
@@ -14,15 +15,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-NAMES_A_DATE = "_fm_date"
-"""True on rows that only name a date of the batch: a date without other rows is emptied."""
+DATES = "floodmark.dates"
+"""Under this name the column of the dates carries, in its metadata, the dates that a batch exchanges."""
+ALL = "all"
+
+
+def naming(rows: DataFrame, column: str, dates: Sequence[int] | None) -> DataFrame:
+    """Rows that take the place of everything at these dates, also of those that have no rows; None: of all dates.
+
+    The dates travel with the schema: rows that named them would be judged by rules, and cost a job to be found.
+    """
+    from pyspark.sql import functions as F
+
+    numbered = rows.withColumn(column, F.col(quoted(column)).cast("int"))
+    return numbered.withMetadata(column, {DATES: ALL if dates is None else list(dates)})
 
 
 @dataclass(frozen=True)
-class DeltaDates:
+class DeltaDates(Atomic):
     """Facts by date. The rows of a batch take the place of all rows with its dates; other dates' files are not touched.
 
-    A batch names its dates by rows with NAMES_A_DATE, of which only the date counts.
+    A batch says by `naming` which dates it has.
     """
 
     path: str | None = None
@@ -60,6 +73,9 @@ class DeltaDates:
         """Dates are exchanged, so nothing is doubled."""
         return False
 
+    def tables(self) -> tuple[Delta, ...]:
+        return (self._sink,)
+
     def schema(self, session: Session) -> StructType | None:
         return self._sink.schema(session)
 
@@ -67,17 +83,20 @@ class DeltaDates:
         self._sink.fence(ledger, number, session)
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
-        from pyspark.sql import functions as F
+        dates = self._dates(rows)
+        plain = rows.withMetadata(self.date, {})  # else it would become a part of the table's schema
+        if batch.kind == "refresh" or dates == ALL or self.schema(lambda: rows.sparkSession) is None:
+            return self._sink.write(plain, batch)
+        if not dates:
+            return replace(self._sink, mode="append").write(plain.limit(0), batch)  # only the number is recorded
+        listed = ", ".join(map(str, sorted(dates)))
+        return self._sink.write_where(plain, batch, f"{quoted(self.date)} IN ({listed})")
 
-        if NAMES_A_DATE not in rows.columns:
+    def _dates(self, rows: DataFrame) -> Sequence[int] | str:
+        told = rows.schema[self.date].metadata.get(DATES) if self.date in rows.columns else None
+        if told is None:
             raise ConfigError(
                 f"sink '{self.name}' was given rows that do not name their dates.",
-                hint="it belongs to a floodmark.medallion.Fact",
+                hint="it belongs to a fact of floodmark.medallion",
             )
-        if batch.kind == "refresh" or self.schema(lambda: rows.sparkSession) is None:
-            return self._sink.write(rows.where(~F.col(NAMES_A_DATE)), batch)
-        named = rows.where(NAMES_A_DATE).select(quoted(self.date)).distinct().collect()
-        if not named:
-            return replace(self._sink, mode="append").write(rows.limit(0), batch)  # only the number is recorded
-        dates = ", ".join(str(row[0]) for row in sorted(named))
-        return self._sink.write_where(rows.where(~F.col(NAMES_A_DATE)), batch, f"{quoted(self.date)} IN ({dates})")
+        return told  # type: ignore[no-any-return]

@@ -81,6 +81,9 @@ class Scd1:
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
         return self._keeping.table.sink.recorded(ledger, session)
 
+    def tables(self) -> tuple[Delta, ...]:
+        return (self._keeping.log.sink, self._keeping.table.sink)
+
     def begun(self, ledger: str, session: Session) -> int | None:
         """A batch whose events are in the log and not yet in the table."""
         number = self._keeping.log.number(ledger, session)
@@ -126,6 +129,15 @@ class Scd1:
         from floodmark.sinks.scd_prune import prune_log
 
         return prune_log(self._keeping, spark, before)
+
+    def settle(self, spark: SparkSession, keep: str) -> int:
+        """Decide between events that contradict each other: those for which the SQL holds count from now on.
+
+        Returns how many were set aside. No run of the job may be under way.
+        """
+        from floodmark.sinks.scd_settle import settle_log
+
+        return settle_log(self._keeping, spark, keep)
 
     def _identity(self) -> tuple[str, ...]:
         return self.key

@@ -21,6 +21,7 @@ from floodmark.sinks.scd_events import (
     received,
     winners,
 )
+from floodmark.sinks.scd_settle import SETTLED, refused_again
 from floodmark.sinks.scd_tables import EventLog, RebuiltTable
 from floodmark.spark.delta_tables import quoted
 
@@ -57,11 +58,11 @@ class Keeping:
     def add(self, events: DataFrame, batch: Batch) -> int:
         """The first commit. Raises ConflictingEvents before anything is written."""
         spark, ledger = events.sparkSession, batch.ledger(self.name)
-        is_refresh = batch.kind == "refresh"
-        floors = None if is_refresh else self.log.floors(spark)
-        arriving = received(events, self.order, floors, ledger=ledger, number=batch.number)
+        stored = None if batch.kind == "refresh" else self.log.read(spark)
+        arriving = self._received(events, stored, batch)
         if self.log.number(ledger, lambda: spark) < batch.number and self.order.ties != "quarantine":
-            self._require_agreement(arriving, None if is_refresh else self.log.accepted(spark), batch)
+            accepted = stored.where(f"{REFUSED} IS NULL") if stored is not None else None
+            self._require_agreement(arriving, accepted, batch)
         return self.log.append(arriving, batch)
 
     def rebuild(self, spark: SparkSession, batch: Batch, arrived: int | None = None) -> None:
@@ -80,7 +81,11 @@ class Keeping:
             return
         keys = self.log.touched_keys(events, ledger, done)
         keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
-        own = [quoted(name) for name in self.order.key]
+        self.rebuild_keys(keys, events, held, batch)
+
+    def rebuild_keys(self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch) -> None:
+        """Turn what the table holds of these keys into what follows from their events, in one commit."""
+        spark, own = held.sparkSession, [quoted(name) for name in self.order.key]
         new = self.rows_of(events.join(keys, list(self.order.key), "left_semi").repartition(*own))
         old = self._above_floor(held.join(keys, list(self.order.key), "left_semi"), spark)
         self.table.exchange(new, old, batch)
@@ -105,6 +110,15 @@ class Keeping:
         accepted, without_place = (events.where(f"{REFUSED} IS {state}") for state in ("NULL", "NOT NULL"))
         reason = F.lit("another event of the same key and sequence says something else")
         return without_place.unionByName(contradicting(accepted, self.order).withColumn(REFUSED, reason))
+
+    def _received(self, events: DataFrame, stored: DataFrame | None, batch: Batch) -> DataFrame:
+        """The events as the log takes them, with a reason on those that have no place."""
+        spark, ledger = events.sparkSession, batch.ledger(self.name)
+        floors = self.log.floors(spark) if stored is not None else None
+        arriving = received(events, self.order, floors, ledger=ledger, number=batch.number)
+        if stored is None or not self.table.number(SETTLED, lambda: spark):
+            return arriving
+        return refused_again(arriving, stored, self.order)
 
     def _require_agreement(self, arriving: DataFrame, stored: DataFrame | None, batch: Batch) -> None:
         found = conflict_in(arriving, stored, self.order)

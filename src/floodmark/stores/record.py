@@ -11,7 +11,7 @@ from floodmark.hwm import HWM, Json, Span, deserialize
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Origin = Literal["commit", "set", "reset", "import"]
+Origin = Literal["commit", "set", "reset", "import", "rollback"]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from floodmark.jobs.workflow.cron import Schedule, parse_schedule
 from floodmark.jobs.workflow.graph import Needs, require_an_order
 
 RunIf = Literal["ALL_SUCCESS", "ALL_DONE", "NONE_FAILED", "AT_LEAST_ONE_SUCCESS", "ALL_FAILED", "AT_LEAST_ONE_FAILED"]
+Moment = Literal["on_start", "on_success", "on_failure"]
+MOMENTS: tuple[Moment, ...] = ("on_start", "on_success", "on_failure")
 
 
 class Part(BaseModel):
@@ -54,7 +56,30 @@ class WheelTask(Part):
         return (*self.parameters, *(f"--{name}={value}" for name, value in self.named_parameters.items()))
 
 
-class Task(Part):
+class Notifications(Part):
+    """Who wants to hear of what; here it goes through the project's alert channels."""
+
+    on_start: tuple[Any, ...] = ()
+    on_success: tuple[Any, ...] = ()
+    on_failure: tuple[Any, ...] = ()
+
+
+class Watched(Part):
+    """A task or a workflow, and who wants to hear how it does."""
+
+    email_notifications: Notifications = Notifications()
+    webhook_notifications: Notifications = Notifications()
+
+    def wants(self, moment: Moment) -> bool:
+        """Whether somebody is to be told of it."""
+        return bool(getattr(self.email_notifications, moment) or getattr(self.webhook_notifications, moment))
+
+    def addresses(self, moment: Moment) -> tuple[str, ...]:
+        """Who is to be told of it by mail."""
+        return tuple(each for each in getattr(self.email_notifications, moment) if isinstance(each, str))
+
+
+class Task(Watched):
     """One task: when it may run, what it runs, and how patient we are with it."""
 
     task_key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
@@ -78,15 +103,7 @@ class When(Part):
     pause_status: Literal["PAUSED", "UNPAUSED"] = "UNPAUSED"
 
 
-class Notifications(Part):
-    """Who wants to hear of what; here it goes through the project's alert channels."""
-
-    on_start: tuple[Any, ...] = ()
-    on_success: tuple[Any, ...] = ()
-    on_failure: tuple[Any, ...] = ()
-
-
-class Workflow(Part):
+class Workflow(Watched):
     """A whole file."""
 
     name: str = ""
@@ -94,8 +111,6 @@ class Workflow(Part):
     schedule: When | None = None
     timeout_seconds: Annotated[float, Field(ge=0)] = 0
     max_concurrent_runs: Annotated[int, Field(ge=1)] = 1
-    email_notifications: Notifications = Notifications()
-    webhook_notifications: Notifications = Notifications()
     parameters: tuple[dict[str, Any], ...] = ()
 
     def needs(self) -> Needs:
@@ -115,9 +130,9 @@ class Workflow(Part):
             return None
         return parse_schedule(self.schedule.quartz_cron_expression, self.schedule.timezone_id)
 
-    def wants(self, moment: Literal["on_start", "on_success", "on_failure"]) -> bool:
-        """Whether somebody is to be told of it."""
-        return bool(getattr(self.email_notifications, moment) or getattr(self.webhook_notifications, moment))
+    def notifies(self) -> bool:
+        """Whether the file asks that anybody be told of anything."""
+        return any(part.wants(moment) for part in (self, *self.tasks) for moment in MOMENTS)
 
     def unused(self) -> list[str]:
         """Fields that mean nothing here, as `validate` shows them; a misspelt one comes with the nearest name."""

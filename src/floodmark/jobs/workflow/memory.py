@@ -49,6 +49,9 @@ class Remembered:
     def succeeded(self) -> frozenset[str]:
         return frozenset(key for key, outcome in self.tasks.items() if outcome.state == "SUCCESS")
 
+    def failed(self) -> frozenset[str]:
+        return frozenset(key for key, outcome in self.tasks.items() if outcome.state in ("FAILED", "TIMEDOUT"))
+
     def serialize(self) -> dict[str, Json]:
         tick = self.tick.isoformat() if self.tick else None
         tasks: dict[str, Json] = {key: asdict(outcome) for key, outcome in self.tasks.items()}

@@ -12,6 +12,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError
+from floodmark.failpoints import reach
 from floodmark.jobs.running import SOME_FAILED
 from floodmark.jobs.workflow.attempt import Ended, tried
 from floodmark.jobs.workflow.memory import Memory, Remembered, State, TaskOutcome, holding
@@ -36,6 +37,12 @@ class Finished:
     ended: tuple[Ended, ...]
     resumed: tuple[str, ...] = ()
     """Tasks that an earlier run had done already."""
+    failed_before: frozenset[str] = frozenset()
+    """Tasks that the last run before this one left failed."""
+
+    @property
+    def failed(self) -> tuple[Ended, ...]:
+        return tuple(each for each in self.ended if each.outcome.state in ("FAILED", "TIMEDOUT"))
 
     @property
     def exit_code(self) -> int:
@@ -62,6 +69,8 @@ class WorkflowRun:
     around: Surroundings
     wait: Callable[[float], bool] = _never
     report: Callable[[Ended], None] = lambda _ended: None
+    begin: Callable[[], None] = lambda: None
+    """Called when the run has its lease and is about to begin."""
     at_once: int = AT_ONCE
 
     def go(self, only: frozenset[str] | None = None, tick: datetime | None = None) -> Finished:
@@ -73,12 +82,16 @@ class WorkflowRun:
         chosen = only or frozenset(self.workflow.needs())
         actions = {key: self.library.action(self.workflow.task(key)) for key in self._in_order(chosen)}
         with holding(self.around.store, self.workflow.name, self.workflow.max_concurrent_runs) as memory:
-            remembered, done = self._begin(memory.last(), fresh=only is not None or tick is not None, tick=tick)
+            last = memory.last()
+            remembered, done = self._begin(last, fresh=only is not None or tick is not None, tick=tick)
+            self.begin()
             left = {key: action for key, action in actions.items() if key not in done}
             clock = time.monotonic()
             ended = _Course(self, left, memory, remembered).go()
             seconds = round(time.monotonic() - clock, 3)
-        return Finished(self.workflow.name, remembered.run, remembered.started, seconds, ended, tuple(sorted(done)))
+        earlier = last.failed() & chosen if last else frozenset()
+        run, begun = remembered.run, remembered.started
+        return Finished(self.workflow.name, run, begun, seconds, ended, tuple(sorted(done)), earlier)
 
     def _in_order(self, chosen: frozenset[str]) -> list[str]:
         return [task.task_key for task in self.workflow.tasks if task.task_key in chosen]
@@ -153,6 +166,7 @@ class _Course:
         self.ended.append(ended)
         self.remembered = self.remembered.with_outcome(ended.outcome)
         self.memory.keep(self.remembered)
+        reach(f"after_task:{ended.outcome.task}")
         self.plan.report(ended)
 
 

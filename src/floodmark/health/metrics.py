@@ -1,0 +1,100 @@
+"""The numbers of a project in the text form that Prometheus reads; what nobody recorded is absent, and not 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from floodmark.health.offsets import JobFacts
+from floodmark.health.tables import look_at
+from floodmark.health.watch import HOUR
+
+if TYPE_CHECKING:
+    from floodmark.health.watch import JobWatch, TableWatch, Watch
+    from floodmark.stores.contract import MarkStore
+    from floodmark.stores.record import Receipt
+
+RUNS_COUNTED = 10_000
+HELP = {
+    "pipeline_start_count": "runs whose receipts are kept",
+    "pipeline_error_count": "failed runs whose receipts are kept",
+    "pipeline_retry_count": "runs, among those kept, that finished a batch which an earlier one had begun",
+    "pipeline_duration_seconds": "how long the last run took",
+    "pipeline_records_processed": "rows that the last run read",
+    "rows_held_back": "rows that the last run left for later",
+    "dead_letter_count": "records that the last run could not parse or gave up",
+    "validation_failure_count": "rows of the last batch that broke a rule",
+    "mark_lag_seconds": "since the job last knew that it was up to date",
+    "data_age_hours": "since rows of the table last changed",
+    "table_files": "files that the table is made of",
+    "table_bytes": "their size",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One number, of whom it is told by its labels."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def metrics(watch: Watch, store: MarkStore, now: datetime) -> list[Sample]:
+    """Everything that the store and the tables' logs tell, sorted by name. Raises StoreUnreachable."""
+    of_tables = (sample for table in watch.tables for sample in _of_table(table, now))
+    of_jobs = (sample for job in watch.jobs for sample in _of_job(job, store, now))
+    return sorted([*of_tables, *of_jobs], key=lambda sample: (sample.name, sorted(sample.labels.items())))
+
+
+def exposition(samples: Iterable[Sample]) -> str:
+    """The samples, already sorted, with a line of help before each name."""
+    lines: list[str] = []
+    for name, alike in groupby(samples, lambda sample: sample.name):
+        lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} gauge"]
+        lines += [f"{name}{_labels(each.labels)} {each.value:.15g}" for each in alike]
+    return "\n".join([*lines, ""])
+
+
+def _of_table(table: TableWatch, now: datetime) -> Iterator[Sample]:
+    facts, labels = look_at(table), {"table": table.name}
+    if facts.error or not facts.exists:
+        return
+    yield Sample("table_files", labels, facts.files or 0)
+    yield Sample("table_bytes", labels, facts.bytes or 0)
+    if facts.changed is not None:
+        yield Sample("data_age_hours", labels, max(0.0, (now - facts.changed).total_seconds()) / HOUR)
+
+
+def _of_job(job: JobWatch, store: MarkStore, now: datetime) -> Iterator[Sample]:
+    runs, labels = tuple(store.runs(job.name, RUNS_COUNTED)), {"job": job.name}
+    yield Sample("pipeline_start_count", labels, len(runs))
+    yield Sample("pipeline_error_count", labels, sum(run.status == "failed" for run in runs))
+    yield Sample("pipeline_retry_count", labels, sum(run.recovered for run in runs))
+    facts = JobFacts(store.read(job.name), runs, store.last_looked(job.name))
+    sign, last = facts.last_sign(), facts.last_of("done")
+    if sign is not None:
+        yield Sample("mark_lag_seconds", labels, (now - sign).total_seconds())
+    if last is not None:
+        yield from _of_run(last, labels)
+
+
+def _of_run(last: Receipt, labels: Mapping[str, str]) -> Iterator[Sample]:
+    yield Sample("pipeline_duration_seconds", labels, last.seconds)
+    yield Sample("pipeline_records_processed", labels, last.rows_read)
+    yield Sample("rows_held_back", labels, last.rows_held_back)
+    yield Sample("dead_letter_count", labels, last.rows_dead)
+    for rule in last.rules:
+        yield Sample("validation_failure_count", {**labels, "rule": rule.name, "action": rule.action}, rule.failed)
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    told = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{','.join(told)}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

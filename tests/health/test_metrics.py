@@ -1,0 +1,63 @@
+"""The numbers for Prometheus: what was recorded, under its labels, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from floodmark.health.metrics import Sample, exposition, metrics
+from floodmark.health.watch import JobWatch, TableWatch, Watch
+from floodmark.stores.lease import hold
+from floodmark.stores.memory import MemoryMarkStore
+from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
+
+
+def store() -> MemoryMarkStore:
+    """A job that failed once and then read three rows, of which a rule held two back."""
+    opened = MemoryMarkStore()
+    opened.add_run(Receipt("orders", "r1", "failed", NOON - timedelta(minutes=9)))
+    rules = (RuleOutcome("not_null(id)", "quarantine", 2, 3),)
+    done = Receipt("orders", "r2", "done", NOON - timedelta(minutes=2), 1.5, 1, 1, 3, rows_dead=1, rules=rules)
+    with hold(opened, "orders") as held:
+        record = JobRecord("orders", 1, modified_time=NOON - timedelta(minutes=2))
+        opened.commit(record, expected=0, lease=held.lease, receipt=done)
+    return opened
+
+
+def test_a_job_is_told_by_its_receipts_and_its_mark() -> None:
+    """Every number has its labels, and a rule its name and action."""
+    found = metrics(Watch(jobs=(JobWatch("orders"),)), store(), NOON)
+    of_job = {"job": "orders"}
+    assert found == [
+        Sample("dead_letter_count", of_job, 1),
+        Sample("mark_lag_seconds", of_job, 120.0),
+        Sample("pipeline_duration_seconds", of_job, 1.5),
+        Sample("pipeline_error_count", of_job, 1),
+        Sample("pipeline_records_processed", of_job, 3),
+        Sample("pipeline_retry_count", of_job, 0),
+        Sample("pipeline_start_count", of_job, 2),
+        Sample("rows_held_back", of_job, 0),
+        Sample("validation_failure_count", {**of_job, "rule": "not_null(id)", "action": "quarantine"}, 2),
+    ]
+
+
+def test_what_nobody_recorded_is_absent() -> None:
+    """A job that never ran has no duration, a table that is not there has no files."""
+    watch = Watch((TableWatch("gone", "nowhere/gone"),), (JobWatch("new"),))
+    assert [each.name for each in metrics(watch, MemoryMarkStore(), NOON)] == [
+        "pipeline_error_count",
+        "pipeline_retry_count",
+        "pipeline_start_count",
+    ]
+
+
+def test_the_text_is_what_prometheus_reads() -> None:
+    """Help and type once for each name; quotes in a label are escaped."""
+    told = exposition([Sample("table_files", {"table": 'a"b'}, 3), Sample("table_files", {"table": "c"}, 1.5)])
+    assert told.splitlines() == [
+        "# HELP table_files files that the table is made of",
+        "# TYPE table_files gauge",
+        'table_files{table="a\\"b"} 3',
+        'table_files{table="c"} 1.5',
+    ]

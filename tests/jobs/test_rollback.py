@@ -1,0 +1,88 @@
+"""Rollback: tables and marks go back together, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import floodmark as fm
+from floodmark.errors import ConfigError, SinkAhead
+from floodmark.jobs.rollback import restore_points
+from floodmark.sinks.contract import OnDelta
+from floodmark.step import RunRequest
+from floodmark.testing import ListSink, RowsSource
+from tests.sinks.batches import delta_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+ROWS = [{"k": 1, "at": 1, "v": 1}, {"k": 1, "at": 2, "v": 2}, {"k": 2, "at": 3, "v": 3}]
+
+
+class Shop:
+    """A job that appends and keeps history, over rows that come one by one."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.store, self.come = home, fm.stores.open("memory"), RowsSource([], "k int, at int, v int")
+        history = fm.sinks.Scd1(str(home / "latest"), key=("k",), sequence=("at",))
+        self.job = fm.Job("shop", self.come, [fm.sinks.Delta(str(home / "lake"), name="lake"), history])
+
+    def arrive(self, spark: SparkSession, place: int) -> None:
+        self.come.rows.append(ROWS[place])
+        self.job.run(spark, self.store)
+
+    def lake(self, spark: SparkSession) -> list[int]:
+        return [row[1] for row in delta_rows(spark, self.home / "lake")]
+
+    def latest(self, spark: SparkSession) -> list[tuple[int, int]]:
+        return [(row[0], row[2]) for row in delta_rows(spark, self.home / "latest")]
+
+
+def test_tables_and_marks_go_back_together_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
+    """What came since is delivered again, once; a number never sinks, so the old ones cannot write any more."""
+    shop = Shop(tmp_path)
+    shop.arrive(spark, 0)
+    shop.arrive(spark, 1)
+    shop.arrive(spark, 2)
+    record = shop.job.rollback("1", spark, shop.store)
+    assert (shop.lake(spark), shop.latest(spark)) == ([1], [(1, 1)])
+    assert (record.number, record.origin, [mark.value for mark in record.marks.values()]) == (4, "rollback", [1])
+    shop.job.run(spark, shop.store)
+    assert (shop.lake(spark), shop.latest(spark)) == ([1, 2, 3], [(1, 2), (2, 3)])
+    with pytest.raises(ConfigError, match="no batch or run '9'"):
+        shop.job.rollback("9", spark, shop.store)
+
+
+def test_a_rollback_that_was_broken_off_stops_runs_until_it_is_done(spark: SparkSession, tmp_path: Path) -> None:
+    """The sinks know a number that the store does not: nothing is delivered into half-restored tables."""
+    shop = Shop(tmp_path)
+    shop.arrive(spark, 0)
+    shop.arrive(spark, 1)
+    lake = shop.job.sinks[0]
+    lake.fence("floodmark.default.shop.lake", 3, lambda: spark)
+    step = shop.job.step(spark, shop.store, RunRequest())
+    restore_points(step, 1)[0].restore(spark, 3)
+    with pytest.raises(SinkAhead):
+        shop.arrive(spark, 2)
+    shop.job.rollback("1", spark, shop.store)
+    shop.job.run(spark, shop.store)
+    assert (shop.lake(spark), shop.latest(spark)) == ([1, 2, 3], [(1, 2), (2, 3)])
+
+
+def test_what_others_wrote_is_not_undone(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor is a sink put back whose rows are out."""
+    shop = Shop(tmp_path)
+    shop.arrive(spark, 0)
+    shop.arrive(spark, 1)
+    spark.sql(f"DELETE FROM delta.`{tmp_path}/lake` WHERE at = 1")
+    with pytest.raises(ConfigError, match="is not of this job"):
+        shop.job.rollback("1", spark, shop.store)
+    assert shop.latest(spark) == [(1, 2)]
+    out = fm.Job("out", RowsSource([ROWS[0]], "k int, at int, v int"), [ListSink()])
+    out.run(spark, shop.store)
+    with pytest.raises(ConfigError, match="cannot be put back"):
+        out.rollback("1", spark, shop.store)
+    assert isinstance(shop.job.sinks[1], OnDelta)
