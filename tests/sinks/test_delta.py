@@ -198,6 +198,16 @@ def test_without_a_sequence_merge_goes_by_the_sources_position(spark: SparkSessi
     assert (delta_rows(spark, tmp_path), sink.needs_position()) == ([(1, "x")], True)
 
 
+def test_the_first_merge_makes_the_table_in_one_commit_with_the_feed_that_is_asked_for(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
+    """There is nothing to merge with; whoever reads the table on needs its changes from the first row on."""
+    Delta(str(tmp_path), mode="merge", key=("id",), change_feed=True).write(ab, batch(1))
+    probe = DeltaProbe(str(tmp_path))
+    assert (probe.refresh(), probe.feed_is_on(), probe.latest()) == (True, True, 0)
+    assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b")]
+
+
 def test_without_any_order_two_different_rows_of_a_key_stop_the_merge(spark: SparkSession, tmp_path: Path) -> None:
     """Choosing at random would be a lie; the key is named and nothing is written."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",))
