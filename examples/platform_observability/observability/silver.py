@@ -34,17 +34,16 @@ def run_timeline(source: DataFrame) -> DataFrame:
 
 
 WORKSPACE = Silver(
-    "workspace", reads=("access_workspaces",), mode="scd1", key=("workspace_id",), sequence=("change_time",),
+    "workspace", reads=("access_workspaces",), mode="merge", key=("workspace_id",), sequence=("change_time",),
     transform="select * except (_ingest_version) from source",
 )  # fmt: skip
 
 ENTITY_LATEST = Silver(
     "entity_latest",
     reads=("lakeflow_jobs", "lakeflow_pipelines"),
-    mode="scd1",
+    mode="merge",
     key=("workspace_id", "entity_type", "entity_id"),
     sequence=("change_time",),
-    delete_when="delete_time is not null",
     transform="""
         select workspace_id, 'JOB' as entity_type, job_id as entity_id, name, creator_id as creator, tags, change_time,
                delete_time from lakeflow_jobs

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Silver:
-    """What a table reads from bronze, what makes a row, and how rows are kept: latest, every version, or merged."""
+    """What a table reads from bronze, what makes a row, and how rows are kept.
+
+    `merge` keeps the newest row of each key, `scd1` too and remembers deletes, `scd2` keeps every version.
+    """
 
     name: str
     reads: tuple[str, ...]
