@@ -52,7 +52,8 @@ def commits(home: Path) -> int:
 
 def main(home: Path) -> int:
     """The workflow once, on a session of its own."""
-    import floodmark as fm    from tests.examples.story import Story
+    import floodmark as fm
+    from tests.examples.story import Story
 
     os.environ["PLATFORM_HOME"] = str(home)
     lake = Lake.at(home)
