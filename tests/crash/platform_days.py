@@ -9,13 +9,17 @@ import sys
 import time
 from pathlib import Path
 
+from observability.arrivals import Arrivals, Rows, deliver
+from observability.lake import Lake
+
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.02
 LONGEST_SECONDS = 300.0
 
 
-def run_killed(home: Path, every: int) -> int:
-    """Run until it comes to its end by itself; gives how often it was killed, each time with its JVM."""
+def run_killed(home: Path, every: int, label: str, rows: Rows) -> int:
+    """Rows arrive; run until it comes to its end by itself. Gives how often it was killed, each time with its JVM."""
+    deliver(Lake.at(home), label, rows)
     kills = 0
     while not _ended(home, every):
         kills += 1
@@ -49,8 +53,6 @@ def commits(home: Path) -> int:
 def main(home: Path) -> int:
     """The workflow once, on a session of its own."""
     import floodmark as fm
-    from observability.arrivals import Arrivals
-    from observability.lake import Lake
     from tests.examples.story import Story
 
     os.environ["PLATFORM_HOME"] = str(home)

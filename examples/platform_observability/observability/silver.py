@@ -34,39 +34,49 @@ def run_timeline(source: DataFrame) -> DataFrame:
 
 
 WORKSPACE = Silver(
-    "workspace", reads=("access_workspaces",), mode="scd1", key=("workspace_id",), sequence=("change_time",),
+    "workspace", reads="access_workspaces", mode="merge", key=("workspace_id",), sequence=("change_time",),
     transform="select * except (_ingest_version) from source",
 )  # fmt: skip
 
-ENTITY_LATEST = Silver(
+ENTITY_LATEST_JOBS = Silver(
     "entity_latest",
-    reads=("lakeflow_jobs", "lakeflow_pipelines"),
-    mode="scd1",
+    reads="lakeflow_jobs",
+    mode="merge",
     key=("workspace_id", "entity_type", "entity_id"),
     sequence=("change_time",),
-    delete_when="delete_time is not null",
     transform="""
         select workspace_id, 'JOB' as entity_type, job_id as entity_id, name, creator_id as creator, tags, change_time,
-               delete_time from lakeflow_jobs
-        union all
-        select workspace_id, 'PIPELINE', pipeline_id, name, created_by, tags, change_time, delete_time
-        from lakeflow_pipelines
+               delete_time from source
     """,
+    part="_jobs",
+)
+
+ENTITY_LATEST_PIPELINES = Silver(
+    "entity_latest",
+    reads="lakeflow_pipelines",
+    mode="merge",
+    key=("workspace_id", "entity_type", "entity_id"),
+    sequence=("change_time",),
+    transform="""
+        select workspace_id, 'PIPELINE' as entity_type, pipeline_id as entity_id, name, created_by as creator, tags,
+               change_time, delete_time from source
+    """,
+    part="_pipelines",
 )
 
 JOBS_SCD = Silver(
-    "jobs_scd", reads=("lakeflow_jobs",), key=("workspace_id", "job_id"), sequence=("change_time",),
+    "jobs_scd", reads="lakeflow_jobs", key=("workspace_id", "job_id"), sequence=("change_time",),
     delete_when="delete_time is not null", transform="select * except (_ingest_version) from source",
 )  # fmt: skip
 
 PIPELINES_SCD = Silver(
-    "pipelines_scd", reads=("lakeflow_pipelines",), key=("workspace_id", "pipeline_id"), sequence=("change_time",),
+    "pipelines_scd", reads="lakeflow_pipelines", key=("workspace_id", "pipeline_id"), sequence=("change_time",),
     delete_when="delete_time is not null", transform="select * except (_ingest_version) from source",
 )  # fmt: skip
 
 CLUSTERS_SCD = Silver(
     "clusters_scd",
-    reads=("compute_clusters",),
+    reads="compute_clusters",
     key=("workspace_id", "cluster_id"),
     sequence=("updated_time",),
     delete_when="delete_time is not null",
@@ -75,38 +85,38 @@ CLUSTERS_SCD = Silver(
 )
 
 WAREHOUSES_SCD = Silver(
-    "warehouses_scd", reads=("compute_warehouses",), key=("workspace_id", "warehouse_id"), sequence=("change_time",),
+    "warehouses_scd", reads="compute_warehouses", key=("workspace_id", "warehouse_id"), sequence=("change_time",),
     delete_when="delete_time is not null", transform="select * except (_ingest_version) from source",
 )  # fmt: skip
 
 NODE_TYPE_SCD = Silver(
-    "node_type_scd", reads=("compute_node_types",), key=("node_type",), sequence=("change_time",),
+    "node_type_scd", reads="compute_node_types", key=("node_type",), sequence=("change_time",),
     transform="select * except (_ingest_version) from source",
 )  # fmt: skip
 
 PRICE_SCD = Silver(
-    "price_scd", reads=("billing_list_prices",), key=("sku_name", "cloud"), sequence=("price_start_time",),
+    "price_scd", reads="billing_list_prices", key=("sku_name", "cloud"), sequence=("price_start_time",),
     transform="select * except (_ingest_version) from source",
 )  # fmt: skip
 
 USAGE_TXN = Silver(
-    "usage_txn", reads=("billing_usage",), mode="scd1", key=("record_id",), sequence=("change_time",),
+    "usage_txn", reads="billing_usage", mode="scd1", key=("record_id",), sequence=("change_time",),
     delete_when="record_type = 'RETRACTION'", transform=usage_txn,
 )  # fmt: skip
 
 JOB_RUN_TIMELINE = Silver(
-    "job_run_timeline", reads=("lakeflow_job_run_timeline",), mode="merge",
+    "job_run_timeline", reads="lakeflow_job_run_timeline", mode="merge",
     key=("workspace_id", "run_id", "period_start_time"), sequence=("period_end_time",), transform=run_timeline,
 )  # fmt: skip
 
 JOB_TASK_RUN_TIMELINE = Silver(
-    "job_task_run_timeline", reads=("lakeflow_job_task_run_timeline",), mode="merge",
+    "job_task_run_timeline", reads="lakeflow_job_task_run_timeline", mode="merge",
     key=("workspace_id", "run_id", "period_start_time"), sequence=("period_end_time",), transform=run_timeline,
 )  # fmt: skip
 
 TABLES = (
-    WORKSPACE, ENTITY_LATEST, JOBS_SCD, PIPELINES_SCD, CLUSTERS_SCD, WAREHOUSES_SCD, NODE_TYPE_SCD, PRICE_SCD,
-    USAGE_TXN, JOB_RUN_TIMELINE, JOB_TASK_RUN_TIMELINE,
+    WORKSPACE, ENTITY_LATEST_JOBS, ENTITY_LATEST_PIPELINES, JOBS_SCD, PIPELINES_SCD, CLUSTERS_SCD, WAREHOUSES_SCD,
+    NODE_TYPE_SCD, PRICE_SCD, USAGE_TXN, JOB_RUN_TIMELINE, JOB_TASK_RUN_TIMELINE,
 )  # fmt: skip
 
 

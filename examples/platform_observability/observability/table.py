@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Silver:
-    """What a table reads from bronze, what makes a row, and how rows are kept: latest, every version, or merged."""
+    """What a table reads from bronze, what makes a row, and how rows are kept.
+
+    `merge` keeps the newest row of each key, `scd1` too and remembers deletes, `scd2` keeps every version.
+    """
 
     name: str
-    reads: tuple[str, ...]
+    reads: str
     key: tuple[str, ...]
     sequence: tuple[str, ...]
     mode: Literal["scd1", "scd2", "merge"] = "scd2"
@@ -32,15 +35,18 @@ class Silver:
     delete_when: str | None = None
     untracked: tuple[str, ...] = ()
     first_valid_from: str | None = None
+    part: str = ""
+    """Tells the jobs apart where two of them fill one table."""
 
     def job(self, lake: Lake) -> fm.Job:
-        """Its mark is called silver_<table>, and counts the versions of the bronze tables."""
+        """Its mark is called silver_<table>, and counts the versions of the bronze table."""
+        name = f"silver_{self.name}{self.part}"
         return fm.Job(
-            name=f"silver_{self.name}",
-            source=[fm.sources.Delta(lake.bronze(table), name=table) for table in self.reads],
+            name=name,
+            source=fm.sources.Delta(lake.bronze(self.reads)),
             transform=self.transform,
             rules=rules_of(self.name),
-            quarantine=lake.quarantine(f"silver_{self.name}"),
+            quarantine=lake.quarantine(name),
             sinks=[self.sink(lake)],
             on_schema_change="evolve",
         )

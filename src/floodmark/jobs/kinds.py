@@ -195,7 +195,7 @@ class DeltaSink(PathOrTable, SinkModel):
             fields = self.model_dump(include={*self.SHARED, *self.HISTORY, "first_valid_from"})
             return sinks.Scd2(**place, **fields)
         if self.mode == "dates":
-            return sinks.DeltaDates(**place)
+            return sinks.DeltaDates(**place, change_feed=self.change_feed)
         return sinks.Delta(**place, **self.model_dump(include=set(self.SHARED | self.ROWS)))
 
     def idle_options(self) -> list[str]:

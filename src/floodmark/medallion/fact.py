@@ -31,5 +31,6 @@ def fact(
     that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`. A fact with a
     `change_feed` can be the rows of another one.
     """
-    source, sink = TouchedDates(rows, tuple(lookups)), DeltaDates(path, table, name=name, change_feed=change_feed)
+    source = TouchedDates(rows, tuple(lookups))
+    sink = DeltaDates(path, table, name=name, change_feed=change_feed)
     return Job(name=name, source=source, sinks=[sink], transform=build, **options)
