@@ -60,7 +60,7 @@ def jdbc(database: str) -> dict[str, str]:
 
 def write_plain(home: Path, database: str, table: str) -> None:
     rows = fm.spark_session().read.parquet(f"{home}/in").coalesce(2)
-    rows.write.format("jdbc").mode("append").options(**jdbc(database), dbtable=table, batchsize="10000").save()
+    rows.write.format("jdbc").mode("append").options(**jdbc(database), dbtable=table).save()
 
 
 def write_ours(home: Path, database: str, table: str, store: str | None = None) -> None:

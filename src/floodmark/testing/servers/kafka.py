@@ -31,7 +31,10 @@ SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.login.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    ' user_floodmark="high water";',
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
@@ -46,6 +49,14 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "0",
 }
 
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "floodmark",
+    "sasl.password": "high water",
+}
+"""The options of a client that comes in by `login_bootstrap`."""
+
 
 @dataclass
 class Broker:
@@ -54,12 +65,18 @@ class Broker:
     folder: Path
     port: int
     controller_port: int
+    login_port: int
     child: Child | None = None
 
     @property
     def bootstrap(self) -> str:
         """What clients call `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def login_bootstrap(self) -> str:
+        """The same broker, where it lets in nobody without a login."""
+        return f"{HOST}:{self.login_port}"
 
     @property
     def log(self) -> Path:
@@ -124,9 +141,10 @@ class Broker:
 
     def _format(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        public = f"PLAINTEXT://{HOST}:{self.port},LOGIN://{HOST}:{self.login_port}"
         own = {
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "listeners": f"{public},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": public,
             "controller.quorum.voters": f"1@{HOST}:{self.controller_port}",
             "log.dirs": str(self.folder / "data"),
         }
@@ -153,7 +171,7 @@ class Broker:
 @contextmanager
 def kafka_broker(folder: Path) -> Iterator[Broker]:
     """A broker during the block, with its data in the folder."""
-    broker = Broker(folder.absolute(), free_port(), free_port())
+    broker = Broker(folder.absolute(), free_port(), free_port(), free_port())
     broker.start()
     try:
         yield broker
