@@ -21,7 +21,7 @@ from floodmark.mill.progress import Watch
 from floodmark.mill.remembering import Memory, forgotten
 from floodmark.mill.scouting import Found, scout
 from floodmark.mill.stretches import Stretch
-from floodmark.mill.timed_turns import plan_timed
+from floodmark.mill.timed_turns import asked_below, plan_timed
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.sources.contract import Sight
 from floodmark.step import Step, Work
@@ -132,7 +132,8 @@ class MillStep(Step):
             return self.planner.plan(stretches, found)
         own = stretches[self.planner.root.name]
         windows.begin_at({lane: first for lane, (first, _) in own.ranges.items()})
-        windows.take(own.unseen(self.session(), windows.seen, found.get(own.feed.name, {})))
+        below = asked_below(self.planner, stretches, found)
+        windows.take(own.unseen(self.session(), windows.seen, found.get(own.feed.name, {}), below))
         windows.poll()
         return plan_timed(self.planner, stretches, found, windows)
 
