@@ -198,8 +198,9 @@ class MillStep(Step):
     def without_gone(self, record: JobRecord) -> JobRecord:
         """The record, without streams that are no longer in the tree."""
         gone = sorted(record.marks.keys() - self.planner.feeds.keys())
-        if gone:
-            log.info("streams are no longer in the tree, their marks are dropped", mill=self.work.name, streams=gone)
+        if not gone:
+            return record
+        log.info("streams are no longer in the tree, their marks are dropped", mill=self.work.name, streams=gone)
         return forgotten(record, gone)
 
     def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:
