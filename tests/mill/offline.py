@@ -18,7 +18,7 @@ from floodmark.mill.scouting import Found, found_in
 from floodmark.mill.stretches import Stretch
 from floodmark.mill.surveying import Survey
 from floodmark.mill.timed import timed_windows
-from floodmark.mill.timed_turns import plan_timed
+from floodmark.mill.timed_turns import asked_below, plan_timed
 from floodmark.mill.trees import feeds_of, node_of
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from tests.mill.nested_loop import Match, calls
@@ -122,11 +122,17 @@ class OfflineMill:
         windows, own = self.windows, stretches[self.planner.root.name]
         assert windows is not None
         windows.begin_at({lane: first for lane, (first, _) in own.ranges.items()})
-        rows = self.source(own.feed.name).rows(own.unread)
+        below = asked_below(self.planner, stretches, found)
+        keyed = [(self.key_of(own, row), row) for row in self.source(own.feed.name).rows(own.unread)]
+        rows = [row for key, row in sorted(keyed, key=lambda each: (each[0], each[1][:2])) if (0, key) < below]
         windows.take(
             (lane, at, json.dumps(vars(e))) for lane, at, e in rows if e is not END and at >= windows.seen[lane]
         )
         return plan_timed(self.planner, stretches, found, windows)
+
+    def key_of(self, stretch: Stretch, row: tuple[int, int, Any]) -> Any:  # noqa: ANN401 (a key of whatever kind)
+        """What orders an element among those of other partitions; an end comes last."""
+        return stretch.feed.keys[0].of(vars(row[2])) if row[2] is not END else float("inf")
 
     def stretch(self, name: str) -> Stretch:
         feed = self.feeds[name]

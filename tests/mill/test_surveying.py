@@ -59,7 +59,7 @@ def one_by_one(rows: list[tuple[Any, ...]], survey: Survey) -> list[dict[str, An
     return told
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(steps, cuts, st.booleans(), st.sampled_from([1, 2, 5]))
 def test_a_batch_that_is_taken_whole_tells_what_its_elements_tell(
     drawn: list[tuple[int, int, str]], sizes: list[int], ordered: bool, size: int

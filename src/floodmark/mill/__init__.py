@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from floodmark.mill.injection import Attempt
     from floodmark.mill.joining import JoinWith, join_streams, window
     from floodmark.mill.kafka_broker import KafkaMessageBroker
+    from floodmark.mill.preview import TurnPlan
     from floodmark.mill.progress import Progress
     from floodmark.mill.source_broker import SourceMessageBroker
     from floodmark.mill.watermill import WaterMill
@@ -29,6 +30,7 @@ __all__ = [
     "Outlet",
     "Progress",
     "SourceMessageBroker",
+    "TurnPlan",
     "WaterMill",
     "const_expression",
     "function_call",
@@ -50,6 +52,7 @@ HOMES = {
     "Outlet": "brokers",
     "Progress": "progress",
     "SourceMessageBroker": "source_broker",
+    "TurnPlan": "preview",
     "WaterMill": "watermill",
     "const_expression": "expressions",
     "function_call": "expressions",

@@ -86,13 +86,18 @@ class Feed:
         """What a turn is planned by: partition, offset, whether it is an end, the keys; the text where one is null."""
         from pyspark.sql import functions as F
 
-        rows = self.inlet.source.read(spark, span).rows
-        flagged = rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False))
-        keyed = self.with_keys(flagged)
+        keyed = self.keyed(spark, span)
         missing = [F.col(name).isNull() for name in self.key_names]
         bad = F.greatest(F.lit(False), *missing) & ~F.col(IS_END) if missing else F.lit(False)
         rows = keyed.select(PARTITION, OFFSET, IS_END, *self.key_names, F.when(bad, F.col(VALUE)).alias(VALUE))
         return rows if self.inlet.is_ordered or not self.keys else rows.orderBy(*self.key_names)
+
+    def keyed(self, spark: SparkSession, span: Span) -> DataFrame:
+        """Every message of a span, with its keys and whether it is an end."""
+        from pyspark.sql import functions as F
+
+        rows = self.inlet.source.read(spark, span).rows
+        return self.with_keys(rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False)))
 
     def with_keys(self, rows: DataFrame) -> DataFrame:
         """The rows and a column for every key: Spark's own where it can, else by Python beside the data."""

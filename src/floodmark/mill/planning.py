@@ -147,13 +147,13 @@ class Planner:
     def _joined(self, stretches: Mapping[str, Stretch], lanes: Mapping[str, Lanes]) -> Turn:
         name = self.root.name
         reached = horizon(self.root, lanes, stretches[name].memory.done)
-        passes = {each: self._passes(each, own, reached) for each, own in lanes.items()}
+        passes = {each: self.passes(each, own, reached) for each, own in lanes.items()}
         reads = {each: {n: lane.next for n, lane in own.items()} for each, own in lanes.items()}
         reads[name] = {n: lane.read_below(reached.until) for n, lane in lanes[name].items()}
         ends, promises = (passes, reads), promised(self.root, lanes)
         return Turn(stretches, lanes, name, reached.until, *ends, reached.stops, reached.waits_for, promises)
 
-    def _passes(self, name: str, lanes: Lanes, reached: Horizon) -> dict[int, int]:
+    def passes(self, name: str, lanes: Lanes, reached: Horizon) -> dict[int, int]:
         """A mark stays before what is still needed; where the mill stops, ended partitions are left behind whole."""
         level = reached.needed[name]
         return {

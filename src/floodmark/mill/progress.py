@@ -15,7 +15,6 @@ from floodmark.sources.contract import Sight
 
 if TYPE_CHECKING:
     from floodmark.mill.brokers import Inlet
-    from floodmark.stores.record import JobRecord
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,6 @@ class Watch:
     read: dict[str, int] = field(default_factory=dict)
     late: dict[tuple[str, int], int] = field(default_factory=dict)
     """Up to which offset of a lane those that came too late were told of."""
-
-    pruned: tuple[JobRecord | None, JobRecord | None] = (None, None)
-    """The record as it was read, and without streams that left the tree."""
 
     def __post_init__(self) -> None:
         self.limit = self.max_elements

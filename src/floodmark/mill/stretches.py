@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from floodmark.errors import KeyDecreased
 from floodmark.hwm import Span
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable
+from floodmark.mill.element_columns import between
 from floodmark.mill.feeds import Feed
-from floodmark.mill.horizon import EVERYTHING, Keys, Lane, Level, Piece, State
+from floodmark.mill.horizon import EVERYTHING, NOTHING, Keys, Lane, Level, Piece, State
 from floodmark.mill.mishaps import position
 from floodmark.mill.remembering import Memory
 from floodmark.mill.scouting import Found, require_order
@@ -69,14 +70,14 @@ class Stretch:
         return source.cut(self.span, reads=ends, passes=ends)
 
     def unseen(
-        self, spark: SparkSession, seen: Mapping[int, int], found: Mapping[int, Found]
+        self, spark: SparkSession, seen: Mapping[int, int], found: Mapping[int, Found], below: Level
     ) -> Iterator[tuple[int, int, str | None]]:
-        """Elements from these offsets on, in order, without what follows an end: for the driver to look at."""
-        span, source = self.unread, self.feed.inlet.source
-        if span is None:
+        """Elements from these offsets on, below a level and without what follows an end: for the driver to look at."""
+        if self.unread is None:
             return
-        rows = source.read(spark, span).rows.select(PARTITION, OFFSET, VALUE).orderBy(PARTITION, OFFSET)
-        for lane, offset, text in rows.toLocalIterator():
+        rows = between(self.feed.keyed(spark, self.unread), NOTHING, below)
+        order = [*self.feed.key_names[:1], PARTITION, OFFSET]
+        for lane, offset, text in rows.orderBy(*order).select(PARTITION, OFFSET, VALUE).toLocalIterator():
             end = found[lane].end if lane in found else None
             if offset >= seen.get(lane, 0) and (end is None or offset < end):
                 yield lane, offset, text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from dataclasses import replace
 
 from floodmark.mill.horizon import EVERYTHING, Lanes, Level, at, horizon, needed_from
 from floodmark.mill.lateness import promised
@@ -13,19 +13,31 @@ from floodmark.mill.stretches import Stretch
 from floodmark.mill.timed import Ranges, TimedWindows
 
 
+def asked_below(planner: Planner, stretches: Mapping[str, Stretch], found: Mapping[str, Mapping[int, Found]]) -> Level:
+    """Which elements the function is asked about: of a single stream all, of joined ones those that are final.
+
+    Only below the horizon the order of the master is known, over all its partitions.
+    """
+    if not planner.root.branches:
+        return EVERYTHING
+    return horizon(planner.root, lanes_of(stretches, found), stretches[planner.root.name].memory.done).until
+
+
+def lanes_of(stretches: Mapping[str, Stretch], found: Mapping[str, Mapping[int, Found]]) -> dict[str, Lanes]:
+    """Every stream as the horizon sees it."""
+    return {name: stretch.lanes(found.get(name, {})) for name, stretch in stretches.items()}
+
+
 def plan_timed(
     planner: Planner,
     stretches: Mapping[str, Stretch],
     found: Mapping[str, Mapping[int, Found]],
     windows: TimedWindows,
 ) -> Turn:
-    """The next turn; with a join, a window is given out when every one of its elements is final."""
-    lanes = {name: stretch.lanes(found.get(name, {})) for name, stretch in stretches.items()}
-    return (
-        _joined(planner, stretches, lanes, windows)
-        if planner.root.branches
-        else _alone(planner, stretches, lanes, windows)
-    )
+    """The next turn, from windows that have taken what lies below the level of `asked_below`."""
+    lanes = lanes_of(stretches, found)
+    plan = _joined if planner.root.branches else _alone
+    return plan(planner, stretches, lanes, windows)
 
 
 def _alone(
@@ -46,17 +58,10 @@ def _joined(
 ) -> Turn:
     name, root = planner.root.name, planner.root
     own, reached = lanes[name], horizon(root, lanes, stretches[name].memory.done)
-    final = {number: lane.passed(reached.until) for number, lane in own.items()}
-    given = final_windows(windows, own, final, stops=reached.stops)
+    given = windows.closed(ended=reached.stops)
     level = reached.until if reached.stops else min(reached.until, _lowest_left(own, passed(own, given)))
-    needed = needed_from(root, lanes, level)
-    passes = {
-        each: {
-            number: lane.beyond if reached.stops and lane.state == "ended" else lane.passed(needed[each])
-            for number, lane in lanes[each].items()
-        }
-        for each in lanes
-    }
+    held = replace(reached, until=level, needed=needed_from(root, lanes, level))
+    passes = {each: planner.passes(each, lanes[each], held) for each in lanes}
     reads = {each: {number: lane.next for number, lane in lanes[each].items()} for each in lanes}
     reads[name] = _read(own, passed(own, given))
     passes[name] = passes[name] if reached.stops else passed(own, given)
@@ -64,17 +69,6 @@ def _joined(
     return Turn(
         stretches, lanes, name, level, passes, reads, reached.stops, waits, promised(root, lanes), windows=given
     )
-
-
-def final_windows(windows: TimedWindows, own: Lanes, final: Mapping[int, int], *, stops: bool) -> list[Ranges]:
-    """The windows that are over and have all their partners; where the mill stops, what of each is final."""
-    if stops:
-        cut = [{n: (first, min(upto, final[n])) for n, (first, upto) in w.items()} for w in windows.closed(ended=True)]
-        whole = [{n: (first, upto) for n, (first, upto) in window.items() if first < upto} for window in cut]
-        return [window for window in whole if window]
-    ended = all(lane.state == "ended" for lane in own.values())
-    over = windows.closed(ended=ended)
-    return list(takewhile(lambda window: all(upto <= final[n] for n, (_, upto) in window.items()), over))
 
 
 def passed(own: Lanes, given: Sequence[Ranges]) -> dict[int, int]:

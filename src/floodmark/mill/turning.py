@@ -21,7 +21,7 @@ from floodmark.mill.progress import Watch
 from floodmark.mill.remembering import Memory, forgotten
 from floodmark.mill.scouting import Found, scout
 from floodmark.mill.stretches import Stretch
-from floodmark.mill.timed_turns import plan_timed
+from floodmark.mill.timed_turns import asked_below, plan_timed
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.sources.contract import Sight
 from floodmark.step import Step, Work
@@ -67,22 +67,6 @@ class MillStep(Step):
 
     planner: Planner = field(kw_only=True)
     watch: Watch = field(kw_only=True)
-
-    def read(self) -> JobRecord:
-        """The record, without streams that are no longer in the tree: the next commit drops their marks.
-
-        The very object as long as nobody changed it, so that what was planned from it still holds.
-        """
-        record = super().read()
-        gone = sorted(record.marks.keys() - self.planner.feeds.keys())
-        if not gone:
-            return record
-        before, pruned = self.watch.pruned
-        if before is not record or pruned is None:
-            log.info("streams are no longer in the tree, their marks are dropped", mill=self.work.name, streams=gone)
-            pruned = forgotten(record, gone)
-        self.watch.pruned = (record, pruned)
-        return pruned
 
     def look(self, record: JobRecord) -> Outlook:
         """The spans of the next turn; none if nothing that the horizon waits for has risen since the last look."""
@@ -132,7 +116,8 @@ class MillStep(Step):
             return self.planner.plan(stretches, found)
         own = stretches[self.planner.root.name]
         windows.begin_at({lane: first for lane, (first, _) in own.ranges.items()})
-        windows.take(own.unseen(self.session(), windows.seen, found.get(own.feed.name, {})))
+        below = asked_below(self.planner, stretches, found)
+        windows.take(own.unseen(self.session(), windows.seen, found.get(own.feed.name, {}), below))
         windows.poll()
         return plan_timed(self.planner, stretches, found, windows)
 
@@ -199,12 +184,24 @@ class MillStep(Step):
         return counted
 
     def settled(self, begun: Begun, prepared: Prepared, lease: HeldLease) -> Begun:
-        """Where the function returned the end of the stream, the marks stay behind the element that it did so for."""
+        """Where the function returned the end of the stream, the marks stay behind the element that it did so for.
+
+        The commit drops the marks of streams that are no longer in the tree.
+        """
+        left = replace(begun, record=self.without_gone(begun.record))
         if not isinstance(prepared, Ground) or prepared.end is None:
-            return begun
+            return left
         intent = cut_at(prepared.end, begun.batch, self.planner)
         self.store.intend(replace(begun.record, intent=intent), expected=begun.record.number, lease=lease.lease)
-        return replace(begun, intent=intent)
+        return replace(left, intent=intent)
+
+    def without_gone(self, record: JobRecord) -> JobRecord:
+        """The record, without streams that are no longer in the tree."""
+        gone = sorted(record.marks.keys() - self.planner.feeds.keys())
+        if not gone:
+            return record
+        log.info("streams are no longer in the tree, their marks are dropped", mill=self.work.name, streams=gone)
+        return forgotten(record, gone)
 
     def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:
         """Only a sink that can send it on gets the end of the stream."""

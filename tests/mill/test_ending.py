@@ -1,0 +1,53 @@
+"""Where the marks stay when a process function ends the stream in the middle of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from floodmark.hwm import Json
+from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
+from floodmark.mill.ending import Returned, cut_at
+from floodmark.mill.remembering import Memory
+from floodmark.stores.record import Intent
+from tests.mill.cases import L, R
+from tests.mill.offline import OfflineMill, offline_mill
+
+K = get_field("k")
+
+
+def tens(element: dict[str, int]) -> int:
+    return element["k"] // 10
+
+
+def windowed(lefts: list[L], rights: Mapping[L, list[R]]) -> None:
+    """Only its signature is used."""
+
+
+def intent_of(mill: OfflineMill) -> Intent:
+    """The next turn of a mill that has seen everything, as the step makes it durable."""
+    for source in mill.broker.streams.values():
+        source.arrived = {number: len(own) for number, own in enumerate(source.partitions)}
+    turn = mill.turn()
+    remember: dict[str, Json] = {name: memory.to_json() for name, memory in turn.memories().items()}
+    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    return Intent(1, "batch", turn.spans(), moment, "attempt", None, {}, {"remember": remember})
+
+
+def marks_of(intent: Intent) -> dict[str, Any]:
+    return {name: span.upto.value for name, span in intent.spans.items()}
+
+
+def test_the_mark_stays_behind_the_window_that_the_stream_was_ended_in() -> None:
+    """Over all partitions that the window has elements of; what is joined stays where it was, for the next run."""
+    left = [[L(1, "a"), L(2, "b"), L(11, "c"), L(31, "d")], [L(3, "e"), L(12, "f"), L(22, "g"), L(32, "h")]]
+    right = [[R(k, str(k)) for k in (1, 2, 3, 11, 12, 30)]]
+    tree = join_streams(window(L, function_call(tens)), JoinWith(R, K, K))
+    mill = offline_mill(windowed, {L: left, R: right}, join_tree=tree)
+    intent = intent_of(mill)
+    assert marks_of(intent) == {"L": {0: 3, 1: 2}, "R": {0: 5}}
+    cut = cut_at(Returned({"k0": 0, "partition": 0}, next=2), intent, mill.planner)
+    stopped: Any = cut.extras["remember"]
+    assert marks_of(cut) == {"L": {0: 2, 1: 1}, "R": {0: 0}}
+    assert Memory.from_json(stopped["L"]).stopped
