@@ -33,14 +33,17 @@ class Keeping:
 def keeping_of(options: KafkaOptions, topics: Sequence[str]) -> dict[str, Keeping]:
     """By topic. Raises SourceUnreadable if the broker does not tell."""
     driver()
+    from concurrent.futures import TimeoutError as NoAnswer
+
     from confluent_kafka import KafkaException, admin
 
     told_by: Any = admin  # the driver does not say that it exports these two
     wanted = [told_by.ConfigResource(told_by.ResourceType.TOPIC, topic) for topic in topics]
+    client = options.admin()  # has a name, since its answers end with it
     try:
-        asked = options.admin().describe_configs(wanted, request_timeout=REQUEST_SECONDS)
+        asked = client.describe_configs(wanted, request_timeout=REQUEST_SECONDS)
         found = {resource.name: future.result(REQUEST_SECONDS + 5) for resource, future in asked.items()}
-    except KafkaException as error:
+    except (KafkaException, NoAnswer) as error:
         reason = options.without_secrets(told(error) or type(error).__name__)
         raise SourceUnreadable(f"the settings of {', '.join(topics)}", reason=reason) from None
     return {topic: _keeping({name: str(entry.value) for name, entry in each.items()}) for topic, each in found.items()}
