@@ -247,6 +247,22 @@ def test_rows_that_do_not_fit_leave_nothing_behind(spark: SparkSession, ab: Data
     assert Postgres(database, "orders").recorded(LEDGER, no_session) is None
 
 
+def test_rows_that_fail_while_they_stream_leave_nothing_behind(ab: DataFrame, database: str) -> None:
+    """The error is the rows' own; the transaction that had begun to take them is given up."""
+    rows = ab.selectExpr("id", "if(id = 2, raise_error('oops'), v) as v")
+    with pytest.raises(Exception, match="oops"):
+        Postgres(database, "orders").write(rows, batch(1))
+    assert Postgres(database, "orders").schema(no_session) is None
+
+
+def test_rows_that_are_staged_arrive_as_those_that_stream(ab: DataFrame, database: str) -> None:
+    """Nothing of the way is left in the database."""
+    assert Postgres(database, "orders", staged=True).write(ab, batch(1)) == 2
+    assert Postgres(database, "orders").write(ab, batch(2)) == 2
+    assert ask(database, "select id, v from orders order by id") == [(1, "a"), (1, "a"), (2, "b"), (2, "b")]
+    assert staging_tables(database) == []
+
+
 def test_what_older_attempts_left_behind_is_dropped(ab: DataFrame, database: str) -> None:
     """A newer one's is not: it may be at work."""
     sink = Postgres(database, "orders")

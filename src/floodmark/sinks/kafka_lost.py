@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from floodmark.probes.kafka_client import KafkaOptions
 
-Headers: TypeAlias = "list[tuple[str, bytes | None]]"
+Headers: TypeAlias = "list[tuple[str, str | bytes | None]]"
 LABEL, ROWS = "fm", "fm-rows"
 PATIENCE_SECONDS = 120.0
 """How long to wait for transactions of others that are open above our rows."""

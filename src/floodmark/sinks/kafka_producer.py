@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark.sinks.kafka_ledger import Page, read_pages
@@ -134,17 +133,16 @@ class Session:
 def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Headers) -> None:
     """One message per row with the user's headers; on the last one, ours stand before them."""
     columns = [rows.column(name).to_pylist() for name in ("partition", "key", "value")]
-    given = rows.column("headers").to_pylist() if "headers" in rows.schema.names else repeat(None, rows.num_rows)
-    headers = [pairs(each) if each else None for each in given]
-    headers[-1] = [*stamp, *(headers[-1] or ())]
+    given = rows.column("headers").to_pylist() if "headers" in rows.schema.names else [None] * rows.num_rows
+    given[-1] = [*({"key": key, "value": value} for key, value in stamp), *(given[-1] or ())]
     produce = producer.produce
-    for partition, key, value, header in zip(*columns, headers, strict=True):
+    for partition, key, value, headers in zip(*columns, given, strict=True):
         while True:
             try:
-                if header is None:  # to name the headers, even as None, doubles what the call takes
+                if headers:
+                    produce(topic, value, key, partition, headers=pairs(headers))
+                else:  # to name the headers, even as None, doubles what the call takes
                     produce(topic, value, key, partition)
-                else:
-                    produce(topic, value, key, partition, headers=header)
                 break
             except BufferError:  # the local queue is full: let some of it go first
                 producer.poll(QUEUE_SECONDS)

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-PLACE = "_place"
+PLACE = "_fm_place"
 WRITER = "_fm_writer"
 UNHASHED = re.compile(r"map<|variant")
 """Types that Spark does not hash."""
+UNORDERED = re.compile(r"map<|variant|interval")
+"""Types that it does not put in order, or not all of them."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +64,18 @@ class Shape:
         spread = spread if self.partition is None else F.coalesce(self._chosen().cast("long"), spread)
         placed = rows.withColumn(WRITER, F.pmod(spread, F.lit(layout.writers)).cast("int"))
         # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
-        messages = self._messages(placed.repartitionById(layout.writers, F.col(WRITER)), content, layout)
-        return messages.sortWithinPartitions(*messages.columns).drop(PLACE)
+        own = placed.repartitionById(layout.writers, F.col(WRITER))
+        place = F.col(POSITION) if self.has_order and POSITION in rows.columns else content
+        return self._messages(in_order(own.withColumn(PLACE, place)), content, layout)
 
     def _messages(self, rows: DataFrame, content: Column, layout: Layout) -> DataFrame:
-        """Writer, place, key and value, headers where there are any, and the partition of rows without a key."""
+        """Writer, key and value, headers where there are any, and the partition of rows without a key."""
         from pyspark.sql import functions as F
 
         key = self._key(rows)
         partition = F.when(key.isNull(), F.pmod(content, F.lit(layout.partitions)).cast("int"))
         partition = partition if self.partition is None else F.coalesce(self._chosen(), partition)
-        place = F.col(POSITION) if self.has_order and POSITION in rows.columns else content
-        columns = [F.col(WRITER).alias("writer"), place.alias(PLACE)]
+        columns = [F.col(WRITER).alias("writer")]
         columns += [key.alias("key"), self._value(rows).alias("value"), partition.alias("partition")]
         if self.headers:
             columns.append(self._headers(rows).cast(HEADERS_TYPE).alias("headers"))
@@ -128,6 +130,18 @@ def header_column(rows: DataFrame, name: str) -> Column:
         return F.col(quoted(name))
     entries = F.map_entries(quoted(name))
     return F.transform(entries, lambda e: F.struct(e["key"].cast("string"), e["value"].cast("string").cast("binary")))
+
+
+def in_order(rows: DataFrame) -> DataFrame:
+    """Each writer's rows by their place, then by every column: rows that are equal in all make equal messages.
+
+    They are sorted before they become messages, which are larger. What has no order takes part as text.
+    """
+    from pyspark.sql import functions as F
+
+    kinds = {name: rows.schema[name].dataType.simpleString() for name in written_columns(rows)}
+    columns = [F.to_json(F.struct(quoted(n))) if UNORDERED.search(kind) else quoted(n) for n, kind in kinds.items()]
+    return rows.sortWithinPartitions(WRITER, PLACE, *columns)
 
 
 def hash_of(rows: DataFrame) -> Column:

@@ -54,17 +54,22 @@ class FileReading:
     format: Format
     schema: str | StructType | None
     options: Mapping[str, str]
+    told_by_time: bool = False
+    """Whether no two files have one modification time: then rows need not carry their paths, which are long."""
 
     def reading(self, malformed: Malformed) -> Reading:
         """The rows; malformed records make them fail, or are told apart by the reading's `reason`."""
         if self.format == "parquet":
             rows = self.loaded
-            return Reading(rows, position=position(rows))
+            return Reading(rows, position=self._position(rows))
         if malformed == "fail":
             rows = self.or_fail()
-            return Reading(rows, position=position(rows))
+            return Reading(rows, position=self._position(rows))
         rows = self.loaded
-        return Reading(rows, self.reason(), self.hidden, position(rows), self.dead)
+        return Reading(rows, self.reason(), self.hidden, self._position(rows), self.dead)
+
+    def _position(self, rows: DataFrame) -> Column:
+        return position(rows, with_path=not self.told_by_time)
 
     @cached_property
     def loaded(self) -> DataFrame:
@@ -166,12 +171,12 @@ def _null_line() -> Column:
     return sf.lit(None).cast("long").alias("line")
 
 
-def position(rows: DataFrame) -> Column:
+def position(rows: DataFrame, *, with_path: bool) -> Column:
     """Orders rows as the files were written, and within a file as it reads."""
     from pyspark.sql import functions as sf
 
-    file = rows.metadataColumn("_metadata")
-    places = [file[name].alias(name) for name in ("file_modification_time", "file_path", "file_block_start")]
+    file, path = rows.metadataColumn("_metadata"), ["file_path"] if with_path else []
+    places = [file[name].alias(name) for name in ("file_modification_time", *path, "file_block_start")]
     return sf.struct(*places, sf.monotonically_increasing_id().alias("row"))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from floodmark.errors import RecordMalformed, SourceRewritten, UnknownKind
 from floodmark.probes.durations import seconds_in
 from floodmark.probes.file_rows import rows_in
-from floodmark.probes.files import SeenFile, absolute, current, list_files, without_login
+from floodmark.probes.files import SeenFile, absolute, current, is_remote, list_files, without_login
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.file_choice import NANOSECONDS, Choice, Chooser, OnRewritten, files_of
 from floodmark.sources.file_reading import FileReading, Format, Malformed
@@ -137,7 +137,7 @@ class Files(Immutable):
     def _reading(self, spark: SparkSession, files: list[SeenFile]) -> FileReading:
         paths = tuple(seen.path for seen in files)
         options = {name: _option_text(value) for name, value in (self.options or {}).items()}
-        return FileReading(spark, paths, self.format, self.schema, options)
+        return FileReading(spark, paths, self.format, self.schema, options, told_by_time=_told_by_time(files))
 
     def _require_unchanged(self, files: list[SeenFile]) -> None:
         """Spark would read what is there now; after a crash the batch has to be the one that was begun."""
@@ -180,6 +180,12 @@ class Settling:
             return None
         others = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
         return f"{self.files[0].path}{others} changed less than {settle} ago, or has a time in the future"
+
+
+def _told_by_time(files: list[SeenFile]) -> bool:
+    """Whether modification times differ as Spark sees them: in milliseconds on a disk, and who knows elsewhere."""
+    times = {seen.mtime_ns // (NANOSECONDS // 1000) for seen in files}
+    return len(times) == len(files) and not any(is_remote(seen.path) for seen in files)
 
 
 def _difference(seen: SeenFile, there: SeenFile | None) -> str:
