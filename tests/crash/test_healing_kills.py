@@ -61,9 +61,9 @@ class Siege:
     def visit(self) -> None:
         """A process that is killed after a random number of calls, unless it ends before; then the marks are judged."""
         visit = self.next_visit(cores=self.draw.randint(1, 3), together=self.draw.choice((1, 3)))
-        process = subprocess.Popen(
-            [sys.executable, patients.__file__, visit.serialize()], stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        command = [sys.executable, patients.__file__, visit.serialize()]
+        with self.said.open("w") as said:
+            process = subprocess.Popen(command, stderr=said, start_new_session=True)
         self.wait_for_calls(process, self.draw.randint(1, len(self.book.fates)))
         time.sleep(self.draw.uniform(0.0, 0.4))
         if process.poll() is None:
@@ -82,7 +82,12 @@ class Siege:
         if code == -signal.SIGKILL:
             assert all(mark <= expected[partition] for partition, mark in marks.items())
         else:
-            assert (code in (0, patients.STUCK), marks) == (True, expected)
+            assert code in (0, patients.STUCK), f"exit {code}: {self.said.read_text()[-2000:]}"
+            assert marks == expected
+
+    @property
+    def said(self) -> Path:
+        return self.home / "stderr"
 
     def next_visit(self, **changed: int) -> Visit:
         self.visits += 1
