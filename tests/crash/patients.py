@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from floodmark.streams.kafka_stream import KafkaStream
 
 GROUP = "patients"
-STUCK = 1
+STUCK = 3
+"""The exit code of a run that ends at failed records: none that Python has for other troubles."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def as_rows(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     names = ("key", "value", "topic", "partition", "offset")
-    # A column of lists makes Spark's way to Python four times as slow, also where no record has headers.
+    # As text: a list that is null, as of every record without headers, takes Spark ten times as long to hand over.
     headers = F.to_json("headers", {"ignoreNullFields": "false"}).alias("headers")
     return frame.select(*names, F.unix_millis("timestamp").alias("timestamp"), headers)
 
