@@ -10,7 +10,6 @@ import pytest
 import floodmark as fm
 from floodmark.errors import ConfigError, SinkAhead
 from floodmark.jobs.rollback import restore_points
-from floodmark.sinks.contract import OnDelta
 from floodmark.step import RunRequest
 from floodmark.testing import ListSink, RowsSource
 from tests.sinks.batches import delta_rows
@@ -18,17 +17,22 @@ from tests.sinks.batches import delta_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from floodmark.sinks.contract import Sink
+
 pytestmark = pytest.mark.spark
 ROWS = [{"k": 1, "at": 1, "v": 1}, {"k": 1, "at": 2, "v": 2}, {"k": 2, "at": 3, "v": 3}]
 
 
 class Shop:
-    """A job that appends and keeps history, over rows that come one by one."""
+    """A job that appends, over rows that come one by one; and one that keeps history as well."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *more: Sink) -> None:
         self.home, self.store, self.come = home, fm.stores.open("memory"), RowsSource([], "k int, at int, v int")
-        history = fm.sinks.Scd1(str(home / "latest"), key=("k",), sequence=("at",))
-        self.job = fm.Job("shop", self.come, [fm.sinks.Delta(str(home / "lake"), name="lake"), history])
+        self.job = fm.Job("shop", self.come, [fm.sinks.Delta(str(home / "lake"), name="lake"), *more])
+
+    @classmethod
+    def with_history(cls, home: Path) -> Shop:
+        return cls(home, fm.sinks.Scd1(str(home / "latest"), key=("k",), sequence=("at",)))
 
     def arrive(self, spark: SparkSession, place: int) -> None:
         self.come.rows.append(ROWS[place])
@@ -43,7 +47,7 @@ class Shop:
 
 def test_tables_and_marks_go_back_together_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
     """What came since is delivered again, once; a number never sinks, so the old ones cannot write any more."""
-    shop = Shop(tmp_path)
+    shop = Shop.with_history(tmp_path)
     shop.arrive(spark, 0)
     shop.arrive(spark, 1)
     shop.arrive(spark, 2)
@@ -69,7 +73,7 @@ def test_a_rollback_that_was_broken_off_stops_runs_until_it_is_done(spark: Spark
         shop.arrive(spark, 2)
     shop.job.rollback("1", spark, shop.store)
     shop.job.run(spark, shop.store)
-    assert (shop.lake(spark), shop.latest(spark)) == ([1, 2, 3], [(1, 2), (2, 3)])
+    assert shop.lake(spark) == [1, 2, 3]
 
 
 def test_what_others_wrote_is_not_undone(spark: SparkSession, tmp_path: Path) -> None:
@@ -80,9 +84,8 @@ def test_what_others_wrote_is_not_undone(spark: SparkSession, tmp_path: Path) ->
     spark.sql(f"DELETE FROM delta.`{tmp_path}/lake` WHERE at = 1")
     with pytest.raises(ConfigError, match="is not of this job"):
         shop.job.rollback("1", spark, shop.store)
-    assert shop.latest(spark) == [(1, 2)]
+    assert shop.lake(spark) == [2]
     out = fm.Job("out", RowsSource([ROWS[0]], "k int, at int, v int"), [ListSink()])
     out.run(spark, shop.store)
     with pytest.raises(ConfigError, match="cannot be put back"):
         out.rollback("1", spark, shop.store)
-    assert isinstance(shop.job.sinks[1], OnDelta)
