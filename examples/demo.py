@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 WORKFLOW = PLATFORM / "jobs" / "daily_observability_workflow.json"
 FACT = "fact_usage_priced_day"
 STEPS = 6
+SMALL = {
+    # Hundreds of small queries and no big one: code is not worth optimising, and there is much of it.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+}
 
 
 @contextmanager
@@ -56,7 +60,7 @@ def say(line: str) -> None:
 def run_workflow(lake: Lake) -> bool:
     """The same file that Databricks would run, in this process and on one session."""
     workflow = read_workflow(WORKFLOW)
-    around = Surroundings(fm.spark_session, lake.store())
+    around = Surroundings(lambda: fm.spark_session(SMALL), lake.store())
     run = WorkflowRun(workflow, Library((WORKFLOW.parent, PLATFORM)), around, report=tell)
     return run.go().exit_code == 0
 
