@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(1800)]
-EVERY = 4
+EVERY = 5
 
 
 def rows_of(spark: SparkSession, lake: Lake) -> dict[str, list[str]]:

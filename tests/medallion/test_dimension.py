@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import floodmark as fm
-from floodmark.errors import TaskFailed
 from floodmark.medallion.dimension import dimension
 from floodmark.medallion.fact import fact
 from floodmark.medallion.fact_inputs import FactRows, Lookup
 from floodmark.medallion.layers import Layer
-from floodmark.testing import ListSink, RowsSource
+from floodmark.testing import RowsSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,21 +65,3 @@ def test_a_layer_knows_from_its_tables_who_waits_for_whom(tmp_path: Path) -> Non
     cost = fact("cost", rows=rows, lookups=[lookup], build="select 1", path=str(tmp_path / "cost"))
     layer = Layer("build", (cost, gold(tmp_path), silver(tmp_path, RowsSource([], CLUSTER))))
     assert layer.needs() == {"cost": ("gold",), "gold": ("silver",), "silver": ()}
-
-
-@pytest.mark.spark
-def test_a_job_that_fails_holds_up_what_reads_its_table_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    """The error names both, and the next build does the rest."""
-    store, source = fm.stores.open("memory"), RowsSource([{"id": "c1", "size": 2, "at": 10}], CLUSTER)
-    sink = ListSink()
-    other = fm.Job("other", RowsSource([{"id": 1}], "id int"), [sink])
-    broken = fm.Job(
-        "silver", source, silver(tmp_path, source).sinks, transform="select raise_error('a bug'), * from source"
-    )
-    with pytest.raises(TaskFailed, match=r"'build' failed: silver: .*; gold was skipped"):
-        Layer("build", (broken, gold(tmp_path), other)).build(spark, store)
-    again = Layer("build", (silver(tmp_path, source), gold(tmp_path), other)).build(spark, store)
-    assert {name: receipt.status for name, receipt in again.items()} == {
-        "silver": "done", "gold": "done", "other": "nothing_new",
-    }  # fmt: skip
-    assert sink.rows == [{"id": 1}]
