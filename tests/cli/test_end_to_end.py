@@ -89,6 +89,7 @@ def test_new_files_are_planned_dry_run_and_run(project: Path) -> None:
     assert lake(project)[-1] == (5, "joan", 100)
 
 
+@pytest.mark.crash
 def test_ctrl_c_ends_a_loop_politely_also_when_spark_is_running(project: Path) -> None:
     """PySpark takes the signal over when it starts; the loop has it back."""
     arrived = '{"id": 6, "customer": "mary", "amount": "2.00", "ordered_at": "2026-01-04T08:00:00Z"}\n'

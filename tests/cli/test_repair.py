@@ -50,6 +50,7 @@ def lake(folder: Path) -> list[tuple[int, str]]:
     return sorted((row["id"], row["v"]) for row in rows)
 
 
+@pytest.mark.crash
 def test_a_job_is_checked_run_backfilled_compared_and_repaired(
     command: Command, shop: sqlite3.Connection, folder: Path
 ) -> None:

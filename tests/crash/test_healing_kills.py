@@ -130,6 +130,7 @@ def under_siege(siege: Siege, kills: int, records: int) -> None:
     siege.heal_all()
 
 
+@pytest.mark.crash
 @pytest.mark.timeout(240)
 def test_a_killed_stream_repeats_only_what_was_in_its_hands(
     spark: SparkSession, kafka: Broker, topic: Callable[..., str], tmp_path: Path

@@ -26,7 +26,6 @@ POINTS = (
     *("after_intent", "after_read", "before_commit", "after_commit"),
     *(f"{when}_sink:{place}" for place in PLACES for when in ("during", "after")),
 )
-IN_EVERY_BUILD = [("kafka", "during_sink:2")]
 KILLS, ROWS = 100, 40
 
 
@@ -44,14 +43,6 @@ def killed_and_finished(
 
 
 EVERYTHING_ONCE = (-signal.SIGKILL, {sink: list(range(300)) for sink in SINKS})
-
-
-@pytest.mark.parametrize(("source", "point"), IN_EVERY_BUILD)
-def test_a_kill_in_a_transaction_leaves_every_row_once_in_every_sink(
-    spark: SparkSession, tmp_path: Path, kafka: Broker, postgres: Server, source: str, point: str
-) -> None:
-    """The point that matters most: half of a Kafka transaction."""
-    assert killed_and_finished(spark, tmp_path, kafka, postgres, source, point) == EVERYTHING_ONCE
 
 
 @pytest.mark.crash

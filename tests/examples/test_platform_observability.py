@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.crash]  # two days of a platform take minutes
 TASKS = ["bronze_ingest", "silver_build", "gold_build", "performance_optimization", "health_check"]
 FACTS_OF_COST = ["fact_billing_usage", "fact_usage_priced_day", "fact_entity_cost"]
 VIEWS_OF_COST = [
@@ -66,6 +66,8 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         before = story.on_disk()
         story.run()
         yield Told(story, first, second, files, (before, story.on_disk()))
+    for view in spark.catalog.listTables():  # a session outlives its tests, and the views would hide tables of others
+        spark.catalog.dropTempView(view.name)
 
 
 def test_the_workflow_runs_all_its_tasks_both_times(told: Told) -> None:

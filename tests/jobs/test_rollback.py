@@ -60,6 +60,7 @@ def test_tables_and_marks_go_back_together_and_forward_again(spark: SparkSession
         shop.job.rollback("9", spark, shop.store)
 
 
+@pytest.mark.crash
 def test_a_rollback_that_was_broken_off_stops_runs_until_it_is_done(spark: SparkSession, tmp_path: Path) -> None:
     """The sinks know a number that the store does not: nothing is delivered into half-restored tables."""
     shop = Shop(tmp_path)

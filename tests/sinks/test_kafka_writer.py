@@ -222,6 +222,7 @@ def test_a_batch_that_is_half_out_is_said_to_have_begun(order: Order) -> None:
     assert sink(order).recorded(order.place.ledger, no_spark) is None  # type: ignore[arg-type]
 
 
+@pytest.mark.crash
 def test_a_broker_that_is_killed_and_started_again_costs_no_row(order: Order, kafka: Broker) -> None:
     """The transaction that was open is settled, and what it held is sent again."""
 

@@ -95,6 +95,7 @@ def start(url: str, fate: str, **environment: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.crash
 def test_a_kill_during_the_copy_leaves_no_row(spark: SparkSession, database: str) -> None:
     """What was staged is nobody's; the next attempt brings every row, once."""
     assert start(database, "copy", FLOODMARK_CRASH_AT="during_sink:1").wait(120) == -signal.SIGKILL
@@ -103,6 +104,7 @@ def test_a_kill_during_the_copy_leaves_no_row(spark: SparkSession, database: str
     assert ask(database, "select id from orders order by id") == IDS
 
 
+@pytest.mark.crash
 def test_a_kill_before_the_move_leaves_only_a_staging_table_and_the_next_attempt_drops_it(
     spark: SparkSession, database: str
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_kill_just_before_the_commit_leaves_no_row(spark: SparkSession, databa
     assert ask(database, "select id from orders order by id") == IDS
 
 
+@pytest.mark.crash
 def test_a_kill_after_the_commit_costs_nothing(spark: SparkSession, database: str) -> None:
     """The next attempt finds the number and tells the rows of then."""
     assert start(database, "after").wait(120) == -signal.SIGKILL
@@ -135,6 +138,7 @@ def test_a_kill_after_the_commit_costs_nothing(spark: SparkSession, database: st
     assert ask(database, "select id from orders order by id") == IDS
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("made", ["select 1", "create table orders (id bigint)"], ids=["new table", "user's table"])
 def test_a_task_that_copied_and_was_lost_does_not_count(database: str, made: str) -> None:
     """Its rows stay behind in the staging table, and go with it; the try that Spark took is what arrives."""
@@ -145,6 +149,7 @@ def test_a_task_that_copied_and_was_lost_does_not_count(database: str, made: str
     assert staging_tables(database) == []
 
 
+@pytest.mark.crash
 def test_a_task_that_was_lost_while_its_rows_streamed_does_not_count(database: str) -> None:
     """What it sent was in the transaction already, which is given up: the batch is staged, and comes once."""
     assert start(database, "torn").wait(120) == 0

@@ -115,6 +115,7 @@ def test_a_contradiction_is_named_and_nothing_is_written(spark: SparkSession, ho
     assert on_disk(home) == before
 
 
+@pytest.mark.crash
 @pytest.mark.spark
 def test_contradictions_can_be_quarantined_whichever_came_first(spark: SparkSession, tmp_path: Path) -> None:
     """Neither of the two counts, so the order of arrival still has no say; somebody decides later, once and for all."""

@@ -72,6 +72,7 @@ def batches(spark: SparkSession) -> list[DataFrame]:
     return [frame(spark, SCHEMA, *(event for turn, event in told if turn == number)) for number in range(BATCHES)]
 
 
+@pytest.mark.crash
 @pytest.mark.spark
 def test_eight_shuffled_batches_give_the_versions_of_one_in_order(
     spark: SparkSession, batches: list[DataFrame], tmp_path: Path

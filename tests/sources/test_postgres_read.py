@@ -367,6 +367,7 @@ class TestAJob:
         assert record is not None
         assert record.marks == {}
 
+    @pytest.mark.crash
     def test_a_naive_mark_is_the_same_in_every_zone(self, database: str, tmp_path: Path) -> None:
         """08:00 is the mark; a process in Los Angeles reads the 12:00 row, one in Tokyo then finds nothing."""
         run(database, "create table o (ts timestamp primary key)", "insert into o values ('2024-01-01 08:00')")
