@@ -6,11 +6,13 @@ python bench/run.py [NAME …] [SIZE=NUMBER …]      all benchmarks, or the nam
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-BENCHES = sorted(path.stem for path in Path(__file__).parent.glob("bench_*.py"))
+HERE = Path(__file__).resolve().parent
+BENCHES = sorted(path.stem for path in HERE.glob("bench_*.py"))
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Result:
 
 
 def main(wanted: list[str]) -> int:
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(HERE))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])  # for Spark's workers
     names = [word for word in wanted if "=" not in word]
     sizes = {name: int(number) for name, number in (word.split("=") for word in wanted if "=" in word)}
     chosen = [name for name in BENCHES if not names or name.removeprefix("bench_") in names]

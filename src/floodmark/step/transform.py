@@ -33,6 +33,7 @@ VOLATILE = frozenset(
 """sqlglot's names of what may answer otherwise the second time; a function it does not know is one of them."""
 
 
+TRACEBACK = "Traceback (most recent call last):"
 SHAPED = ("distinct", "group", "having", "joins", "laterals", "qualify", "windows")
 """Parts of a SELECT after which a row is no longer one row of the source."""
 
@@ -241,6 +242,13 @@ def short_hash(*parts: str) -> str:
 
 
 def first_lines(error: Exception, lines: int = 2) -> str:
-    """The part of a Spark error that a person reads; the stack of the JVM is in the debug log."""
+    """The part of a Spark error that a person reads; the stack of the JVM is in the debug log.
+
+    Of a traceback in a Python worker that is its last line, which names the exception.
+    """
     text = str(error).strip().splitlines() or [type(error).__name__]
+    began = next((place for place, line in enumerate(text[:lines], 1) if line.endswith(TRACEBACK)), None)
+    if began is not None:
+        raised = next((line for line in text[began:] if line and not line.startswith(" ")), "")
+        text, lines = [*text[: began - 1], text[began - 1].removesuffix(TRACEBACK), raised], began + 1
     return " ".join(line.strip() for line in text[:lines] if line.strip())
