@@ -38,7 +38,7 @@ check: setup ## lint, format, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_layers.py
 
-crash: setup ## kill runs at every point and compare the rows
+crash: setup ## kill runs at every point and compare the rows; and what takes minutes
 	@$(BIN)/python -m pytest -m crash
 
 bench: setup ## measure
