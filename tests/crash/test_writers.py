@@ -108,7 +108,7 @@ def test_a_job_into_delta_loses_nothing_and_repeats_nothing_while_they_write(
     job.run(spark, store)
     delivered = [row["id"] for row in spark.read.format("delta").load(f"{tmp_path}/lake").select("id").collect()]
     assert sorted(delivered) == sorted(rows_of(database))
-    assert batches > 10
+    assert batches > 2  # it read while they wrote
 
 
 def runs_for(job: Job, spark: SparkSession, store: MarkStore, seconds: float) -> int:
