@@ -15,10 +15,9 @@ import psycopg
 from floodmark.probes.cursor_sql import Postgres as Dialect
 from floodmark.sources.contract import Request
 from floodmark.sources.table_split import ranges, tie_conditions
+from tests.sources.reading_tables import no_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from floodmark.hwm import HWM, Json, Span
     from floodmark.sources import Postgres
 
@@ -68,7 +67,7 @@ class Reader:
 
     def tick(self) -> bool:
         """One look, and the span it gave; False if nothing was there and nothing waits."""
-        sight = self.source.look(self.mark, Request(extras=self.extras, pending=self.pending), _no_session)
+        sight = self.source.look(self.mark, Request(extras=self.extras, pending=self.pending), no_session)
         self.held_at_most = max(self.held_at_most, sight.held_back)
         self.extras, self.pending = sight.extras if sight.span else self.extras, sight.pending or self.pending
         if sight.span is not None:
@@ -85,7 +84,3 @@ class Reader:
             for number, v, at in connection.execute(sql.encode()):
                 self.newest[number] = (v, at)
                 self.delivered[number] += 1
-
-
-def _no_session() -> SparkSession:
-    raise AssertionError("a look needs no Spark")

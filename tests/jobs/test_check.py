@@ -83,6 +83,14 @@ def test_every_weakness_of_a_cursor_is_told_with_its_rule(
     assert (rules(lines), exit_code(lines)) == (expected, 0)
 
 
+def test_ties_are_judged_as_the_reader_judges_them(store: MarkStore, database: str) -> None:
+    """A parent gives its children's rows too, which its primary key does not know; the user's word counts."""
+    made(database, f"{WELL}; create table more () inherits (o)")
+    by_catalog = fm.sources.Postgres(database, table="o", cursor="id", key=["v"])
+    by_word = fm.sources.Postgres(database, table="o", cursor=fm.sources.Cursor("id", unique=True))
+    assert (rules(checked(store, by_catalog)), rules(checked(store, by_word))) == (["FM503", "FM504"], ["FM504"])
+
+
 def test_an_index_on_text_has_to_be_in_the_order_of_bytes(store: MarkStore, database: str) -> None:
     """Else the database sorts the whole table at every look; the hint says how to make it."""
     made(database, UNWELL)

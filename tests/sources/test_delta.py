@@ -19,15 +19,12 @@ from floodmark.errors import (
 from floodmark.hwm import Span, VersionHWM
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.delta import Delta
+from tests.sources.reading_tables import no_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def no_session() -> SparkSession:
-    raise AssertionError("a look needs no Spark")
 
 
 def mark(version: int) -> VersionHWM:

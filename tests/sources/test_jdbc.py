@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -18,14 +17,10 @@ from floodmark.sources import Jdbc
 from floodmark.sources.contract import Request
 from floodmark.sources.table_cursor import Cursor
 from floodmark.sources.table_jdbc_probe import without_login
+from tests.sources.reading_tables import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def run(database: str, *statements: str) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("; ".join(statements).encode())
 
 
 def jdbc(database: str, **options: Any) -> Jdbc:  # noqa: ANN401 (passed on)

@@ -13,20 +13,10 @@ from floodmark.hwm import HWM, Span
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.table_cursor import Cursor
+from tests.sources.reading_tables import no_session, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from floodmark.testing.servers import Server
-
-
-def no_session() -> SparkSession:
-    raise AssertionError("a look needs no Spark")
-
-
-def run(database: str, *statements: str) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("; ".join(statements).encode())
 
 
 def looked(source: Postgres, mark: HWM[Any] | None = None, **request: Any) -> Sight:  # noqa: ANN401 (passed on)

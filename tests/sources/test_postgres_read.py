@@ -20,6 +20,7 @@ from floodmark.hwm import HWM, Span
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.table_cursor import Cursor
+from tests.sources.reading_tables import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +29,6 @@ pytestmark = pytest.mark.spark
 
 HERE = Path(__file__).parent
 ODD = "0190b6c0-0000-7000-8000-000000000001"
-
-
-def run(database: str, *statements: str) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("; ".join(statements).encode())
 
 
 def span(source: Postgres, mark: HWM[Any] | None = None, **request: Any) -> Span:  # noqa: ANN401 (passed on)

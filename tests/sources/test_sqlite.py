@@ -16,13 +16,10 @@ from floodmark.hwm import HWM, Span
 from floodmark.sources import Sqlite
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.table_cursor import Cursor
+from tests.sources.reading_tables import no_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def no_session() -> SparkSession:
-    raise AssertionError("a look needs no Spark")
 
 
 def run(path: Path, *statements: str) -> None:

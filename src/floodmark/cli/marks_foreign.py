@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,15 +51,14 @@ class CacheTable:
         return fields
 
     def _stored(self) -> object:
-        from floodmark.probes.postgres import Address, connect, driver
+        from floodmark.probes.postgres import Address, connect, failing_as_unreadable
 
-        psycopg, address = driver(), Address.parse(self.url)
-        try:
-            with connect(address, "floodmark/import") as connection:
-                row = connection.execute(f"select val from {_quoted(self.table)} where key = %s", [self.key]).fetchone()
-        except psycopg.Error as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise SourceUnreadable(f"table {self.table} of postgres {address}", reason=reason) from None
+        address = Address.parse(self.url)
+        with (
+            failing_as_unreadable(f"table {self.table} of postgres {address}"),
+            connect(address, "floodmark/import") as connection,
+        ):
+            row = connection.execute(f"select val from {_quoted(self.table)} where key = %s", [self.key]).fetchone()
         if row is None:
             raise ConfigError(f"{self.table} has no key '{self.key}'.", hint="rpcn:TABLE/KEY, as the cache names it")
         return row[0]

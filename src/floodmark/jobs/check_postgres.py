@@ -13,6 +13,7 @@ from floodmark.sources.table_postgres_types import selected
 
 if TYPE_CHECKING:
     from floodmark.jobs.findings import Said
+    from floodmark.probes.tables import Cursor as Seen
     from floodmark.sinks import Postgres as PostgresSink
     from floodmark.sources import Postgres
 
@@ -27,6 +28,7 @@ def source_findings(source: Postgres) -> Said:
     probe = PostgresProbe(address, relation, cursor.asked(source.key), source.name)
     try:
         selected(probe.columns(), source.types, f"postgres {address}")
+        seen = probe.cursor()
     finally:
         probe.close()
     if source.table is None:
@@ -36,11 +38,12 @@ def source_findings(source: Postgres) -> Said:
     found = described(address, relation.sql(Dialect().quote, {}), columns)
     if found is not None:
         yield from index_findings(found, columns, source.table)
-        yield from value_findings(found, cursor)
+        yield from tie_findings(seen)
+        yield from value_findings(found, cursor, seen)
 
 
 def index_findings(table: Table, columns: tuple[str, ...], name: str) -> Said:
-    """Whether a look is quick, and whether the mark can fall between two rows."""
+    """Whether a look is quick."""
     named, index = ", ".join(columns), table.index_on(columns)
     by_bytes = ' COLLATE "C"' if table.type.split("(")[0] in TEXTS else ""
     create = f"CREATE INDEX ON {name} ({named}{by_bytes})"
@@ -50,22 +53,26 @@ def index_findings(table: Table, columns: tuple[str, ...], name: str) -> Said:
         yield "FM502", f"the index on {named} is not in the order of bytes, by which text is compared", create
     else:
         yield "", f"an index begins with {named}", ""
-    if table.is_unique(columns):
-        yield "", f"{named} is unique", ""
+
+
+def tie_findings(seen: Seen) -> Said:
+    """Whether the mark can fall between two rows, as the reader itself judges it."""
+    if seen.is_unique:
+        yield "", f"{seen.shown} is unique", ""
     else:
-        said = f"{named} is not unique: rows at the mark are read again, and told apart by the key"
+        said = f"{seen.shown} is not unique: rows at the mark are read again, and told apart by the key"
         yield "FM503", said, "nothing; or add a unique column, as in cursor: [updated_at, id]"
 
 
-def value_findings(table: Table, cursor: Cursor) -> Said:
+def value_findings(table: Table, cursor: Cursor, seen: Seen) -> Said:
     """Where values come from, whether there always is one, and whether it may be read."""
     [column, *_] = cursor.columns
     if cursor.safety_way in (None, "fence"):
         for doubt in table.doubts:
             hint = "safety: {delay: 30s} or {lag: 1h}, or cursor: xmin, where rows can commit late"
             yield doubt.rule, f"{column}: {doubt.reason}", hint
-    if not table.is_required:
-        yield "FM504", f"{column} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
+    if any(each.is_nullable for each in seen.columns):
+        yield "FM504", f"{seen.shown} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
     if not table.may_read:
         yield "FM507", "this role may not read the table", "GRANT SELECT ON it TO this role"
 

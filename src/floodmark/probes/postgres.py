@@ -174,13 +174,23 @@ class PostgresProbe(Asking):
 
     @contextmanager
     def _failing_as_unreadable(self) -> Iterator[None]:
-        psycopg = driver()
         try:
-            yield
-        except psycopg.Error as error:
+            with failing_as_unreadable(self.place()):
+                yield
+        except SourceUnreadable:
             self.close()
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise SourceUnreadable(self.place(), reason=reason) from None
+            raise
+
+
+@contextmanager
+def failing_as_unreadable(place: str) -> Iterator[None]:
+    """What the driver raises becomes SourceUnreadable, with the first line of what it says: the rest may be the URL."""
+    psycopg = driver()
+    try:
+        yield
+    except psycopg.Error as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise SourceUnreadable(place, reason=reason) from None
 
 
 def _column(told: DriverColumn, type_name: str) -> Column:

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import SourceUnreadable
 from floodmark.probes.cursor_sql import text_literal
-from floodmark.probes.postgres import Address, connect, driver
+from floodmark.probes.postgres import Address, connect, failing_as_unreadable
 from floodmark.probes.postgres_fence_fit import Doubt, trust
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ GROUP BY i.indexrelid, i.indisunique
 """
 """A database whose default order is that of bytes has another name for it, and its planner goes by the name."""
 COLUMN = """
-SELECT format_type(a.atttypid, a.atttypmod), a.attnotnull, c.reltuples::bigint, has_table_privilege(c.oid, 'SELECT')
+SELECT format_type(a.atttypid, a.atttypmod), c.reltuples::bigint, has_table_privilege(c.oid, 'SELECT')
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 WHERE a.attrelid = to_regclass(%s) AND a.attname = %s AND NOT a.attisdropped
 """
@@ -54,7 +53,6 @@ class Table:
     """A table and the first column of its cursor; `rows` is what the planner believes."""
 
     type: str
-    is_required: bool
     rows: int
     may_read: bool
     indexes: tuple[Index, ...] = ()
@@ -88,9 +86,9 @@ def described(address: Address, table: str, columns: Sequence[str]) -> Table | N
             return None
         indexes = connection.execute(INDEXES, [table]).fetchall()
         trusted = trust(lambda sql: _row(connection, sql), text_literal(table), text_literal(columns[0]))
-    kind, is_required, rows, may_read = column
+    kind, rows, may_read = column
     found = tuple(Index(tuple(names), is_unique, is_by_bytes) for names, is_unique, is_by_bytes in indexes)
-    return Table(kind, is_required, rows, may_read, found, trusted.doubts)
+    return Table(kind, rows, may_read, found, trusted.doubts)
 
 
 def written(address: Address, table: str) -> Written:
@@ -101,12 +99,8 @@ def written(address: Address, table: str) -> Written:
 
 @contextmanager
 def _asked(address: Address) -> Iterator[Connection[tuple[Any, ...]]]:
-    psycopg = driver()
-    try:
-        with connect(address, "floodmark/check") as connection:
-            yield connection
-    except psycopg.Error as error:
-        raise SourceUnreadable(f"postgres {address}", reason=str(error).strip().splitlines()[0]) from None
+    with failing_as_unreadable(f"postgres {address}"), connect(address, "floodmark/check") as connection:
+        yield connection
 
 
 def _row(connection: Connection[tuple[Any, ...]], sql: str) -> Sequence[Any]:

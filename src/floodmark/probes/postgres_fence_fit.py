@@ -35,6 +35,9 @@ WHERE a.attrelid = to_regclass({table}) AND a.attname = {column}
 LIMIT 1
 """
 VIEWS = ("v", "m")
+PRIMARY = "read from the primary"
+GRANT = "`GRANT pg_read_all_stats TO` this user"
+TRACK = "turn track_activities on"
 TAKEN_INSIDE = re.compile(
     r"\b(now|transaction_timestamp|statement_timestamp|clock_timestamp|uuidv7)\(\)|\b(CURRENT|LOCAL)_?(TIMESTAMP|DATE)\b"
 )
@@ -75,11 +78,6 @@ def require_fit(row: Row, source: str, table: str | None) -> None:
     if subscribed if kind in VIEWS else of_table:
         what = "the database has tables" if kind in VIEWS else "it is a table"
         raise FenceBlind(source, reason=f"{what} that a subscription fills, with values from another server")
-
-
-PRIMARY = "read from the primary"
-GRANT = "`GRANT pg_read_all_stats TO` this user"
-TRACK = "turn track_activities on"
 
 
 def trust(row: Row, table: str | None, column: str) -> Trust:
