@@ -67,26 +67,28 @@ class Feed:
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The elements of a turn, in columns partition, offset, value and k0, k1 and so on."""
-        rows = self.inlet.source.read(spark, span).rows.select(PARTITION, OFFSET, VALUE)
+        rows = self.inlet.source.read(spark, span).rows
+        return Reading(self.taken(self.with_keys(rows), span))
+
+    def taken(self, rows: DataFrame, span: Span) -> DataFrame:
+        """Of messages with their keys, what the turn takes."""
+        elements = rows.select(PARTITION, OFFSET, VALUE, *self.key_names)
         windows = windows_in(span)
         if windows is not None:
-            return Reading(with_window_numbers(self.with_keys(rows).drop("k0"), numbers_by_lane(windows)))
+            return with_window_numbers(elements.drop("k0"), numbers_by_lane(windows))
         if not self.keys:
-            return Reading(rows)
-        if is_in_runs(span):
-            return Reading(numbered_runs(self.with_keys(rows)))
-        return Reading(between(self.with_keys(rows), *levels_in(span)))
+            return elements
+        return numbered_runs(elements) if is_in_runs(span) else between(elements, *levels_in(span))
 
     def nothing(self, spark: SparkSession) -> DataFrame:
         """The columns of `read`, and no rows."""
         keys = [f"k{place} {key.spark_type}" for place, key in enumerate(self.keys)]
         return spark.createDataFrame([], ", ".join([f"{PARTITION} int, {OFFSET} bigint, {VALUE} string", *keys]))
 
-    def scan(self, spark: SparkSession, span: Span) -> DataFrame:
+    def scan(self, keyed: DataFrame) -> DataFrame:
         """What a turn is planned by: partition, offset, whether it is an end, the keys; the text where one is null."""
         from pyspark.sql import functions as F
 
-        keyed = self.keyed(spark, span)
         missing = [F.col(name).isNull() for name in self.key_names]
         bad = F.greatest(F.lit(False), *missing) & ~F.col(IS_END) if missing else F.lit(False)
         rows = keyed.select(PARTITION, OFFSET, IS_END, *self.key_names, F.when(bad, F.col(VALUE)).alias(VALUE))

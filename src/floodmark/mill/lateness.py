@@ -40,7 +40,7 @@ def count_late(stretch: Stretch, lanes: Lanes, session: Session) -> dict[int, in
     suspects = late_lanes(stretch, lanes)
     if not suspects or stretch.unread is None:
         return {}
-    rows = stretch.feed.scan(session(), stretch.unread).where(is_below(stretch.floor))
+    rows = stretch.feed.keyed(session(), stretch.unread).where(is_below(stretch.floor))
     seen = stretch.memory.seen
     news = [(F.col(PARTITION) == lane) & (F.col(OFFSET) >= seen.get(lane, 0)) for lane in suspects]
     counts = rows.where(reduce(or_, news)).groupBy(PARTITION).count().collect()

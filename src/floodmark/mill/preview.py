@@ -48,6 +48,8 @@ def preview(step: MillStep) -> TurnPlan:
         outlook = looking.look(record)
     except SourceChanged as error:
         return TurnPlan(changes=(*changes, f"{error.stored} is now {error.found}: a decision is needed"))
+    finally:
+        looking.watch.shelf.clear()
     return plan_of(looking, record, outlook, changes)
 
 

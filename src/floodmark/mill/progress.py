@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.mill.horizon import Level
 from floodmark.mill.planning import Turn, held
+from floodmark.mill.shelf import Shelf
 from floodmark.mill.stretches import Stretch, Waiting
 from floodmark.mill.timed import TimedWindows
 from floodmark.sources.contract import Sight
@@ -61,6 +62,7 @@ class Watch:
     read: dict[str, int] = field(default_factory=dict)
     late: dict[tuple[str, int], int] = field(default_factory=dict)
     """Up to which offset of a lane those that came too late were told of."""
+    shelf: Shelf = field(default_factory=Shelf)
 
     def __post_init__(self) -> None:
         self.limit = self.max_elements

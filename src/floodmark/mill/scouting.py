@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ElementInvalid, FloodmarkError, KeyDecreased
-from floodmark.hwm import Span
 from floodmark.mill.feeds import Feed
 from floodmark.mill.horizon import Keys, Piece
 from floodmark.mill.mishaps import position
@@ -16,7 +15,7 @@ from floodmark.mill.surveying import PLACES, TEXTS, Survey
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class Found:
     has_rest: bool = False
 
 
-def scout(feed: Feed, spark: SparkSession, span: Span, *, ordered: bool = True) -> dict[int, Found]:
-    """What stands in the span, by partition.
+def scout(feed: Feed, messages: DataFrame, *, ordered: bool = True) -> dict[int, Found]:
+    """What these messages, with their keys, are, by partition.
 
     Raises KeyDecreased where `ordered` and keys go down, ElementInvalid for an element without a key.
     """
@@ -44,7 +43,7 @@ def scout(feed: Feed, spark: SparkSession, span: Span, *, ordered: bool = True) 
     keys = [f"{end}{place} {kind}" for end in ("low", "high") for place, kind in enumerate(types)]
     plain = ["partition int", *(f"{name} bigint" for name in PLACES), *(f"{name} string" for name in TEXTS)]
     schema = ", ".join([*plain, *keys])
-    rows = feed.scan(spark, span).mapInArrow(survey, schema).collect()
+    rows = feed.scan(messages).mapInArrow(survey, schema).collect()
     return found_in(feed, [row.asDict() for row in rows], ordered=ordered)
 
 

@@ -77,12 +77,14 @@ class MillStep(Step):
             return replace(outlook, sights={})
         if not self.watch.is_worth_reading(record.number, self.watch.waiting()):
             return with_pending(outlook, self.watch.waiting_sights())
+        self.watch.shelf.clear()
         turn = self.planned(stretches)
         self.watch.saw(record.number, turn)
         self.tell_skipped(turn)
         if not turn.moves and self.watch.widened(stretches):
             return self.look(record)
         if not turn.moves:
+            self.watch.shelf.clear()
             reason = held(turn)
             return with_pending(outlook, {turn.root: Sight(None, held_reason=reason)})
         memories, spans, late = turn.memories(), turn.spans(), self.late(turn)
@@ -151,7 +153,8 @@ class MillStep(Step):
         if stretch.unread is None:
             return {}
         try:
-            return scout(stretch.feed, spark, stretch.unread, ordered=not in_runs)
+            messages = self.watch.shelf.keyed(stretch.feed, spark, stretch.unread)
+            return scout(stretch.feed, messages, ordered=not in_runs)
         except Exception as error:
             raise (mishap_in(error) or error) from error
 
@@ -162,6 +165,8 @@ class MillStep(Step):
             counted = spool.counted() or self.ground(begun.batch, spool, spark)
         except Exception as error:
             raise self.explained(error, "spool", begun, spark) from error
+        finally:
+            self.watch.shelf.clear()
         rows = spool.read(spark)
         end = first_end(rows) if spool.holds(ENDS) else None
         kept = only_before(rows, end) if end else rows.where(f"not {ENDS}")
@@ -170,10 +175,10 @@ class MillStep(Step):
 
     def ground(self, intent: Intent, spool: Spool, spark: SparkSession) -> Counted:
         """Run the process function over the elements of the turn, once for this attempt."""
-        feeds = self.planner.feeds
+        shelf = self.watch.shelf
         frames = {
-            name: feed.read(spark, intent.spans[name]).rows if name in intent.spans else feed.nothing(spark)
-            for name, feed in feeds.items()
+            name: shelf.elements(feed, spark, intent.spans[name]) if name in intent.spans else feed.nothing(spark)
+            for name, feed in self.planner.feeds.items()
         }
         transform = self.work.transform
         numbered = replace(transform, number=intent.number) if isinstance(transform, Milling) else transform
