@@ -64,3 +64,8 @@ def test_shuffles_have_as_many_partitions_as_cores() -> None:
 def test_a_local_cluster_is_not_local() -> None:
     """`local-cluster[…]` has executors in JVMs of their own."""
     assert not is_local("local-cluster[2,1,1024]")
+
+
+def test_arrow_batches_are_not_measured_after_every_row() -> None:
+    """Only the largest bound of all spares the question."""
+    assert session_settings({}, JARS)["spark.sql.execution.arrow.maxBytesPerBatch"] == "2147483647"

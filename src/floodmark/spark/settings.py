@@ -14,6 +14,9 @@ DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
+UNBOUNDED = str(2**31 - 1)
+"""With any lower bound Spark asks after every row how large its Arrow batch has become: half of the way to Python."""
+
 _LISTS = {  # settings that hold several values: ours and the user's both count
     "spark.driver.extraClassPath": os.pathsep,
     "spark.driver.extraJavaOptions": " ",
@@ -63,6 +66,7 @@ def _local(master: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(_cores(master)),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
+        "spark.sql.execution.arrow.maxBytesPerBatch": UNBOUNDED,
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # else one task per listed file: seconds
     }
