@@ -1,4 +1,4 @@
-"""One batch on Spark: read, transform, judge, freeze if needed; then its dead letters."""
+"""One batch on Spark: read, transform, judge, freeze if needed."""
 
 from __future__ import annotations
 
@@ -122,35 +122,6 @@ def frozen_in(intent: Intent) -> dict[str, dict[str, Json]]:
     """What the sinks asked to find again, by their names."""
     stored = intent.extras.get("frozen")
     return {n: v for n, v in stored.items() if isinstance(v, dict)} if isinstance(stored, dict) else {}
-
-
-def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> int:
-    """Write what could not be parsed, or failed, to the dead letters; a second look at the source only if needed."""
-    frames = [(name, reading.dead()) for name, reading in prepared.readings.items() if reading.dead and counted.dead]
-    frames += [(work.sources[0].name, prepared.failed)] if prepared.failed is not None else []
-    if not frames or work.dead_letters is None:
-        return 0
-    letters = [letter(frame, name, batch) for name, frame in frames]
-    union = letters[0]
-    for frame in letters[1:]:
-        union = union.unionByName(frame)
-    return work.dead_letters.write(union, batch) or 0
-
-
-def letter(frame: DataFrame, source: str, batch: Batch) -> DataFrame:
-    """Dead letters say which batch of which job met them."""
-    from pyspark.sql import functions as F
-
-    return frame.select(
-        F.lit(batch.job).alias("job"),
-        F.lit(source).alias("source"),
-        F.lit(batch.number).cast("long").alias("number"),
-        F.lit(batch.batch_time).alias("batch_time"),
-        "file",
-        "line",
-        "text",
-        "reason",
-    )
 
 
 def explained(error: Exception, work: Work, spans: Mapping[str, Span], spark: SparkSession) -> FloodmarkError | None:
