@@ -113,6 +113,14 @@ class Restating(Protocol):
 
 
 @runtime_checkable
+class Telling(Protocol):
+    """A source that can tell its columns without a span: in a batch of several sources it may have nothing new."""
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns of `read`; the rows are not asked for. Raises ConfigError if they cannot be told yet."""
+
+
+@runtime_checkable
 class Saving(Protocol):
     """A source whose dead letters hold the whole record, so that it can be parsed again without the source."""
 

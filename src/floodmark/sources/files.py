@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from floodmark.errors import RecordMalformed, SourceRewritten, UnknownKind
+from floodmark.errors import ConfigError, RecordMalformed, SourceRewritten, UnknownKind
 from floodmark.probes.durations import seconds_in
 from floodmark.probes.file_rows import rows_in
 from floodmark.probes.files import SeenFile, absolute, current, is_remote, list_files, without_login
@@ -86,6 +86,18 @@ class Files(Immutable):
         files = files_of(span)
         self._require_unchanged(files)
         return self._reading(spark, files).reading(self.malformed)
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The declared columns, else those of the newest file. Raises ConfigError if there is neither."""
+        if self.schema is not None:
+            return Reading(spark.createDataFrame([], self.schema))
+        listed = list_files(absolute(self.path), recursive=self.recursive, glob=self.glob)
+        if not listed:
+            raise ConfigError(
+                f"source '{self.name}' has no file yet, so nothing tells its columns.",
+                hint='declare them: schema: "id long, name string"',
+            )
+        return self._reading(spark, [max(listed, key=lambda seen: seen.mtime_ns)]).reading(self.malformed)
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> RecordMalformed | None:
         """The malformed record that a failed write met, with its file and line; None if it met something else."""

@@ -113,6 +113,10 @@ class Kafka(Immutable):
         planner.require_whole(start, upto)
         return self._reading(spark, start, upto).reading(self.malformed)
 
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """Of no offsets; no broker is asked."""
+        return self._reading(spark, {}, {}).reading(self.malformed)
+
     def read_saved(self, saved: DataFrame) -> Reading:
         """Messages from the dead letters, parsed by the options of today; no broker is asked."""
         return replace(self._reading(saved.sparkSession, {}, {}), saved=saved).reading("dead_letter")

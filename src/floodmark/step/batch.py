@@ -11,6 +11,7 @@ from floodmark.hwm import Json, Span, digest
 from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sources.contract import Explaining, Reading
 from floodmark.step.counting import Count, count
+from floodmark.step.idle import without_rows
 from floodmark.step.judging import Judgement, watched
 from floodmark.step.looking import marks_after
 from floodmark.step.outside import within
@@ -61,6 +62,7 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     rows_of = {name: positioned(work, reading) for name, reading in readings.items()}
     counts = {} if judges_what_is_read(work, readings) else {n: count(readings[n], rows_of[n]) for n in readings}
     frames = {n: living(readings[n], counts[n].rows if n in counts else rows_of[n]) for n in readings}
+    frames |= without_rows(work, frames, spark)
     rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
     rows = outcomes.freeze(rows, work.name) if outcomes else rows
     if spool is None:
