@@ -63,6 +63,6 @@ def test_a_function_of_a_module_beside_the_script_runs_in_sparks_workers(tmp_pat
     (tmp_path / "shop" / "beside.py").write_text(BESIDE)
     (tmp_path / "shop" / "script.py").write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, "shop/script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "shop/script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.stdout, done.returncode) == ("[7]\n", 0), done.stderr
