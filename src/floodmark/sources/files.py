@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from floodmark.hwm import HWM, Span
@@ -99,6 +99,17 @@ class Files(Immutable):
             )
         return self._reading(spark, [max(listed, key=lambda seen: seen.mtime_ns)]).reading(self.malformed)
 
+    def read_saved(self, saved: DataFrame) -> Reading:
+        """Lines of JSON from the dead letters. Raises ConfigError if nothing says what they should be."""
+        from floodmark.sources.file_saved import saved_lines
+
+        if self.format != "jsonl" or self.schema is None:
+            raise ConfigError(
+                f"source '{self.name}' cannot parse a line of JSON by itself.",
+                hint='it has to be of format jsonl, with a schema: "id long, name string"',
+            )
+        return saved_lines(saved, self.schema, self._options())
+
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> RecordMalformed | None:
         """The malformed record that a failed write met, with its file and line; None if it met something else."""
         from floodmark.sources.file_faults import first_malformed
@@ -148,8 +159,10 @@ class Files(Immutable):
 
     def _reading(self, spark: SparkSession, files: list[SeenFile]) -> FileReading:
         paths = tuple(seen.path for seen in files)
-        options = {name: _option_text(value) for name, value in (self.options or {}).items()}
-        return FileReading(spark, paths, self.format, self.schema, options, told_by_time=_told_by_time(files))
+        return FileReading(spark, paths, self.format, self.schema, self._options(), told_by_time=_told_by_time(files))
+
+    def _options(self) -> dict[str, str]:
+        return {name: _option_text(value) for name, value in (self.options or {}).items()}
 
     def _require_unchanged(self, files: list[SeenFile]) -> None:
         """Spark would read what is there now; after a crash the batch has to be the one that was begun."""

@@ -163,7 +163,7 @@ class KafkaReading:
         if self.value != "bytes":
             reasons.append(F.when(~F.is_valid_utf8(F.col(TEXT)), "the value is not UTF-8 text"))
         if isinstance(self.value, Json):
-            reasons.append(F.when(_is_not_the_object(), "the value is not a JSON object of this schema"))
+            reasons.append(F.when(is_not_the_object(), "the value is not a JSON object of this schema"))
         return F.coalesce(*reasons) if reasons else F.lit(None).cast("string")
 
     def _fields(self) -> list[str]:
@@ -193,7 +193,7 @@ class KafkaReading:
         return F.struct(*(F.col(f"{self._prefix}{name}").alias(name) for name in PLACE))
 
 
-def _is_not_the_object() -> Column:
+def is_not_the_object() -> Column:
     """Spark takes the first object of a text and leaves the rest: the second question is whether that was all."""
     from pyspark.sql import functions as F
 
