@@ -202,11 +202,11 @@ def test_a_mistake_is_told_in_two_lines(
     assert message in said.err.replace("\nTry: ", " | ")
 
 
-def test_the_letters_of_a_job_cannot_be_replayed_and_the_error_says_what_can_be_done(
+def test_a_letter_that_holds_no_record_cannot_be_replayed_and_the_error_says_what_can_be_done(
     floodmark: Callable[..., Said], project: Path
 ) -> None:
-    """A job has no steps for one record, and its table is the user's."""
+    """The text of a line alone does not make a row."""
     said = floodmark("deadletters", "replay", "ids", "--yes")
     assert said.code == 2
-    assert "rows of a table of its own; they cannot be replayed" in said.err
-    assert "Try: mend the records at the source" in said.err
+    assert "letter 1:a.json:9 of 'ids' holds its text alone" in said.err
+    assert "Try: mend it at the source" in said.err

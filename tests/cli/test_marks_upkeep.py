@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from floodmark import stores
-from floodmark.hwm import ColumnIntHWM
+from floodmark.hwm import ColumnIntHWM, Json
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
@@ -36,12 +36,12 @@ def opened(folder: Path) -> Iterator[MarkStore]:
     store.close()
 
 
-def aged(folder: Path, job: str, *days: int) -> None:
+def aged(folder: Path, job: str, *days: int, **extras: Json) -> None:
     """A job with a commit, and a receipt, that many days ago each."""
     with opened(folder) as store, hold(store, job) as held:
         for number, ago in enumerate(days, start=1):
             moment = datetime.now(timezone.utc) - timedelta(days=ago)
-            record = JobRecord(job, number, {"src": ColumnIntHWM("src", number)}, modified_time=moment)
+            record = JobRecord(job, number, {"src": ColumnIntHWM("src", number)}, extras=extras, modified_time=moment)
             receipt = Receipt(job, f"r{number}", "done", moment)
             store.commit(record, expected=number - 1, lease=held.lease, receipt=receipt)
 
@@ -106,6 +106,16 @@ def test_a_job_that_the_project_no_longer_has_is_forgotten_if_asked(floodmark: F
     assert sizes(project, "gone") == (1, 1)
     assert floodmark("marks", "prune", "--orphans", "--yes").out == "gone: everything; the project has no such job\n"
     assert (sizes(project, "gone"), sizes(project, "orders")) == ((0, 0), (1, 1))
+
+
+@pytest.mark.parametrize("kept", ["workflow", "health", "healing"])
+def test_what_is_no_jobs_record_is_no_orphan_and_its_history_is_cut_like_any_other(
+    floodmark: Floodmark, project: Path, kept: str
+) -> None:
+    """A workflow's tasks, open alerts, a stream's marks: no project file names them."""
+    aged(project, "billing", 50, 40, 15, 5, 1, **{kept: {}})
+    said = floodmark("marks", "prune", "--orphans", "--yes")
+    assert (said.out, sizes(project, "billing")) == ("billing: 3 of its history, 2 of its runs\n", (2, 3))
 
 
 def test_an_orphan_with_an_open_batch_stays(floodmark: Floodmark, project: Path) -> None:

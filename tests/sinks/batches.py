@@ -11,11 +11,16 @@ from floodmark.sinks.contract import Batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ID_V = "id long, v string"
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=timezone.utc)
 
 
 def batch(number: int, *, kind: Literal["batch", "refresh"] = "batch", digest: str = "d", attempt: str = "a1") -> Batch:
     return Batch("prod", "orders", number, attempt, f"{digest}{number}", kind, NOON, {"src": number})
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("this needs no Spark")
 
 
 def frame(spark: SparkSession, schema: str, *rows: tuple[Any, ...]) -> DataFrame:

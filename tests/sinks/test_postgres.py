@@ -18,7 +18,6 @@ from tests.sinks.batches import batch, frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from floodmark.testing.servers.postgres import Server
 
 pytestmark = pytest.mark.spark
 LEDGER = "floodmark.prod.orders.postgres"
@@ -303,13 +302,6 @@ def test_the_caller_is_called_for_a_repeat_too(ab: DataFrame, database: str) -> 
     sink.write(ab, batch(1))
     assert sink.write_joined(ab, batch(1), lambda _connection, rows: calls.append(rows)) == 2
     assert calls == [2]
-
-
-def test_one_database_is_known_under_two_spellings(postgres: Server, database: str) -> None:
-    """And another database of the same server is another one."""
-    sink = Postgres(database, "orders")
-    assert sink.same_database(database.replace("127.0.0.1", "localhost") + "?connect_timeout=3")
-    assert not sink.same_database(postgres.url)
 
 
 def test_rows_count_only_where_they_would_come_twice(ab: DataFrame, database: str) -> None:

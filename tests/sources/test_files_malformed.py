@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as sf
 
+from floodmark.errors import ConfigError
 from floodmark.sources import Files
+from floodmark.sources.contract import LETTER
 from tests.sources.reading_files import SCHEMA, alive, dead, explained, files, put, read, rows, span_of
 
 if TYPE_CHECKING:
@@ -88,7 +91,25 @@ def test_the_reason_shows_what_could_be_read(spark: SparkSession, tmp_path: Path
     reading = read(files(tmp_path, schema=SCHEMA, malformed="dead_letter"), spark)
     assert reading.dead is not None
     letter = (str(path), 1, '{"id":"x","v":"b"}', 'not a jsonl record of this schema; readable part: {"v":"b"}')
-    assert [tuple(row) for row in reading.dead().collect()] == [letter]
+    assert [tuple(row) for row in reading.dead().drop("record").collect()] == [letter]
+
+
+def test_a_line_that_was_saved_is_parsed_by_the_schema_of_today(spark: SparkSession, tmp_path: Path) -> None:
+    """By the reader's own options; what is no object of it, a list or more than one, never becomes a row of nulls."""
+    texts = ('{"id":"x","d":"31.12.2025"}', '{"id":1}', "[]", "oops", '{"id":"y"} {"id":"z"}', '[{"id":"w"}]')
+    saved = spark.createDataFrame([(("1",), text) for text in texts], f"{LETTER} struct<letter:string>, text string")
+    source = files(tmp_path, schema="id string, d date", options={"dateFormat": "dd.MM.yyyy"})
+    reading = source.read_saved(saved)
+    assert reading.reason is not None
+    assert rows(alive(reading).select("id", "d")) == [("1", None), ("x", date(2025, 12, 31))]
+    assert reading.rows.where(reading.reason.isNotNull()).count() == 4
+
+
+def test_a_line_of_json_that_nothing_describes_cannot_be_parsed_by_itself(spark: SparkSession, tmp_path: Path) -> None:
+    """Neither without a schema nor by a source that is of another format now."""
+    saved = spark.createDataFrame([], f"{LETTER} struct<letter:string>, text string")
+    with pytest.raises(ConfigError, match="cannot parse a line of JSON by itself"):
+        files(tmp_path).read_saved(saved)
 
 
 def test_dead_letters_have_the_types_that_the_contract_names(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,6 +118,7 @@ def test_dead_letters_have_the_types_that_the_contract_names(spark: SparkSession
     reading = read(files(tmp_path, schema=SCHEMA, malformed="dead_letter"), spark)
     assert reading.dead is not None
     expected = [("file", "string"), ("line", "bigint"), ("text", "string"), ("reason", "string")]
+    expected.append(("record", "struct<text:string>"))
     assert (reading.dead().dtypes, reading.dead().count()) == (expected, 0)
 
 

@@ -60,15 +60,16 @@ def test_a_record_of_which_one_row_does_not_fit_gives_no_row_at_all() -> None:
 
 
 def test_a_batch_holds_the_rows_with_their_places_and_then_the_failures() -> None:
-    """The place is the source's own; the function does not see it."""
+    """The place is the source's own; the function does not see it. A failure has the record as it came."""
     batch = pa.RecordBatch.from_pydict({"v": ["1", "x", "3"], "_fm_position": [7, 8, 9]})
     seen: list[object] = []
     healed = healed_batch(batch, lambda record: (seen.append(record), parse(record))[1], stop, SCHEMA)
     assert seen[0] == {"v": "1"}
+    reason = "ValueError: invalid literal for int() with base 10: 'x'"
     assert [(row["id"], row["_fm_position"], row[FAILURE]) for row in healed.to_pylist()] == [
         (1, 7, None),
         (3, 9, None),
-        (None, 8, {"text": '{"v": "x"}', "reason": "ValueError: invalid literal for int() with base 10: 'x'"}),
+        (None, 8, {"text": '{"v": "x"}', "reason": reason, "record": {"v": "x"}}),
     ]
 
 

@@ -1,15 +1,18 @@
-"""`floodmark deadletters`: list and show what was given up, replay it through its stream, or discard it."""
+"""`floodmark deadletters`: list and show what was given up, replay it through its stream or job, or discard it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodmark.cli.deadletters_found import JobLetters, Letter, StreamLetters, found, found_one
+from floodmark.cli.deadletters_acts import discard_of_job, known, replay_of_job
+from floodmark.cli.deadletters_found import StreamLetters, found, found_one
+from floodmark.cli.deadletters_job import JobLetters
+from floodmark.cli.deadletters_shown import Letter
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, DryRun, Yes, agreed, print_json, print_line, print_table
 from floodmark.errors import ConfigError
@@ -54,7 +57,7 @@ def show(ctx: typer.Context, name: Name, letter: Letters = None, state: State = 
     """Show letters whole: key, headers, value, and why they failed."""
     invocation: Invocation = ctx.obj
     every = {each.letter: each for each in found_one(invocation, state, name).all()}
-    chosen = [every[each] for each in _known(every, letter, name) if letter or every[each].status == "open"]
+    chosen = [every[each] for each in known(every, letter, name) if letter or every[each].status == "open"]
     documents = [{**each.entry(), "error": invocation.scrub(each.error), **each.whole} for each in chosen]
     if as_json:
         print_json({"dead_letters": documents})
@@ -71,16 +74,20 @@ def replay(
     name: Name,
     letter: Letters = None,
     origin: Annotated[
-        str | None, typer.Option("--from", metavar="MODULE:STREAM", help="The stream, as Python.")
+        str | None, typer.Option("--from", metavar="MODULE:STREAM", help="Of a stream: the stream, as Python.")
     ] = None,
     state: State = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run letters through their stream again, in this process; what fails stays open, with its new reason."""
+    """Run letters again, through the stream in this process or through the job on Spark; what fails stays open."""
     invocation: Invocation = ctx.obj
-    holder = _of_a_stream(found_one(invocation, state, name), "replayed")
+    holder = found_one(invocation, state, name)
+    if isinstance(holder, JobLetters):
+        _refuse_origin(origin, holder)
+        failed = replay_of_job(invocation, holder, letter, yes=yes, dry_run=dry_run, as_json=as_json)
+        raise typer.Exit(1 if failed else 0)
     letters = _open_ones(holder, letter)
     if origin is None:
         raise ConfigError(
@@ -103,7 +110,10 @@ def discard(
     dry_run: DryRun = False,
 ) -> None:
     """Close letters without running them; they stay in `list --all`."""
-    holder = _of_a_stream(found_one(ctx.obj, state, name), "discarded")
+    holder = found_one(ctx.obj, state, name)
+    if isinstance(holder, JobLetters):
+        discard_of_job(ctx.obj, holder, letter, yes=yes, dry_run=dry_run)
+        return
     letters = _open_ones(holder, letter)
     if agreed(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
         for each in letters:
@@ -139,26 +149,15 @@ def _tell(told: Replayed, invocation: Invocation, name: str, *, as_json: bool) -
         print_line(f"{letter}: {why}")
 
 
-def _of_a_stream(holder: StreamLetters | JobLetters, done: str) -> StreamLetters:
-    if isinstance(holder, StreamLetters):
-        return holder
-    raise ConfigError(
-        f"the dead letters of job '{holder.name}' are rows of a table of its own; they cannot be {done}.",
-        hint=f"mend the records at the source and read them again; the table is {holder.path}",
-    )
+def _refuse_origin(origin: str | None, holder: JobLetters) -> None:
+    if origin is not None:
+        raise ConfigError(f"'{holder.name}' is a job, which knows its steps.", hint="leave --from out")
 
 
 def _open_ones(holder: StreamLetters, named: Sequence[str] | None) -> list[DeadLetter]:
     """The letters to act on: those that were named, or all that are open."""
     opened = {str(each.record): each for each in holder.letters.opened()}
-    return [opened[letter] for letter in _known(opened, named, holder.name)]
-
-
-def _known(letters: Collection[str], named: Sequence[str] | None, of: str) -> Collection[str]:
-    for letter in named or ():
-        if letter not in letters:
-            raise ConfigError(f"'{of}' has no such letter: {letter}.", hint=f"floodmark deadletters list {of} --all")
-    return named or letters
+    return [opened[letter] for letter in known(opened, named, holder.name)]
 
 
 def _cells(letter: Letter, invocation: Invocation) -> tuple[str, ...]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.cli.deadletters_job import JobLetters
+from floodmark.cli.deadletters_shown import Letter
+from floodmark.errors import ConfigError
 from floodmark.stores.contract import Housed
 from floodmark.streams.dead_letters import DeadLetter, DeadLetters
 
@@ -17,26 +18,6 @@ if TYPE_CHECKING:
     from floodmark.cli.invocation import Invocation
 
 HIDDEN = Path(".floodmark")
-
-
-@dataclass(frozen=True)
-class Letter:
-    """A dead letter as the command line shows it; `whole` is what only `show` prints."""
-
-    of: str
-    kind: str
-    letter: str
-    status: str
-    at: str
-    attempts: int
-    step: str
-    error: str
-    whole: Mapping[str, object] = field(default_factory=dict)
-
-    def entry(self) -> dict[str, object]:
-        """As `list --json` prints it."""
-        named = ("of", "kind", "letter", "status", "at", "attempts", "step", "error")
-        return {name: getattr(self, name) for name in named}
 
 
 @dataclass(frozen=True)
@@ -49,28 +30,6 @@ class StreamLetters:
 
     def all(self) -> list[Letter]:
         return [_of_stream(self.name, each) for each in self.letters.all()]
-
-
-@dataclass(frozen=True)
-class JobLetters:
-    """The letters of a job: lines that its source could not parse."""
-
-    name: str
-    path: str
-    kind = "job"
-
-    def all(self) -> list[Letter]:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
-        try:
-            rows = DeltaTable(self.path).to_pyarrow_table().to_pylist()
-        except TableNotFoundError:
-            return []
-        except (DeltaError, OSError) as error:
-            raise SourceUnreadable(f"delta table {self.path}", reason=str(error).splitlines()[0]) from error
-        mine = [row for row in rows if row["job"] == self.name]
-        return [_of_job(self.name, row) for row in sorted(mine, key=_place)]
 
 
 def found(invocation: Invocation, state: Path | None, name: str | None) -> list[StreamLetters | JobLetters]:
@@ -150,16 +109,6 @@ def _of_stream(name: str, letter: DeadLetter) -> Letter:
             "value": _shown(letter.value),
         },
     )
-
-
-def _of_job(name: str, row: Mapping[str, object]) -> Letter:
-    whole = {what: row[what] for what in ("number", "source", "file", "line", "text")}
-    letter, at = f"{row['number']}:{row['file']}:{row['line']}", str(row["batch_time"])
-    return Letter(name, JobLetters.kind, letter, "open", at, 1, str(row["source"]), str(row["reason"]), whole)
-
-
-def _place(row: Mapping[str, object]) -> tuple[object, ...]:
-    return (row["number"], str(row["file"]), row["line"] or 0)
 
 
 def _shown(value: bytes | None) -> str | None:

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from floodmark.jobs.project import Retention
     from floodmark.stores.contract import MarkStore
 
-OWN = {"workflow", "health"}
-"""What records hold that are no job's: how a workflow's tasks ended, which alerts are open."""
+OWN = {"workflow", "health", "healing"}
+"""What records hold that are no job's: how a workflow's tasks ended, which alerts are open, where a stream stands.
+
+No project file names those, so nobody can tell from it whether they are still needed: they are never forgotten.
+"""
 
 
 def init(
@@ -52,8 +55,8 @@ def prune(
     invocation: Invocation = ctx.obj
     store, project = invocation.store(), invocation.loaded_project()
     declared = {job.name for job in project.jobs}
-    jobs = [job for job in store.jobs() if job in declared or not orphans]
     forgotten, kept = _orphans(store, declared) if orphans else ([], [])
+    jobs = [job for job in store.jobs() if job not in forgotten]
     limits = Limits(project.retention, datetime.now(timezone.utc))
     counts = {job: limits.surplus(store, job) for job in jobs}
     if not as_json:
@@ -94,8 +97,8 @@ class Limits:
 def _orphans(store: MarkStore, declared: set[str]) -> tuple[list[str], list[str]]:
     """Jobs that the project no longer has; those with an open batch apart, since rows of it may be half written."""
     records = {job: store.read(job) for job in store.jobs() if job not in declared}
-    strangers = [job for job, record in records.items() if record is None or not OWN & set(record.extras)]
-    is_open = [job for job, record in records.items() if record is not None and record.intent is not None]
+    strangers = {job: record for job, record in records.items() if record is None or not OWN & set(record.extras)}
+    is_open = [job for job, record in strangers.items() if record is not None and record.intent is not None]
     return [job for job in strangers if job not in is_open], is_open
 
 

@@ -164,7 +164,7 @@ def require_takes_parts(sink: Sink, job: str) -> None:
     """A sink that exchanges rows would put a part of them in the place of all."""
     if getattr(sink, "mode", None) == "replace":
         raise ConfigError(
-            f"sink '{sink.name}' of job '{job}' replaces rows: a chunk would take the place of rows it does not have.",
+            f"sink '{sink.name}' of job '{job}' replaces rows: a part would take the place of rows it does not have.",
             hint=f"floodmark run --select {job} --full-refresh rebuilds the target",
         )
 
@@ -172,7 +172,7 @@ def require_takes_parts(sink: Sink, job: str) -> None:
 def sequences_for(sinks: tuple[Sink, ...], cursor: tuple[str, ...], session: Session) -> dict[str, tuple[str, ...]]:
     """For each merge that cannot tell an older row from a newer one, the source's own order; it must be stored there.
 
-    Raises ConfigError where it is not: an old row of the range could take the place of a newer one.
+    Raises ConfigError where it is not: an old row could take the place of a newer one.
     """
     merging = [sink for sink in sinks if getattr(sink, "mode", None) == "merge" and not getattr(sink, "sequence", ())]
     found: dict[str, tuple[str, ...]] = {}
@@ -182,15 +182,15 @@ def sequences_for(sinks: tuple[Sink, ...], cursor: tuple[str, ...], session: Ses
             continue  # there is no table yet, so nothing newer
         if not cursor or not set(map(str.lower, cursor)) <= set(map(str.lower, schema.names)):
             raise ConfigError(
-                f"sink '{sink.name}' merges without a `sequence`: a row of the range could replace a newer one.",
+                f"sink '{sink.name}' merges without a `sequence`: an older row could replace a newer one.",
                 hint="name the columns that say which row is newer: `sequence: [updated_at]`",
             )
         found[sink.name] = cursor
     return found
 
 
-def run_patiently(step: BackfillStep) -> Receipt:
-    """One chunk; a run of the job that is at work just now is waited for."""
+def run_patiently(step: Step) -> Receipt:
+    """One batch; a run of the job that is at work just now is waited for."""
     patience = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

@@ -190,7 +190,7 @@ class Job:
             sinks=tuple(having(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks),
             transform=self._transform(),
             rules=RuleSet(tuple(self.rules)),
-            dead_letters=Delta(path=self.dead_letters, name="dead_letters") if self.dead_letters else None,
+            dead_letters=Delta(path=self.dead_letters, name="dead_letters", evolve=True) if self.dead_letters else None,
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
             spool_folder=self.spool or spool_beside(store),

@@ -18,11 +18,12 @@ from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
 from floodmark.failpoints import reach
 from floodmark.jobs.quarantine import Quarantine, Selection, literal
 from floodmark.logs import get_logger
-from floodmark.rules.marks import JSON_OPTIONS, as_json
+from floodmark.rules.marks import as_json
 from floodmark.sinks import Files
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.step import RunRequest
 from floodmark.step.fitting import fit
+from floodmark.step.json_rows import parsed
 from floodmark.step.recovery import frozen
 from floodmark.step.run import noted_in
 from floodmark.step.transform import first_lines
@@ -151,7 +152,9 @@ class Replay:
             raise LookupError("a claim lies in the quarantine, so the quarantine is there")
         claimed = table.where(f"replay = {literal(replay_id)} and status = 'replaying'")
         claim = json.loads(claimed.select("claim").first()["claim"])  # type: ignore[index]
-        rows, batch = parsed(claimed, "repaired", claim["schema"]).drop(ROW_ID), self.batch_of(replay_id, claim)
+        named = claimed.withColumnRenamed("id", ROW_ID)
+        rows = parsed(named, "repaired", claim["schema"], beside=ROW_ID).drop(ROW_ID)
+        batch = self.batch_of(replay_id, claim)
         written: dict[str, int] = {}
         for place, sink in enumerate(self.step.work.sinks, start=1):
             self.lease.check()
@@ -187,18 +190,9 @@ class Replay:
 def original(chosen: DataFrame) -> DataFrame:
     """Quarantined rows with their own columns again; those of older batches may lack some."""
     schemas = [row["schema"] for row in chosen.select("schema").distinct().collect()]
-    parts = [parsed(chosen.where(f"schema = {literal(schema)}"), "row", schema) for schema in schemas]
+    named = chosen.withColumnRenamed("id", ROW_ID)
+    parts = [parsed(named.where(f"schema = {literal(schema)}"), "row", schema, beside=ROW_ID) for schema in schemas]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-
-
-def parsed(rows: DataFrame, column: str, schema: str) -> DataFrame:
-    """The JSON of a column as columns, beside the row's id; a row that somebody edited wrongly stops the replay."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
-    shape = StructType.fromJson(json.loads(schema))
-    row = F.from_json(F.col(column), shape, {**JSON_OPTIONS, "mode": "FAILFAST"})
-    return rows.select(F.col("id").alias(ROW_ID), row.alias("row")).select(ROW_ID, "row.*")
 
 
 def changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -28,20 +29,20 @@ SIGNS: Mapping[str, Callable[[Any, Any], Any]] = {
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 
 
-class Expression:
+class Expression(ABC):
     """Something that has a value for every element; operators make greater ones, with Python's own precedence.
 
     Comparing two expressions gives an expression too, so they have no equality of their own: `fingerprint` tells them
     apart.
     """
 
+    @abstractmethod
     def evaluate(self, element: Mapping[str, Any] | None) -> Value:
         """The value for an element, given as a dict; None stands for an idle poll."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self) -> str:
         """As it would be written."""
-        raise NotImplementedError
 
     def fingerprint(self) -> str:
         """Changes when the expression does, the code of its functions included."""

@@ -97,10 +97,6 @@ class Postgres(Atomic):
     def needs_position(self) -> bool:
         return self.mode == "merge" and not self.sequence
 
-    def same_database(self, url: str) -> bool:
-        """Whether a URL leads to this sink's database as the same role, so that one transaction can serve both."""
-        return self._server().identity() == PostgresServer(url).identity()
-
     def fence(self, ledger: str, number: int, session: Session) -> None:
         with self._asking() as connection:
             own = self._ledger(connection, ledger)

@@ -21,10 +21,6 @@ DEFAULTS = {
     "tcp_user_timeout": 60_000,
 }
 SECRETS = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret", "scram_client_key")
-IDENTITY = (
-    "SELECT current_database(), inet_server_addr(), inet_server_port(), pg_postmaster_start_time(),"
-    " current_user, current_setting('search_path')"
-)
 
 
 @dataclass(frozen=True)
@@ -62,11 +58,6 @@ class PostgresServer:
         more = [getattr(diagnosis, part, None) for part in ("message_detail", "context")]
         line = "; ".join(" ".join(text.split()) for text in (said, *more) if text)
         return without_secrets(line, self.url)
-
-    def identity(self) -> tuple[object, ...]:
-        """Equal for two URLs only if they lead to the same database of the same running server, as the same role."""
-        with self.connect() as connection:
-            return tuple(connection.execute(IDENTITY).fetchone() or ())
 
 
 def settings(url: str) -> dict[str, Any]:

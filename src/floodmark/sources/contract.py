@@ -12,6 +12,8 @@ from floodmark.hwm import HWM, Json, Span
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+LETTER = "_fm_letter"
+"""A column that says of a record which dead letter it was saved as."""
 Session: TypeAlias = "Callable[[], SparkSession]"
 """Gives the Spark session, and starts it only when somebody asks: a look that finds nothing needs no JVM."""
 
@@ -41,7 +43,8 @@ class Reading:
 
     `reason` may only use columns of `rows`; names in `hidden` are dropped before the user's transform sees the rows.
     `position` orders rows as the source did; it is None where the source has no order.
-    `dead` is a frame of (file string, line long, text string, reason string), asked for only if a row was bad.
+    `dead` is a frame of (file string, line long, text string, reason string), asked for only if a row was bad; a source
+    that can read a bad record again (see Saving) adds `record`, a struct of all that it takes.
     """
 
     rows: DataFrame
@@ -107,6 +110,25 @@ class Restating(Protocol):
 
     def restates(self) -> str | None:
         """Which of the user's choices makes it so; None if it never does."""
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A source that can tell its columns without a span: in a batch of several sources it may have nothing new."""
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns of `read`; the rows are not asked for. Raises ConfigError if they cannot be told yet."""
+
+
+@runtime_checkable
+class Saving(Protocol):
+    """A source whose dead letters hold the whole record, so that it can be parsed again without the source."""
+
+    def read_saved(self, saved: DataFrame) -> Reading:
+        """The records as they would be parsed now; `saved` has the fields of `record`, and LETTER, which stays.
+
+        Called when dead letters are replayed. What cannot be parsed even now is told by the reading's `reason`.
+        """
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.hwm import HWM, Span, VersionHWM
+from floodmark.hwm import HWM, Json, Span, VersionHWM
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.delta_span import Planner, meant_version, rewritten
@@ -59,6 +59,11 @@ class Delta(Immutable):
         rows = self._pinned(spark.read.format("delta"), self._where(lambda: spark), span)
         return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=_position())
 
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns that the table has now."""
+        rows = _as_inserts(spark.read.format("delta").load(self._where(lambda: spark)), None, None)
+        return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=_position())
+
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> FloodmarkError | None:
         """What a failed write met, if it was this table's doing."""
         text = str(error)
@@ -82,9 +87,9 @@ class Delta(Immutable):
     def _pinned(self, reader: DataFrameReader, location: str, span: Span) -> DataFrame:
         snapshot, first, last = (span.detail.get(name) for name in ("snapshot", "first", "last"))
         if snapshot is not None:
-            return _as_inserts(reader.option("versionAsOf", str(snapshot)).load(location), span)
+            return _inserted(reader.option("versionAsOf", str(snapshot)).load(location), span)
         if _is_void(span):
-            return _as_inserts(reader.option("versionAsOf", str(last)).load(location), span).limit(0)
+            return _inserted(reader.option("versionAsOf", str(last)).load(location), span).limit(0)
         feed = reader.option("readChangeFeed", "true").option("startingVersion", str(first))
         return feed.option("endingVersion", str(last)).load(location)
 
@@ -112,13 +117,17 @@ class Delta(Immutable):
         return probe
 
 
-def _as_inserts(rows: DataFrame, span: Span) -> DataFrame:
+def _inserted(rows: DataFrame, span: Span) -> DataFrame:
+    """A snapshot as the end of a span."""
+    return _as_inserts(rows, span.upto.value, span.detail.get("timestamp_ms"))
+
+
+def _as_inserts(rows: DataFrame, version: int | None, at_ms: Json) -> DataFrame:
     """A snapshot with the columns that the change feed has."""
     from pyspark.sql import functions as F
 
-    moment = F.timestamp_millis(F.lit(span.detail.get("timestamp_ms")).cast("long"))
-    version = F.lit(span.upto.value).cast("long")
-    return rows.withColumns({CHANGE: F.lit("insert"), VERSION: version, TIME: moment})
+    moment = F.timestamp_millis(F.lit(at_ms).cast("long"))
+    return rows.withColumns({CHANGE: F.lit("insert"), VERSION: F.lit(version).cast("long"), TIME: moment})
 
 
 def _is_void(span: Span) -> bool:

@@ -99,11 +99,19 @@ class FileReading:
         return sf.when(self._is_corrupt(), self._judged())
 
     def dead(self) -> DataFrame:
-        """The malformed records as (file, line, text, reason), one for each line, or file, that holds one."""
+        """The malformed records as (file, line, text, reason), one for each line, or file, that holds one.
+
+        A line of JSON can be parsed again by itself; one of CSV would need the header of its file.
+        """
+        from pyspark.sql import functions as sf
+
         from floodmark.sources.file_lines import with_lines
 
         bad = _malformed_records(self)
-        return with_lines(self, bad) if self.has_lines else bad.select("file", _null_line(), "text", "reason")
+        if not self.has_lines:
+            return bad.select("file", _null_line(), "text", "reason")
+        found = with_lines(self, bad)
+        return found.withColumn("record", sf.struct("text")) if self.format == "jsonl" else found
 
     @property
     def has_lines(self) -> bool:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from floodmark.errors import RecordMalformed, SourceRewritten, UnknownKind
+from floodmark.errors import ConfigError, RecordMalformed, SourceRewritten, UnknownKind
 from floodmark.probes.durations import seconds_in
 from floodmark.probes.file_rows import rows_in
 from floodmark.probes.files import SeenFile, absolute, current, is_remote, list_files, without_login
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from floodmark.hwm import HWM, Span
@@ -87,6 +87,29 @@ class Files(Immutable):
         self._require_unchanged(files)
         return self._reading(spark, files).reading(self.malformed)
 
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The declared columns, else those of the newest file. Raises ConfigError if there is neither."""
+        if self.schema is not None:
+            return Reading(spark.createDataFrame([], self.schema))
+        listed = list_files(absolute(self.path), recursive=self.recursive, glob=self.glob)
+        if not listed:
+            raise ConfigError(
+                f"source '{self.name}' has no file yet, so nothing tells its columns.",
+                hint='declare them: schema: "id long, name string"',
+            )
+        return self._reading(spark, [max(listed, key=lambda seen: seen.mtime_ns)]).reading(self.malformed)
+
+    def read_saved(self, saved: DataFrame) -> Reading:
+        """Lines of JSON from the dead letters. Raises ConfigError if nothing says what they should be."""
+        from floodmark.sources.file_saved import saved_lines
+
+        if self.format != "jsonl" or self.schema is None:
+            raise ConfigError(
+                f"source '{self.name}' cannot parse a line of JSON by itself.",
+                hint='it has to be of format jsonl, with a schema: "id long, name string"',
+            )
+        return saved_lines(saved, self.schema, self._options())
+
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> RecordMalformed | None:
         """The malformed record that a failed write met, with its file and line; None if it met something else."""
         from floodmark.sources.file_faults import first_malformed
@@ -136,8 +159,10 @@ class Files(Immutable):
 
     def _reading(self, spark: SparkSession, files: list[SeenFile]) -> FileReading:
         paths = tuple(seen.path for seen in files)
-        options = {name: _option_text(value) for name, value in (self.options or {}).items()}
-        return FileReading(spark, paths, self.format, self.schema, options, told_by_time=_told_by_time(files))
+        return FileReading(spark, paths, self.format, self.schema, self._options(), told_by_time=_told_by_time(files))
+
+    def _options(self) -> dict[str, str]:
+        return {name: _option_text(value) for name, value in (self.options or {}).items()}
 
     def _require_unchanged(self, files: list[SeenFile]) -> None:
         """Spark would read what is there now; after a crash the batch has to be the one that was begun."""

@@ -82,14 +82,20 @@ class Jdbc:
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""
+        return self._table(spark).reading(spark, span, self.partitions)
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns, as the database describes them."""
+        return self._table(spark).without_rows(spark)
+
+    def _table(self, spark: SparkSession) -> JdbcTable:
         probe = self._probe(lambda: spark)
         columns = probe.columns()
         chosen = postgres_columns if is_postgres(self.url) else self._chosen
         cursor, items = probe.cursor(), chosen(columns, self.types, self._described())
         require_ordered(cursor, self.types)
         properties = {**self._properties(), **self._as_text(columns)}
-        table = JdbcTable(self.url, properties, probe.dialect, self._relation, cursor, items)
-        return table.reading(spark, span, self.partitions)
+        return JdbcTable(self.url, properties, probe.dialect, self._relation, cursor, items)
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
         """A value that Spark cannot hold, met while reading."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from floodmark.errors import (
@@ -27,7 +27,7 @@ from floodmark.sources.kafka_start import Start, StartOption
 from floodmark.sources.kafka_value import ValueOption, value_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 OnGap = Literal["fail", "skip"]
 MALFORMED_AT = re.compile(re.escape(MARKER) + r" (?P<topic>\S+) (?P<partition>\d+) (?P<offset>\d+): ")
@@ -112,6 +112,14 @@ class Kafka(Immutable):
         _require_same(span, planner.topics)
         planner.require_whole(start, upto)
         return self._reading(spark, start, upto).reading(self.malformed)
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """Of no offsets; no broker is asked."""
+        return self._reading(spark, {}, {}).reading(self.malformed)
+
+    def read_saved(self, saved: DataFrame) -> Reading:
+        """Messages from the dead letters, parsed by the options of today; no broker is asked."""
+        return replace(self._reading(saved.sparkSession, {}, {}), saved=saved).reading("dead_letter")
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> FloodmarkError | None:
         """What a failed write met: the malformed message, or offsets that went away while they were read."""

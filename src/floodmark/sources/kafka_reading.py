@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
 from floodmark.probes.kafka import Offsets
-from floodmark.sources.contract import Reading
+from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka_mark import by_topic
 from floodmark.sources.kafka_value import CORRUPT, Json, Value
 
@@ -55,6 +55,8 @@ class KafkaReading:
     value: Value
     key: Key
     columns: Sequence[str]
+    saved: DataFrame | None = None
+    """Messages to be parsed in the place of the topic's."""
 
     def reading(self, malformed: Malformed) -> Reading:
         """The rows; values that cannot be parsed make them fail, or are told apart by the reading's `reason`."""
@@ -79,7 +81,8 @@ class KafkaReading:
             value = {"value": F.col(TEXT)}
         else:
             value = {name: F.col(PARSED)[name] for name in self._fields()}
-        ours = {REASON: self._reason(), BARRIER: F.spark_partition_id()}
+        letter = {} if self.saved is None else {LETTER: F.col(LETTER)}
+        ours = {REASON: self._reason(), BARRIER: F.spark_partition_id(), **letter}
         everything = {**value, **key, **own, **ours} if self._prefix else {**key, **value, **own, **ours}
         return self._parsed.select(*(column.alias(name) for name, column in everything.items()))
 
@@ -90,7 +93,10 @@ class KafkaReading:
         return (REASON, BARRIER, *(name for name in unasked if name in self.rows.columns))
 
     def dead(self) -> DataFrame:
-        """The values that could not be parsed as (file, line, text, reason): topic and partition, offset, value."""
+        """The values that could not be parsed, each as (file, line, text, reason) and as the whole message.
+
+        `file` is the topic and partition, `line` the offset, `text` the value.
+        """
         from pyspark.sql import functions as F
 
         bad = self._parsed.withColumn(REASON, self._reason()).where(F.col(REASON).isNotNull())
@@ -100,6 +106,7 @@ class KafkaReading:
             F.col("offset").alias("line"),
             text.alias("text"),
             F.col(REASON).alias("reason"),
+            F.struct(*COLUMNS).alias("record"),
         )
 
     def _or_fail(self) -> DataFrame:
@@ -122,6 +129,8 @@ class KafkaReading:
 
     @cached_property
     def _loaded(self) -> DataFrame:
+        if self.saved is not None:
+            return self.saved
         if not self.start:
             return self.spark.createDataFrame([], SCHEMA)
         reader = self.spark.read.format("kafka").options(**self.all_options())
@@ -154,7 +163,7 @@ class KafkaReading:
         if self.value != "bytes":
             reasons.append(F.when(~F.is_valid_utf8(F.col(TEXT)), "the value is not UTF-8 text"))
         if isinstance(self.value, Json):
-            reasons.append(F.when(_is_not_the_object(), "the value is not a JSON object of this schema"))
+            reasons.append(F.when(is_not_the_object(), "the value is not a JSON object of this schema"))
         return F.coalesce(*reasons) if reasons else F.lit(None).cast("string")
 
     def _fields(self) -> list[str]:
@@ -184,7 +193,7 @@ class KafkaReading:
         return F.struct(*(F.col(f"{self._prefix}{name}").alias(name) for name in PLACE))
 
 
-def _is_not_the_object() -> Column:
+def is_not_the_object() -> Column:
     """Spark takes the first object of a text and leaves the rest: the second question is whether that was all."""
     from pyspark.sql import functions as F
 

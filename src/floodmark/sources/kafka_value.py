@@ -29,13 +29,13 @@ class Json:
         """The schema as Spark takes it."""
         return ddl_of(self.schema) if isinstance(self.schema, type) else self.schema
 
-    def parsed(self, text: Column) -> Column:
+    def parsed(self, text: Column, options: Mapping[str, str] | None = None) -> Column:
         """A struct of the schema and of CORRUPT, which holds the text of what does not fit it."""
         from pyspark.sql import functions as F
 
         # Spark leaves out fields that nobody asks for, and does not judge them then, only where there are no options.
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        return F.from_json(text, _with_corrupt(self.columns()), options)
+        ours = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        return F.from_json(text, _with_corrupt(self.columns()), {**(options or {}), **ours})
 
 
 Value: TypeAlias = "Literal['bytes', 'text'] | Json"

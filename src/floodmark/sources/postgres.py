@@ -83,13 +83,12 @@ class Postgres:
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column that Spark would change."""
-        probe = self._probe()
-        address, cursor = probe.address, probe.cursor()
-        require_ordered(cursor, self.types)
-        columns = selected(probe.columns(), self.types, self._described())
-        properties = jdbc_properties(address, self.fetch_rows, f"floodmark/{self.name}")
-        table = JdbcTable(jdbc_url(address), properties, Dialect(), self._relation, cursor, columns)
-        return table.reading(spark, span, self.partitions or (1 if self._is_by_xmin else None))  # each scans the table
+        partitions = self.partitions or (1 if self._is_by_xmin else None)  # each scans the table
+        return self._table().reading(spark, span, partitions)
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns, as the database describes them."""
+        return self._table().without_rows(spark)
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
         """A value that Spark cannot hold, met while reading."""
@@ -99,6 +98,14 @@ class Postgres:
         """Let go of the connection; the next look makes a new one."""
         for probe in self._probes.values():
             probe.close()
+
+    def _table(self) -> JdbcTable:
+        probe = self._probe()
+        address, cursor = probe.address, probe.cursor()
+        require_ordered(cursor, self.types)
+        columns = selected(probe.columns(), self.types, self._described())
+        properties = jdbc_properties(address, self.fetch_rows, f"floodmark/{self.name}")
+        return JdbcTable(jdbc_url(address), properties, Dialect(), self._relation, cursor, columns)
 
     def _probe(self) -> PostgresProbe:
         if "only" not in self._probes:  # made at the first look: the URL is read with the driver

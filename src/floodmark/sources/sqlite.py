@@ -15,12 +15,12 @@ from floodmark.probes.sqlite import SqliteProbe
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.table_cursor import Cursor, entity, fingerprint
 from floodmark.sources.table_guard import explained
-from floodmark.sources.table_jdbc import backquoted, position
+from floodmark.sources.table_jdbc import position
 from floodmark.sources.table_marks import low_of, point_of
 from floodmark.sources.table_safety import guard_of
 from floodmark.sources.table_safety_lag import looker_for, repeated_by
 from floodmark.sources.table_split import null_keys, partitions_for, ranges, tie_conditions
-from floodmark.sources.table_sqlite_rows import fields, read_ranges
+from floodmark.sources.table_sqlite_rows import Field, ddl_of, fields, read_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,15 +79,22 @@ class Sqlite:
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span. Raises ColumnUnmapped for a column without a declared type."""
-        columns = fields(self._probe.columns(), self.types, self._described())
-        schema = ", ".join(f"{backquoted(column.name)} {column.type}" for column in columns)
+        columns = self._fields()
         work = read_ranges(str(self._probe.path), columns, self._cursor.columns[0], self.fetch_rows)
-        rows = self._statements(spark, span).mapInArrow(work, schema)
+        rows = self._statements(spark, span).mapInArrow(work, ddl_of(columns))
+        return Reading(rows, position=position(self._probe.cursor()))
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns, by their declared types."""
+        rows = spark.createDataFrame([], ddl_of(self._fields()))
         return Reading(rows, position=position(self._probe.cursor()))
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
         """A value that is not of its column's type, met while reading."""
         return explained(error, self._described())
+
+    def _fields(self) -> tuple[Field, ...]:
+        return fields(self._probe.columns(), self.types, self._described())
 
     def _statements(self, spark: SparkSession, span: Span) -> DataFrame:
         """One row per range; Spark makes a task of each, as far as it has cores."""

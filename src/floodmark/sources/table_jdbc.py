@@ -11,7 +11,7 @@ from floodmark.probes.cursor_conditions import from_clause, has_null, is_among
 from floodmark.probes.cursor_query import Relation, for_jdbc
 from floodmark.probes.cursor_sql import Dialect
 from floodmark.probes.postgres_xmin import XMIN
-from floodmark.probes.tables import Cursor, CursorColumn
+from floodmark.probes.tables import Cursor, CursorColumn, Low
 from floodmark.sources.contract import Reading
 from floodmark.sources.table_marks import low_of, point_of
 from floodmark.sources.table_split import null_keys, partitions_for, ranges, tie_conditions
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from floodmark.hwm import Span
 
+NEVER = "1 = 0"
 CURSOR, WITHOUT_CURSOR = "_fm_cursor", "_fm_without"
 """The cursor as the table has it, beside the columns that Spark gets: a condition on it can use the index."""
 
@@ -54,10 +55,18 @@ class JdbcTable:
 
     def reading(self, spark: SparkSession, span: Span, partitions: int | None) -> Reading:
         """The rows of the span, lazily; the cursor gives their order."""
+        return self._read(spark, self._statement(span), self._predicates(span, partitions_for(spark, partitions)))
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns of `reading`, by a statement that finds nothing."""
+        source = from_clause(self.dialect, self.relation, self.cursor, Low(None), None)
+        return self._read(spark, f"(SELECT {', '.join(self._items())} FROM {source} fm) fm", [NEVER])
+
+    def _read(self, spark: SparkSession, statement: str, predicates: Sequence[str]) -> Reading:
         rows = spark.read.jdbc(
             self.url,
-            for_jdbc(self._statement(span)),
-            predicates=[for_jdbc(each) for each in self._predicates(span, partitions_for(spark, partitions))],
+            for_jdbc(statement),
+            predicates=[for_jdbc(each) for each in predicates],
             properties=dict(self.properties),
         )
         own = tuple(column.name for column in self._renamed().columns)
@@ -68,14 +77,18 @@ class JdbcTable:
     def _statement(self, span: Span) -> str:
         dialect, cursor = self.dialect, self.cursor
         source = from_clause(dialect, self.relation, cursor, low_of(span), point_of(span.upto))
-        pairs = zip(cursor.columns, self._renamed().columns, strict=True)
-        items = [*(column.item for column in self.columns)]
-        items += [f"{dialect.ordered(column)} AS {dialect.quote(renamed.name)}" for column, renamed in pairs]
+        items = self._items()
         if null_keys(span):
             is_one = f"CASE WHEN {is_among(dialect, cursor, null_keys(span))} THEN 1 ELSE 0 END"
             items.append(f"{is_one} AS {dialect.quote(WITHOUT_CURSOR)}")
         where = " AND ".join(tie_conditions(dialect, cursor, span))
         return f"(SELECT {', '.join(items)} FROM {source} fm{f' WHERE {where}' if where else ''}) fm"
+
+    def _items(self) -> list[str]:
+        """What is selected: the columns, and the cursor once more as the table orders it."""
+        pairs = zip(self.cursor.columns, self._renamed().columns, strict=True)
+        ordered = [f"{self.dialect.ordered(each)} AS {self.dialect.quote(renamed.name)}" for each, renamed in pairs]
+        return [*(column.item for column in self.columns), *ordered]
 
     def _predicates(self, span: Span, partitions: int) -> list[str]:
         """One for each task; the rows without a cursor are a task of their own."""
@@ -83,7 +96,7 @@ class JdbcTable:
         parts = [part.condition(dialect, cursor) for part in ranges(span, partitions)]
         if null_keys(span):
             parts.append(f"{has_null(dialect, cursor)} AND fm.{dialect.quote(WITHOUT_CURSOR)} = 1")
-        return parts or ["1 = 0"]
+        return parts or [NEVER]
 
     def _renamed(self) -> Cursor:
         """The cursor as the statement gives it beside the columns; what stood in for a null is in it already."""

@@ -18,6 +18,7 @@ from floodmark.hwm.moments import split_moment
 from floodmark.probes.sqlite import opened
 from floodmark.probes.tables import Column
 from floodmark.sources.table_guard import BEGIN, END
+from floodmark.sources.table_jdbc import backquoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +44,11 @@ def fields(columns: Sequence[Column], types: Mapping[str, str], source: str) -> 
     return tuple(
         Field(each.name, _known(types[each.name])) if each.name in types else _field(each, source) for each in columns
     )
+
+
+def ddl_of(columns: Sequence[Field]) -> str:
+    """The columns as Spark takes a schema."""
+    return ", ".join(f"{backquoted(column.name)} {column.type}" for column in columns)
 
 
 def _field(column: Column, source: str) -> Field:

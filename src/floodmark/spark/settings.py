@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from floodmark.spark.python_path import own_folders
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -20,6 +22,7 @@ UNBOUNDED = str(2**31 - 1)
 _LISTS = {  # settings that hold several values: ours and the user's both count
     "spark.driver.extraClassPath": os.pathsep,
     "spark.driver.extraJavaOptions": " ",
+    "spark.executorEnv.PYTHONPATH": os.pathsep,
     "spark.jars": ",",
     "spark.sql.extensions": ",",
 }
@@ -38,7 +41,7 @@ def is_local(master: str) -> bool:
 def session_settings(chosen: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:
     """Everything a new session is started with; what the user chose wins."""
     master = chosen.get("spark.master", "local[*]")
-    ours = {"spark.master": master} | (_local(master) if is_local(master) else {})
+    ours = {"spark.master": master} | ({**_local(master), **_modules()} if is_local(master) else {})
     if jars:  # spark.jars would copy every jar at each start, so a local driver has them on its class path
         ours |= _delta(jars, "spark.driver.extraClassPath" if is_local(master) else "spark.jars")
     both = {name: _LISTS[name].join([ours[name], chosen[name]]) for name in _LISTS if name in ours and name in chosen}
@@ -70,6 +73,12 @@ def _local(master: str) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # else one task per listed file: seconds
     }
+
+
+def _modules() -> dict[str, str]:
+    """What Spark's Python workers import beside what is installed: they know nothing of a script's folder."""
+    folders = own_folders()
+    return {"spark.executorEnv.PYTHONPATH": os.pathsep.join(folders)} if folders else {}
 
 
 def _cores(master: str) -> int:

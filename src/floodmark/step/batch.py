@@ -1,4 +1,4 @@
-"""One batch on Spark: read, transform, judge, freeze if needed; then its dead letters."""
+"""One batch on Spark: read, transform, judge, freeze if needed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from floodmark.hwm import Json, Span, digest
 from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sources.contract import Explaining, Reading
 from floodmark.step.counting import Count, count
+from floodmark.step.idle import without_rows
 from floodmark.step.judging import Judgement, watched
 from floodmark.step.looking import marks_after
 from floodmark.step.outside import within
@@ -61,6 +62,7 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     rows_of = {name: positioned(work, reading) for name, reading in readings.items()}
     counts = {} if judges_what_is_read(work, readings) else {n: count(readings[n], rows_of[n]) for n in readings}
     frames = {n: living(readings[n], counts[n].rows if n in counts else rows_of[n]) for n in readings}
+    frames |= without_rows(work, frames, spark)
     rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
     rows = outcomes.freeze(rows, work.name) if outcomes else rows
     if spool is None:
@@ -122,35 +124,6 @@ def frozen_in(intent: Intent) -> dict[str, dict[str, Json]]:
     """What the sinks asked to find again, by their names."""
     stored = intent.extras.get("frozen")
     return {n: v for n, v in stored.items() if isinstance(v, dict)} if isinstance(stored, dict) else {}
-
-
-def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> int:
-    """Write what could not be parsed, or failed, to the dead letters; a second look at the source only if needed."""
-    frames = [(name, reading.dead()) for name, reading in prepared.readings.items() if reading.dead and counted.dead]
-    frames += [(work.sources[0].name, prepared.failed)] if prepared.failed is not None else []
-    if not frames or work.dead_letters is None:
-        return 0
-    letters = [letter(frame, name, batch) for name, frame in frames]
-    union = letters[0]
-    for frame in letters[1:]:
-        union = union.unionByName(frame)
-    return work.dead_letters.write(union, batch) or 0
-
-
-def letter(frame: DataFrame, source: str, batch: Batch) -> DataFrame:
-    """Dead letters say which batch of which job met them."""
-    from pyspark.sql import functions as F
-
-    return frame.select(
-        F.lit(batch.job).alias("job"),
-        F.lit(source).alias("source"),
-        F.lit(batch.number).cast("long").alias("number"),
-        F.lit(batch.batch_time).alias("batch_time"),
-        "file",
-        "line",
-        "text",
-        "reason",
-    )
 
 
 def explained(error: Exception, work: Work, spans: Mapping[str, Span], spark: SparkSession) -> FloodmarkError | None:

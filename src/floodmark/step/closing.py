@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.failpoints import reach
-from floodmark.step.batch import Prepared, bury_dead
+from floodmark.step.batch import Prepared
+from floodmark.step.burying import bury_dead
 from floodmark.step.judging import tell_rules
 from floodmark.step.quarantine import put_aside
 from floodmark.step.summary import Begun, Clock, Outcome, receipt_of, record_after

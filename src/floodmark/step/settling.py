@@ -27,7 +27,10 @@ class Settling(Protocol):
         """The rows that go on."""
 
     def failed(self, outcomes: DataFrame) -> DataFrame:
-        """The failed records as (file, line, text, reason)."""
+        """The failed records as (file, line, text, reason) and, to be run again, in JSON with a schema (record, shape).
+
+        A record that came from the dead letters is named by `letter` as well.
+        """
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ class Outcomes:
 
 def told(failed: DataFrame, count: int) -> str:
     """The first of the failed records and why, and how many more there are."""
-    first = failed.orderBy("file", "text").first()
-    where = first["file"] or first["text"] if first else ""
+    first = failed.orderBy("file", "line", "text").first()
+    place = [str(first[name]) for name in ("file", "line") if first[name] is not None] if first else []
+    where = ":".join(place) or (first["text"] if first else "")
     more = f", and {count - 1} more" if count > 1 else ""
     return f"record {where}: {first['reason'] if first else ''}{more}."

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Origin = Literal["commit", "set", "reset", "import", "rollback"]
-IntentKind = Literal["batch", "refresh", "backfill", "repair"]
-"""A backfill and a repair write rows and leave the marks where they are."""
+IntentKind = Literal["batch", "refresh", "backfill", "repair", "replay"]
+"""A backfill, a repair and a replay of dead letters write rows and leave the marks where they are."""
 
 
 @dataclass(frozen=True)

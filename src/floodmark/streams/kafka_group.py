@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING
 from floodmark.errors import PublicationFailed, SourceUnreadable
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import KafkaProbe, Place, Topic
-from floodmark.probes.kafka_client import KafkaOptions, told
+from floodmark.probes.kafka_client import KafkaOptions
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, KafkaError
 
 log = get_logger(__name__)
 PATIENCE_SECONDS = 15.0
 """A coordinator that moves, or is made for the first group of a broker, answers within this time."""
+PASSING = (
+    *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
+    *("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "_WAIT_COORD", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"),
+)
+"""librdkafka's names of what is over soon; its own `retriable` speaks of transactions alone."""
 
 
 def committed_offsets(probe: KafkaProbe, group: str, topics: Sequence[Topic]) -> dict[Place, int]:
@@ -89,14 +94,20 @@ class GroupOffsets:
                 refused = next((each.error for each in answers if each.error is not None), None)
                 if refused is None:
                     return
-                reason, may_pass = refused.str(), refused.retriable()
             except KafkaException as error:
-                reason, may_pass = told(error), error.args[0].retriable()
-            if not may_pass or time.monotonic() > deadline:
-                raise PublicationFailed(self.group, reason=self.options.without_secrets(reason)) from None
+                refused = error.args[0]
+            if not may_pass(refused) or time.monotonic() > deadline:
+                raise PublicationFailed(self.group, reason=self.options.without_secrets(refused.str())) from None
             time.sleep(0.2)
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
             self._consumer = self.options.consumer(**{"group.id": self.group})
         return self._consumer
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Whether asking again in a moment may help."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in {getattr(KafkaError, name) for name in PASSING}

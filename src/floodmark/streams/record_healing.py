@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, TransformFailed
 from floodmark.sinks.contract import POSITION
+from floodmark.step.json_rows import as_text
 from floodmark.step.transform import Function, first_lines, only
 from floodmark.streams.policy import OnError, on_error_of
 from floodmark.streams.record_outcomes import FAILURE, RecordFunction, healing_task
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-FAILURE_TYPE = "struct<text string, reason string>"
+KAFKA_PLACE = {"topic", "partition", "offset"}
 
 
 def heal(function: RecordFunction, *, schema: str, on_error: str | OnError = "stop") -> HealedRecords:
@@ -55,7 +56,8 @@ class HealedRecords:
         try:
             returned = _parsed(self.schema)
             task = healing_task(self.function, self.policy, to_arrow_schema(returned, timezone="UTC"))
-            return rows.mapInArrow(task, _with_own_columns(returned, rows))
+            outcomes = rows.mapInArrow(task, _with_own_columns(returned, rows))
+            return outcomes.withColumn(FAILURE, _saved(outcomes))
         except FloodmarkError:
             raise
         except Exception as error:
@@ -71,13 +73,9 @@ class HealedRecords:
         """The records that it failed on, as dead letters: where they stood, what they were, and why."""
         from pyspark.sql import functions as F
 
-        place = F.to_json(_as_struct(outcomes)) if POSITION in outcomes.columns else F.lit(None)
-        return outcomes.where(F.col(FAILURE).isNotNull()).select(
-            place.cast("string").alias("file"),
-            F.lit(None).cast("long").alias("line"),
-            F.col(FAILURE)["text"].alias("text"),
-            F.col(FAILURE)["reason"].alias("reason"),
-        )
+        failure = F.col(FAILURE)
+        told = [failure[name].alias(name) for name in ("text", "reason", "record", "shape")]
+        return outcomes.where(failure.isNotNull()).select(*_place(outcomes), *told)
 
     def fingerprint(self) -> str:
         return f"{Function(self.function).fingerprint()} {self.schema}"  # type: ignore[arg-type]  # any code will do
@@ -86,13 +84,37 @@ class HealedRecords:
         return False
 
 
-def _as_struct(outcomes: DataFrame) -> Column:
+def _place(outcomes: DataFrame) -> list[Column]:
+    """Where a record stood, as (file, line): topic and partition with the offset, else its place as JSON.
+
+    One that was a dead letter before is known by that, in `letter`.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    position = F.col(POSITION)
-    is_struct = isinstance(outcomes.schema[POSITION].dataType, StructType)
-    return position if is_struct else F.struct(position.alias("position"))
+    no_file, no_line = F.lit(None).cast("string").alias("file"), F.lit(None).cast("long").alias("line")
+    if POSITION not in outcomes.columns:
+        return [no_file, no_line]
+    position, kind = F.col(POSITION), outcomes.schema[POSITION].dataType
+    if not isinstance(kind, StructType):
+        return [F.to_json(F.struct(position.alias("position"))).alias("file"), no_line]
+    if set(kind.names) == KAFKA_PLACE:
+        file = F.concat_ws("/", position["topic"], position["partition"])
+        return [file.alias("file"), position["offset"].alias("line")]
+    if "letter" in kind.names:
+        return [position[name].alias(name) for name in ("file", "line", "letter")]
+    return [F.to_json(position).alias("file"), no_line]
+
+
+def _saved(outcomes: DataFrame) -> Column:
+    """The failure with its record as text: a column of any type can be frozen so, and run again."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    failure = F.col(FAILURE)
+    shape = outcomes.select(failure["record"].alias("record")).schema["record"].dataType
+    text = StructType.json(shape) if isinstance(shape, StructType) else None
+    return failure.withField("record", as_text(failure["record"])).withField("shape", F.lit(text))
 
 
 def _parsed(schema: str) -> StructType:
@@ -106,7 +128,9 @@ def _parsed(schema: str) -> StructType:
 
 def _with_own_columns(returned: StructType, rows: DataFrame) -> StructType:
     """What the tasks give: the function's columns, the record's place in the source, and why it failed."""
-    from pyspark.sql.types import DataType, StructField, StructType
+    from pyspark.sql.types import StringType, StructField, StructType
 
     position = [rows.schema[POSITION]] if POSITION in rows.columns else []
-    return StructType([*returned.fields, *position, StructField(FAILURE, DataType.fromDDL(FAILURE_TYPE))])
+    record = StructType([field for field in rows.schema.fields if field.name != POSITION])
+    failure = [StructField("text", StringType()), StructField("reason", StringType()), StructField("record", record)]
+    return StructType([*returned.fields, *position, StructField(FAILURE, StructType(failure))])

@@ -87,20 +87,33 @@ def healed_batch(batch: pa.RecordBatch, function: RecordFunction, policy: OnErro
     import pyarrow as pa
 
     places = batch.column(POSITION) if POSITION in batch.schema.names else None
-    records = (batch.drop_columns([POSITION]) if places is not None else batch).to_pylist()
+    given = batch.drop_columns([POSITION]) if places is not None else batch
+    records = given.to_pylist()
     outcomes = fitting([outcome_of(record, function, policy) for record in records], schema)
-    told: list[tuple[int, Record, dict[str, str | None] | None]]
+    told: list[tuple[int, Record, str | None]]
     told = [(at, row, None) for at, outcome in enumerate(outcomes) for row in outcome.rows]
-    told += [(at, {}, _letter(records[at], each.failure)) for at, each in enumerate(outcomes) if each.failure]
+    told += [(at, {}, each.failure) for at, each in enumerate(outcomes) if each.failure]
     columns = pa.RecordBatch.from_pylist([row for _, row, _ in told], schema=schema).columns
     names = [*schema.names, *([POSITION] if places is not None else []), FAILURE]
     own = [places.take(pa.array([at for at, _, _ in told], pa.int64()))] if places is not None else []
-    failures = pa.array([why for _, _, why in told], pa.struct([("text", pa.string()), ("reason", pa.string())]))
+    failures = _failures(given, records, [(at, why) for at, _, why in told])
     return pa.RecordBatch.from_arrays([*columns, *own, failures], names=names)
 
 
-def _letter(record: Record, reason: str | None) -> dict[str, str | None]:
-    return {"text": json.dumps(record, default=_text, ensure_ascii=False), "reason": reason}
+def _failures(given: pa.RecordBatch, records: Sequence[Record], told: Sequence[tuple[int, str | None]]) -> pa.Array:
+    """For each row of the answer why its record failed, with the record as text and as it came; else null."""
+    import pyarrow as pa
+
+    texts = pa.array([None if why is None else _text_of(records[at]) for at, why in told], pa.string())
+    reasons = pa.array([why for _, why in told], pa.string())
+    whole = pa.StructArray.from_arrays(given.columns, fields=list(given.schema))
+    saved = whole.take(pa.array([None if why is None else at for at, why in told], pa.int64()))
+    fields = [pa.field("text", pa.string()), pa.field("reason", pa.string()), pa.field("record", whole.type)]
+    return pa.StructArray.from_arrays([texts, reasons, saved], fields=fields, mask=reasons.is_null())
+
+
+def _text_of(record: Record) -> str:
+    return json.dumps(record, default=_text, ensure_ascii=False)
 
 
 def _text(value: object) -> str:

@@ -15,6 +15,7 @@ log = get_logger(__name__)
 PASSING = (SourceUnreadable, StoreError, HealingFailed)
 """Troubles that may be over at the next poll."""
 MOST_JOB_FAILURES = 5
+MOST_JOB_FAILURES_OF_ONE_RUN = 3
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 
@@ -60,14 +61,28 @@ def require_not_stuck(healer: Healer) -> None:
 def _heal_all(healer: Healer) -> Receipt:
     healer.begin()
     limit = Reach(healer.ends(), flushes=True)
-    receipt = healer.turn(limit)
+    receipt = _turn(healer, limit)
     while True:
         wait = healer.seconds_until_due()
         time.sleep(wait or 0.0)
-        later = healer.turn(limit)
+        later = _turn(healer, limit)
         if later.status == "nothing_new":
             return receipt
         receipt = receipt.followed_by(later) if receipt.status == "done" else later
+
+
+def _turn(healer: Healer, limit: Reach) -> Receipt:
+    """One turn; a Spark job that failed without a record to blame is tried again, as `run` does.
+
+    A worker that did not start in time is such a failure. What was journalled does not run a second time.
+    """
+    for failures in range(1, MOST_JOB_FAILURES_OF_ONE_RUN):
+        try:
+            return healer.turn(limit)
+        except HealingFailed as error:
+            log.warning("the stream fails, trying again", failures=failures, error=str(error))
+        time.sleep(FIRST_PAUSE_SECONDS)
+    return healer.turn(limit)
 
 
 def _poll(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:

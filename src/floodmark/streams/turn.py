@@ -92,6 +92,13 @@ class Turn:
     def run(self) -> None:
         """Everything on the agenda. Raises HealingFailed if Spark could not do it; journalled outcomes stay."""
         self.require_no_speculation()
+        try:
+            self.carry_out()
+        except TimeoutError as error:  # a worker of a run that was killed still holds a partition
+            raise HealingFailed(self.stream, reason=str(error)) from error
+
+    def carry_out(self) -> None:
+        """What a killed driver left first, then what failed before, what is new, and what only the clock lets go."""
         self.prepare()
         self.recover()
         agenda = self.agenda

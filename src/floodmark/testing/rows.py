@@ -67,6 +67,10 @@ class RowsSource(Immutable):
         found = self._real()[after:upto]
         return Reading(self._frame(spark, found), position=sf.monotonically_increasing_id())
 
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The declared columns, or those of all rows."""
+        return Reading(self._frame(spark, self._real()).limit(0))
+
     def heal(self) -> None:
         """Take every FAIL out of the list: what was broken is mended now."""
         self.rows[:] = [row for row in self.rows if row is not FAIL]
