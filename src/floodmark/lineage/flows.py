@@ -47,13 +47,15 @@ class Parts:
     def of_model(cls, model: JobModel, site: Site) -> Parts:
         """From the project file. No module of the user's is imported, and nothing is connected to."""
         source = model.source if isinstance(model.source, PythonSource) else model.source.build(site)
-        return cls(model.name, (source,), _declared(model), tuple(sink.build(site) for sink in model.sinks))
+        return cls(model.name, (source,), _declared(model, site), tuple(sink.build(site) for sink in model.sinks))
 
 
-def _declared(model: JobModel) -> object:
+def _declared(model: JobModel, site: Site) -> object:
     given = model.transform
     if given is None:
         return Identity()
+    if given.dimension is not None:
+        return given.dimension.build(site)
     return Unread(given.python) if given.python else as_transform(given.sql)
 
 
