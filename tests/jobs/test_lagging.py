@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pytest
 import yaml
@@ -61,3 +62,13 @@ def test_a_source_that_cannot_tell_is_absent_and_not_zero(lake: Path) -> None:
     """A name that only a catalog knows, a source whose code is not there, a mark that another table had."""
     assert rows_behind([CATALOG, PYTHON], Site(lake), MemoryMarkStore()) == {}
     assert rows_behind([DELTA], Site(lake), read_upto(0, lake, table_id="another")) == {}
+
+
+def test_a_database_is_asked_as_a_run_asks_it(tmp_path: Path, database: str) -> None:
+    """It counts what lies above the mark; the connection ends with the question."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
+        connection.execute("INSERT INTO orders VALUES (1), (2), (7)")
+        source = {"type": "postgres", "url": database, "table": "orders", "cursor": "id"}
+        job = JobModel.model_validate({"name": "orders", "source": source, "sinks": [{"type": "console"}]})
+        assert rows_behind([job], Site(tmp_path), MemoryMarkStore()) == {"orders": 3}
