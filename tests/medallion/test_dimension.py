@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import floodmark as fm
-from floodmark.errors import TaskFailed
 from floodmark.medallion.dimension import dimension
 from floodmark.medallion.fact import fact
 from floodmark.medallion.fact_inputs import FactRows, Lookup
@@ -58,25 +57,6 @@ def test_a_version_that_a_late_event_moves_leaves_the_dimension_and_comes_back_u
     layer.build(spark, store)
     assert before == [("c1", 8, 10, None, True), (None, None, None, None, None)]
     assert members(spark, tmp_path) == [("c1", 8, 5, None, True), (None, None, None, None, None)]
-
-
-@pytest.mark.spark
-def test_a_key_that_the_dimension_has_for_another_member_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """The merge would take two members for one, whether it changes or deletes; the table stays as it was."""
-    rows: list[Any] = [{"id": "c1", "size": 2, "at": 10}]
-    store, source = fm.stores.open("memory"), RowsSource(rows, CLUSTER)
-    layer = Layer("build", (gold(tmp_path), silver(tmp_path, source)))
-    layer.build(spark, store)
-    table = f"delta.`{tmp_path / 'gold'}`"
-    spark.sql(f"UPDATE {table} SET cluster_id = 'c9' WHERE cluster_id = 'c1'")  # as if c9 had been given its hash
-    before = members(spark, tmp_path)
-    rows.append({"id": "c1", "size": 3, "at": 20})  # ends the version since 10, and so comes with its key
-    with pytest.raises(TaskFailed, match=r"gold: .*two members have the cluster_sk \d+"):
-        layer.build(spark, store)
-    assert members(spark, tmp_path) == before
-    spark.sql(f"UPDATE {table} SET cluster_id = 'c1' WHERE cluster_id = 'c9'")
-    layer.build(spark, store)
-    assert [row[:3] for row in members(spark, tmp_path)] == [("c1", 12, 20), ("c1", 8, 10), (None, None, None)]
 
 
 def test_a_layer_knows_from_its_tables_who_waits_for_whom(tmp_path: Path) -> None:

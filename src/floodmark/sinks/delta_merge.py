@@ -80,7 +80,7 @@ def merge_statement(
     """
     matched = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
     newer = f" AND {not_older(sequence)}" if sequence else ""
-    newer += f" AND {_same(key, named_by)}" if named_by else ""
+    newer += f" AND {_same(matched, key, named_by)}" if named_by else ""
     updates = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in columns)
     return (
         f"{_merge_into(target, evolve=evolve)} AS t USING {view} AS s ON {matched}"
@@ -90,12 +90,16 @@ def merge_statement(
     )
 
 
-def _same(key: Sequence[str], named_by: Sequence[str]) -> str:
-    """Judged on the pairs that the merge finds anyway, so that no pass over the table is added."""
+def _same(matched: str, key: Sequence[str], named_by: Sequence[str]) -> str:
+    """Judged on the pairs that the merge finds anyway, so that no pass over the table is added.
+
+    Delta asks the condition of rows without a partner too, where one side is NULL: they collide with nobody.
+    """
     same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in named_by)
     shown = ", ".join(f"cast(s.{quoted(name)} AS string)" for name in key)
     reason = f"two members have the {', '.join(key)} ".replace("'", "")
-    return f"(({same}) OR cast(raise_error(concat('{BEGIN} {reason}', {shown}, ' {END}')) AS boolean))"
+    refusal = f"cast(raise_error(concat('{BEGIN} {reason}', {shown}, ' {END}')) AS boolean)"
+    return f"CASE WHEN {matched} AND NOT ({same}) THEN {refusal} ELSE true END"
 
 
 def replace_statement(target: str, view: str, columns: Sequence[str], by: Sequence[str], *, evolve: bool) -> str:
