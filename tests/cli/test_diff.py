@@ -13,7 +13,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from floodmark import stores
 from floodmark.probes.delta_commit import note
-from floodmark.stores.record import Receipt, RuleOutcome
+from floodmark.stores.record import UPKEEP, Receipt, RuleOutcome
 from tests.cli.conftest import Said
 
 Floodmark = Callable[..., Said]
@@ -80,6 +80,18 @@ def test_a_program_gets_the_same_as_one_document(floodmark: Floodmark) -> None:
     assert (change["mark_before"], change["mark_after"], change["rows_refused"], change["rows_dead"]) == (1, 2, 0, 0)
     assert (table["from_version"], table["to_version"], table["columns"]["added"]) == (0, 1, {"cents": "long"})
     assert table["rows"] == {"inserted": 1, "updated": 0, "deleted": 0}
+
+
+def test_a_stream_that_stands_in_no_file_is_told_by_its_receipts(floodmark: Floodmark, project: Path) -> None:
+    """Unless one job is asked for; upkeep is none."""
+    store = stores.open("sqlite:///marks.db", folder=project)
+    store.add_run(Receipt("clicks", "c3", "done", NOON + timedelta(minutes=90), 1.0, rows_read=4))
+    store.add_run(Receipt(UPKEEP, "d4", "done", NOON + timedelta(minutes=91), 1.0))
+    store.close()
+    everything = json.loads(floodmark("diff", "a1", "b2", "--json").out)
+    selected = json.loads(floodmark("diff", "a1", "b2", "--json", "--select", "orders").out)
+    assert [(each["job"], each["rows_read"]) for each in everything["jobs"]] == [("orders", 1), ("clicks", 4)]
+    assert [each["job"] for each in selected["jobs"]] == ["orders"]
 
 
 def test_a_run_compared_with_itself_shows_that_nothing_ran(floodmark: Floodmark) -> None:

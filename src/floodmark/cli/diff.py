@@ -27,12 +27,15 @@ def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_
     """Show what jobs did after the earlier of two runs and up to the later one: marks, rows, rules, tables."""
     from floodmark.jobs.building import selected
     from floodmark.jobs.diffing import diff as between
+    from floodmark.jobs.diffing import jobs_that_ran
     from floodmark.jobs.kinds import Site
 
     invocation: Invocation = ctx.obj
     site = Site(invocation.document().folder)
-    jobs = selected(invocation.loaded_project(), select or ())
-    found = between(invocation.store(), run1, run2, {job.name: [s.build(site) for s in job.sinks] for job in jobs})
+    store, declared = invocation.store(), selected(invocation.loaded_project(), select or ())
+    others = [] if select else jobs_that_ran(store)
+    sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}
+    found = between(store, run1, run2, {**sinks, **{name: [] for name in others if name not in sinks}})
     if as_json:
         changes: list[Json] = [change.serialize() for change in found.jobs]
         document: dict[str, Json] = {"from": _run(found.first), "to": _run(found.last), "jobs": changes}

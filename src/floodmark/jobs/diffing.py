@@ -13,7 +13,7 @@ from floodmark.hwm import Json
 from floodmark.jobs.diff_tables import TableChange, table_change
 from floodmark.sinks.contract import OnDelta, Sink, ledger_id
 from floodmark.spark.delta_tables import DeltaPlace
-from floodmark.stores.record import Receipt, RuleOutcome
+from floodmark.stores.record import UPKEEP, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
     from floodmark.sinks import Delta
@@ -94,6 +94,8 @@ class Receipts:
 def diff(store: MarkStore, earlier: str, later: str, sinks: Mapping[str, Sequence[Sink]]) -> Diff:
     """What lies between two runs, whichever is named first; `sinks` are those of the jobs that are asked about.
 
+    A job may have none here: of one that stands in no project file, only the receipts are known.
+
     Raises RunNotFound.
     """
     receipts = Receipts.of(store)
@@ -102,6 +104,11 @@ def diff(store: MarkStore, earlier: str, later: str, sinks: Mapping[str, Sequenc
     found = [(change, ran) for change, ran in changes if change is not None]
     with_tables = (_with_tables(change, ran, sinks[change.job], store.namespace) for change, ran in found)
     return Diff(first, last, tuple(with_tables))
+
+
+def jobs_that_ran(store: MarkStore) -> list[str]:
+    """The jobs and streams that receipts are kept of; upkeep shows in the tables that it was done to."""
+    return sorted({receipt.job for receipt in store.runs(None, RUNS_READ)} - {UPKEEP})
 
 
 def ended(receipt: Receipt) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,18 +21,21 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 log = get_logger(__name__)
+AT_ONCE = 16
 
 
 def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, int]:
     """By job, what its source has above its mark; a job is absent whose source cannot tell, or not without Spark."""
-    found = {job.name: _behind(job, site, store) for job in jobs}
-    return {name: rows for name, rows in found.items() if rows is not None}
+    known = [(job, store.read(job.name) or JobRecord(job.name)) for job in jobs]
+    with ThreadPoolExecutor(AT_ONCE) as asking:  # a server that is down is waited for, and others need not be
+        found = list(asking.map(lambda pair: (pair[0].name, _behind(*pair, site)), known))
+    return {name: rows for name, rows in found if rows is not None}
 
 
-def _behind(job: JobModel, site: Site, store: MarkStore) -> int | None:
+def _behind(job: JobModel, record: JobRecord, site: Site) -> int | None:
     try:
         with closing_source(job.source.build(site)) as source:
-            return rows_above(source, store.read(job.name) or JobRecord(job.name))
+            return rows_above(source, record)
     except Exception as error:  # noqa: BLE001 - it may be a user's own source, and one number less is no failure
         log.info("a source could not be asked how far its mark is behind", job=job.name, reason=first_lines(error))
         return None
