@@ -28,7 +28,7 @@ def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[
     """By job, what its source has above its mark; a job is absent whose source cannot tell, or not without Spark."""
     known = [(job, store.read(job.name) or JobRecord(job.name)) for job in jobs]
     with ThreadPoolExecutor(AT_ONCE) as asking:  # a server that is down is waited for, and others need not be
-        found = list(asking.map(lambda pair: (pair[0].name, _behind(*pair, site)), known))
+        found = list(asking.map(lambda pair: (pair[0].name, _behind(pair[0], pair[1], site)), known))
     return {name: rows for name, rows in found if rows is not None}
 
 
