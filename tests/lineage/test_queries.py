@@ -58,6 +58,20 @@ def influences(rows: Relation) -> list[str]:
         ("SELECT price, amount FROM source JOIN prices USING (sku)", {
             "price": ["prices.price as it is"], "amount": ["orders.amount as it is"],
         }),
+        ("WITH a (n) AS (SELECT id FROM source) SELECT n, m FROM a JOIN (SELECT amount FROM source) b (m)", {
+            "n": ["orders.id as it is"], "m": ["orders.amount as it is"],
+        }),
+        ("SELECT * REPLACE (upper(sku) AS sku) FROM source", {
+            "id": ["orders.id as it is"], "amount": ["orders.amount as it is"], "sku": ["orders.Sku computed"],
+        }),
+        ("SELECT explode(sku) AS (k, v) FROM source", {"k": ["orders.Sku computed"], "v": ["orders.Sku computed"]}),
+        ("SELECT v FROM source, LATERAL (SELECT amount + 1 AS v) x", {"v": ["orders.amount computed"]}),
+        ("SELECT n, r.id FROM VALUES (1) AS v (n), range(3) r", {"n": [], "id": []}),
+        ("WITH RECURSIVE r AS (SELECT id FROM source UNION ALL SELECT id FROM r) SELECT id FROM r", {
+            "id": ["orders.id as it is"],
+        }),
+        ("SELECT unheard_of FROM source", {"unheard_of": ["orders.unheard_of by name"]}),
+        ("SELECT d1 FROM source PIVOT (sum(amount) FOR id IN (1 AS d1))", {"d1": ["orders.d1 by name"]}),
         ("SELECT name FROM shop.people", {"name": ["shop.people.name as it is"]}),
     ],
 )  # fmt: skip

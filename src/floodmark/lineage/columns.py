@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
@@ -83,6 +83,22 @@ class Relation:
         if listed:
             return listed[0]
         return tuple(Origin(e.dataset, name, e.how) for e in self.rest if name.lower() not in e.without)
+
+    def asked_for(self, name: str) -> Origins:
+        """As a query names it. One that nobody has listed is taken to be there, since the query says so."""
+        if self.rest or self.lists(name):
+            return self.origins(name)
+        return tuple(Origin(dataset, name, "by name") for dataset in self.datasets)
+
+    def named(self, names: Sequence[str]) -> Relation:
+        """The same columns under other names, by position; without names, as it is."""
+        if not names or self.rest:
+            return self
+        return replace(self, columns=dict(zip(names, self.columns.values(), strict=False)))
+
+    def unlisted(self) -> Relation:
+        """The same rows after something that was not read: whatever columns there are, they come by name."""
+        return Relation(self.datasets, rest=tuple(Rest(dataset, "by name") for dataset in self.datasets))
 
     def every_origin(self) -> Origins:
         return tuple(dict.fromkeys(origin for origins in self.columns.values() for origin in origins))

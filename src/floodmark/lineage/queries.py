@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import sqlglot
@@ -52,11 +52,21 @@ class Reader:
         return Select(tree, reader).relation() if isinstance(tree, exp.Select) else Relation()
 
     def table(self, node: exp.Expr) -> Relation:
-        """What stands in a FROM."""
-        if isinstance(node, exp.Table):
-            name = ".".join(part.name for part in node.parts)
-            return self.tables.get(name.lower()) or self.elsewhere(name)
-        return self.query(node)
+        """What stands in a FROM, under the names that its alias gives to columns."""
+        names = list(node.alias_column_names)
+        if node.args.get("pivots"):
+            return self._stored(node).unlisted()
+        if isinstance(node, exp.Values):
+            return Relation(columns=dict.fromkeys(names, ()))
+        return self._stored(node).named(names)
+
+    def _stored(self, node: exp.Expr) -> Relation:
+        if not isinstance(node, exp.Table):
+            return self.query(node.this if isinstance(node, exp.Lateral) else node)
+        if isinstance(node.this, exp.Func):  # a function that makes rows reads no table
+            return Relation()
+        name = ".".join(part.name for part in node.parts)
+        return self.tables.get(name.lower()) or self.elsewhere(name)
 
     def _with_own_tables(self, tree: exp.Expr) -> Reader:
         """With the tables that the query defines for itself, each of which sees those before it."""
@@ -64,7 +74,12 @@ class Reader:
         return reduce(lambda reader, cte: reader._knowing(cte), defined, self)
 
     def _knowing(self, cte: exp.CTE) -> Reader:
-        return Reader({**self.tables, cte.alias.lower(): self.query(cte.this)}, self.elsewhere, self.around)
+        is_recursive = bool(cte.parent and cte.parent.args.get("recursive"))
+        reader = self._with(cte.alias, Relation()) if is_recursive else self  # it reads itself, which adds nothing
+        return self._with(cte.alias, reader.query(cte.this).named(list(cte.alias_column_names)))
+
+    def _with(self, name: str, table: Relation) -> Reader:
+        return Reader({**self.tables, name.lower(): table}, self.elsewhere, self.around)
 
 
 @dataclass
@@ -91,7 +106,8 @@ class Select:
         begins, joins = self.tree.find(exp.From), self.tree.args.get("joins") or ()
         first = [begins.this] if begins is not None and begins.parent is self.tree else []
         for node in [*first, *(join.this for join in joins)]:
-            self.sources[node.alias_or_name.lower()] = self.reader.table(node)
+            reader = replace(self.reader, around=self) if isinstance(node, exp.Lateral) else self.reader
+            self.sources[node.alias_or_name.lower()] = reader.table(node)
         for lateral in self.tree.args.get("laterals") or ():
             names = [column.name for column in lateral.args["alias"].columns]
             made = self.origins(lateral.this, "computed")
@@ -101,6 +117,10 @@ class Select:
         if projection.is_star:
             self._take_all(projection)
             return
+        if isinstance(projection, exp.Aliases):  # explode(…) AS (key, value)
+            names = [each.name for each in projection.aliases]
+            self.columns |= dict.fromkeys(names, self.origins(projection.this, "computed"))
+            return
         plain = projection.unalias()
         how: Direct = "as it is" if isinstance(plain, exp.Column) else _computed(plain)
         self.columns[projection.alias_or_name or plain.sql("spark")] = self.origins(plain, how)
@@ -108,7 +128,9 @@ class Select:
     def _take_all(self, projection: exp.Expr) -> None:
         """`*`, or `t.*`; columns that it leaves out are not there."""
         star = projection.find(exp.Star)
-        left_out = {e.name.lower() for e in (star.args.get("except_") or ())} if star is not None else set()
+        parts = star.args if star is not None else {}
+        replaced = {each.alias: each.this for each in parts.get("replace") or ()}
+        left_out = {name.lower() for name in (*(each.name for each in parts.get("except_") or ()), *replaced)}
         named = projection.table.lower() if isinstance(projection, exp.Column) else None
         taken = [self.sources[named]] if named in self.sources else list(self.sources.values())
         is_open = [source for source in taken if source.rest]
@@ -117,6 +139,7 @@ class Select:
             for rest in source.rest:
                 how: Direct = rest.how if len(is_open) == 1 else "by name"
                 self.rest.append(Rest(rest.dataset, how, rest.without | left_out))
+        self.columns |= {name: self.origins(made, _computed(made)) for name, made in replaced.items()}
 
     def _read_conditions(self) -> None:
         for part, how in DECIDING.items():
@@ -148,7 +171,7 @@ class Select:
         return tuple(dict.fromkeys(each.made(how) for each in found))
 
     def _nested(self, query: exp.Query) -> Origins:
-        inside = Reader(self.reader.tables, self.reader.elsewhere, self).query(query)
+        inside = replace(self.reader, around=self).query(query)
         self.inner.append(inside)
         return tuple(each.made("computed") for each in inside.every_origin())
 
@@ -158,7 +181,7 @@ class Select:
         source = self.source(first) if more else None
         if source is None:
             return tuple(each.made("computed") if more else each for each in self.find(first))
-        return tuple(each.made("computed") if more[1:] else each for each in source.origins(more[0]))
+        return tuple(each.made("computed") if more[1:] else each for each in source.asked_for(more[0]))
 
     def source(self, alias: str) -> Relation | None:
         around = self.reader.around
@@ -173,7 +196,9 @@ class Select:
         own = [origins for known, origins in self.columns.items() if known.lower() == name.lower()]
         if own or not is_open:
             around = self.reader.around
-            return own[0] if own else around.find(name) if around else ()
+            outside = around.find(name) if around else ()
+            inside = (origin for source in self.sources.values() for origin in source.asked_for(name))
+            return own[0] if own else outside or tuple(inside)
         how: Direct = "as it is" if len(is_open) == 1 else "by name"
         return tuple(origin.made(how) for source in is_open for origin in source.origins(name))
 
