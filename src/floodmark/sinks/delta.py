@@ -170,10 +170,12 @@ class Delta(Atomic):
             self._save(self._newest(rows).where(f"NOT {DELETE}"), batch, exists=False)
             return
         stored = {name.lower() for name in (self.schema(lambda: rows.sparkSession) or rows.schema).names}
-        known = self.sequence if all(name.lower() in stored for name in self.sequence) else ()
+        known, named = (
+            names if all(name.lower() in stored for name in names) else () for names in (self.sequence, self._named_by)
+        )
         newest, columns = self._newest(rows), written_columns(rows)
         with _handed_over(newest) as view:
-            what = (self._place.sql, view, columns, self.key, known, self._named_by)
+            what = (self._place.sql, view, columns, self.key, known, named)
             self._run(merge_statement(*what, evolve=self.evolve), rows.sparkSession, batch)
 
     def _replace_by(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
