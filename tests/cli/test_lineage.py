@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Said
+from tests.docs.pages import ROOT, blocks
 
 Floodmark = Callable[..., Said]
 PROJECT = """namespace: shop
@@ -82,6 +83,15 @@ def test_the_document_is_what_open_lineage_reads(floodmark: Floodmark, project: 
     assert facets["columnLineage"]["dataset"][0]["transformations"][0]["subtype"] == "FILTER"
     assert facets["schema"]["fields"] == [{"name": "id"}, {"name": "cents"}]
     assert document["upstream"] == [{**amount, "job": "orders", "how": "computed", "depth": 1}]
+
+
+def test_the_page_shows_what_the_command_says(floodmark: Floodmark, project: Path) -> None:
+    """Its project, and both of its commands."""
+    page = ROOT / "docs" / "lineage.md"
+    (project / "floodmark.yaml").write_text(blocks(page, "yaml")[0].text)
+    whole, column = floodmark("lineage"), floodmark("lineage", "--table", "gold/sales.cents")
+    shown = f"$ floodmark lineage\n{whole.out}$ floodmark lineage --table gold/sales.cents\n{column.out}"
+    assert shown == blocks(page, "text")[0].text
 
 
 def test_a_table_that_no_job_has_is_an_error_with_those_that_they_have(floodmark: Floodmark) -> None:
