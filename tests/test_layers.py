@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "floodmark"
 FREE = frozenset({"errors", "failpoints", "logs"})
 LAYERS = {
     "errors", "failpoints", "logs", "hwm", "stores", "probes", "spark", "sources", "sinks", "rules", "step",
-    "streams", "jobs", "mill", "medallion", "health", "cli", "web", "testing",
+    "streams", "jobs", "mill", "medallion", "lineage", "health", "cli", "web", "testing",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from floodmark.health.metrics import Sample, exposition, metrics
 from floodmark.health.watch import JobWatch, TableWatch, Watch
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
-from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
+from floodmark.stores.record import UPKEEP, JobRecord, Receipt, RuleOutcome
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 
@@ -61,3 +61,20 @@ def test_the_text_is_what_prometheus_reads() -> None:
         'table_files{table="a\\"b"} 3',
         'table_files{table="c"} 1.5',
     ]
+
+
+def test_rows_behind_the_mark_are_told_where_the_source_was_asked() -> None:
+    """A job whose source cannot tell is absent."""
+    watch = Watch(jobs=(JobWatch("new"), JobWatch("silent")))
+    found = metrics(watch, MemoryMarkStore(), NOON, {"new": 12})
+    assert [each for each in found if each.name == "mark_lag_rows"] == [Sample("mark_lag_rows", {"job": "new"}, 12)]
+
+
+def test_the_upkeep_of_a_table_is_told_by_its_last_run_that_did_something() -> None:
+    """A later run that left the table alone does not hide it; a table that nobody looked after is absent."""
+    opened = MemoryMarkStore()
+    opened.add_run(Receipt(UPKEEP, "o1", "done", NOON - timedelta(hours=3), durations={"orders": 9.0}))
+    opened.add_run(Receipt(UPKEEP, "o2", "done", NOON - timedelta(hours=2), durations={"orders": 4.5}))
+    opened.add_run(Receipt(UPKEEP, "o3", "failed", NOON - timedelta(hours=1), error="prices: gone"))
+    watch = Watch((TableWatch("orders", "nowhere/orders"), TableWatch("prices", "nowhere/prices")))
+    assert metrics(watch, opened, NOON) == [Sample("optimize_duration_seconds", {"table": "orders"}, 4.5)]

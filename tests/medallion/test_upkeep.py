@@ -19,7 +19,7 @@ from floodmark.medallion.upkeep import Upkeep, optimize
 from floodmark.probes.delta import DeltaProbe
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
-from floodmark.stores.record import JobRecord
+from floodmark.stores.record import UPKEEP, JobRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +105,8 @@ def test_compaction_leaves_the_rows_and_gives_a_reader_nothing_new(spark: SparkS
     assert [commit.changes_rows for commit in probe.commits(2, probe.latest())].count(True) == 0
     again = optimize(spark, [Upkeep("orders", str(table))], store)[0]
     assert (again.done, again.files_after) == ((), 1)
+    [kept] = store.runs(UPKEEP)
+    assert (kept.status, kept.durations, kept.error) == ("failed", {"orders": report.seconds}, f"gone: {bad.error}")
 
 
 @pytest.mark.spark

@@ -28,6 +28,8 @@ COMMANDS = {
     "quarantine": "Show, replay and discard rows that broke a rule.",
     "marks": "Show, move, copy and clean the marks.",
     "runs": "Show what past runs did.",
+    "diff": "Show what changed between two runs: marks, rows, rules, tables; no JVM.",
+    "lineage": "Show where tables and columns come from, and who depends on them; offline.",
     "rollback": "Put tables and marks of a job back to how a run left them.",
     "optimize": "Compact, order and clean the Delta tables that jobs fill.",
     "health": "Judge freshness, counts, quality, marks and pace; no JVM.",

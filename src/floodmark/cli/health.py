@@ -41,9 +41,12 @@ def print_metrics(invocation: Invocation) -> None:
     from floodmark.cli.watching import watch_of
     from floodmark.health.metrics import exposition, metrics
     from floodmark.jobs.kinds import Site
+    from floodmark.jobs.lagging import rows_behind
 
-    watch = watch_of(invocation.loaded_project(), Site(invocation.document().folder))
-    print_line(exposition(metrics(watch, invocation.store(), datetime.now(timezone.utc))).rstrip("\n"))
+    project, site, store = invocation.loaded_project(), Site(invocation.document().folder), invocation.store()
+    behind = rows_behind(project.jobs, site, store)
+    found = metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind)
+    print_line(exposition(found).rstrip("\n"))
 
 
 def examined(invocation: Invocation, *, quiet: bool = False) -> Report:

@@ -12,7 +12,7 @@ import typer
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from floodmark.hwm import Json
     from floodmark.stores.record import Receipt
@@ -38,6 +38,19 @@ def one_job(named: str | None, select: Sequence[str] | None) -> str:
     if len(names) != 1:
         raise ConfigError(f"{len(names)} jobs are named, and this is about one.", hint="name one job, or `--select` it")
     return names.pop()
+
+
+def scrubbed(document: Mapping[str, Json], scrub: Callable[[str], str]) -> dict[str, Json]:
+    """The document with every text in it scrubbed; names of fields stay."""
+
+    def clean(value: Json) -> Json:
+        if isinstance(value, str):
+            return scrub(value)
+        if isinstance(value, list):
+            return [clean(each) for each in value]
+        return {name: clean(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+    return {name: clean(each) for name, each in document.items()}
 
 
 def print_json(document: Mapping[str, object]) -> None:

@@ -31,7 +31,8 @@ def runs(
     if not receipts:
         print_line("no runs yet")
         return
-    print_table(("started", "job", "status", "read", "written", "mark after", "s"), [_row(each) for each in receipts])
+    header = ("run", "started", "job", "status", "read", "written", "mark after", "s")
+    print_table(header, [_row(each) for each in receipts])
     for receipt in receipts:
         if receipt.error:
             print_line(invocation.scrub(f"{receipt.started:%Y-%m-%d %H:%M:%S} {receipt.job}: {receipt.error}"))
@@ -48,4 +49,4 @@ def _row(receipt: Receipt) -> tuple[str, ...]:
     written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
     started, seconds = f"{receipt.started:%Y-%m-%d %H:%M:%S}", f"{receipt.seconds:.1f}"
     counts = (str(receipt.rows_read), written, shown(receipt.mark_after))
-    return (started, receipt.job, receipt.status, *counts, seconds)
+    return (receipt.run, started, receipt.job, receipt.status, *counts, seconds)

@@ -10,6 +10,7 @@ FloodmarkError
 │   ├── RuleInvalid             a quality rule that Spark cannot read
 │   ├── JoinTreeInvalid         streams that cannot be joined in this way
 │   ├── SignatureInvalid        a process function that does not fit what it would be given
+│   ├── RunNotFound             a run that no receipt is kept of
 │   └── JobNotFound             --select named no job
 ├── MarkError
 │   ├── MarkInvalid             a value this kind of mark refuses
@@ -71,6 +72,7 @@ from floodmark.errors.configuration import (
     JobNotFound,
     JoinTreeInvalid,
     RuleInvalid,
+    RunNotFound,
     SignatureInvalid,
     UnknownField,
     UnknownKind,
@@ -175,6 +177,7 @@ __all__ = [
     "RecordsFailed",
     "RuleBroken",
     "RuleInvalid",
+    "RunNotFound",
     "SchemaChanged",
     "SignatureInvalid",
     "SinkAhead",

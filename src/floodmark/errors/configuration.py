@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from floodmark.errors.root import FloodmarkError
 
@@ -74,6 +75,18 @@ class JobNotFound(ConfigError):
     def __init__(self, job: str, *, known: Sequence[str]) -> None:
         super().__init__(f"no job '{job}'.", hint=f"one of: {', '.join(known) or '(the project has no jobs)'}")
         self.job, self.known = job, tuple(known)
+
+
+class RunNotFound(ConfigError):
+    """No run of that id is kept, or several begin so."""
+
+    def __init__(self, run: str, *, known: Sequence[str]) -> None:
+        alike = [each for each in known if run and each.startswith(run)]
+        near = alike or get_close_matches(run, known, n=3, cutoff=0.4) or known[-3:]
+        said = f"{len(alike)} runs begin with '{run}'." if alike else f"there is no run '{run}'."
+        nearest = f"one of: {', '.join(near)}; " if near else ""
+        super().__init__(said, hint=f"{nearest}`floodmark runs` shows their ids")
+        self.run, self.near = run, tuple(near)
 
 
 class JoinTreeInvalid(ConfigError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from floodmark.health.offsets import JobFacts
 from floodmark.health.tables import look_at
 from floodmark.health.watch import HOUR
+from floodmark.stores.record import UPKEEP
 
 if TYPE_CHECKING:
     from floodmark.health.watch import JobWatch, TableWatch, Watch
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Receipt
 
 RUNS_COUNTED = 10_000
+UPKEEPS_READ = 100
 HELP = {
     "pipeline_start_count": "runs whose receipts are kept",
     "pipeline_error_count": "failed runs whose receipts are kept",
@@ -28,6 +30,8 @@ HELP = {
     "dead_letter_count": "records that the last run could not parse or gave up",
     "validation_failure_count": "rows of the last batch that broke a rule",
     "mark_lag_seconds": "since the job last knew that it was up to date",
+    "mark_lag_rows": "rows above the mark that the source has now, as it tells them",
+    "optimize_duration_seconds": "how long the last upkeep of the table took that did something",
     "data_age_hours": "since rows of the table last changed",
     "table_files": "files that the table is made of",
     "table_bytes": "their size",
@@ -43,11 +47,18 @@ class Sample:
     value: float
 
 
-def metrics(watch: Watch, store: MarkStore, now: datetime) -> list[Sample]:
-    """Everything that the store and the tables' logs tell, sorted by name. Raises StoreUnreachable."""
+def metrics(
+    watch: Watch, store: MarkStore, now: datetime, rows_behind: Mapping[str, int] | None = None
+) -> list[Sample]:
+    """Everything that the store and the tables' logs tell, sorted by name. Raises StoreUnreachable.
+
+    `rows_behind` says of jobs whose source was asked how many rows it has above the mark.
+    """
     of_tables = (sample for table in watch.tables for sample in _of_table(table, now))
     of_jobs = (sample for job in watch.jobs for sample in _of_job(job, store, now))
-    return sorted([*of_tables, *of_jobs], key=lambda sample: (sample.name, sorted(sample.labels.items())))
+    behind = (Sample("mark_lag_rows", {"job": job}, rows) for job, rows in (rows_behind or {}).items())
+    found = [*of_tables, *of_jobs, *behind, *_of_upkeep(watch, store)]
+    return sorted(found, key=lambda sample: (sample.name, sorted(sample.labels.items())))
 
 
 def exposition(samples: Iterable[Sample]) -> str:
@@ -67,6 +78,14 @@ def _of_table(table: TableWatch, now: datetime) -> Iterator[Sample]:
     yield Sample("table_bytes", labels, facts.bytes or 0)
     if facts.changed is not None:
         yield Sample("data_age_hours", labels, max(0.0, (now - facts.changed).total_seconds()) / HOUR)
+
+
+def _of_upkeep(watch: Watch, store: MarkStore) -> Iterator[Sample]:
+    runs = store.runs(UPKEEP, UPKEEPS_READ)
+    for table in watch.tables:
+        took = next((run.durations[table.name] for run in runs if table.name in run.durations), None)
+        if took is not None:
+            yield Sample("optimize_duration_seconds", {"table": table.name}, took)
 
 
 def _of_job(job: JobWatch, store: MarkStore, now: datetime) -> Iterator[Sample]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job
     from floodmark.jobs.kinds import Site
     from floodmark.jobs.project import JobModel, Project
+    from floodmark.sinks.contract import Sink
+    from floodmark.step import Transform
 
 
 def build_jobs(project: Project, site: Site, select: Sequence[str] = ()) -> list[Job]:
@@ -39,7 +41,7 @@ def build_job(model: JobModel, site: Site) -> Job:
     return Job(
         name=model.name,
         source=model.source.build(site),
-        sinks=[sink.build(site) for sink in model.sinks],
+        sinks=_sinks(model, site),
         transform=_transform(model, site),
         rules=[rule.build(site) for rule in model.rules],
         quarantine=site.path(model.quarantine.path if model.quarantine else f"state/quarantine/{model.name}"),
@@ -55,9 +57,18 @@ def build_job(model: JobModel, site: Site) -> Job:
     )
 
 
-def _transform(model: JobModel, site: Site) -> str | Callable[[DataFrame], DataFrame] | None:
+def _sinks(model: JobModel, site: Site) -> list[Sink]:
+    """A dimension's tables know by which columns a member is told from another one with its key."""
+    built = [sink.build(site) for sink in model.sinks]
+    members = model.transform.dimension if model.transform else None
+    return [members.guarded(sink, site) for sink in built] if members else built
+
+
+def _transform(model: JobModel, site: Site) -> str | Callable[[DataFrame], DataFrame] | Transform | None:
     if model.transform is None:
         return None
+    if model.transform.dimension is not None:
+        return model.transform.dimension.build(site)
     if model.transform.python is None:
         return model.transform.sql
     function: Callable[[DataFrame], DataFrame] = load_name(model.transform.python, site.folder)  # type: ignore[assignment]

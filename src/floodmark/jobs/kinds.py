@@ -160,10 +160,10 @@ class Optimize(Model):
 
 
 class DeltaSink(PathOrTable, SinkModel):
-    """A Delta table; `scd1` and `scd2` have history, rebuilt key by key from events; `dates` is a fact."""
+    """A Delta table; `scd1` and `scd2` have history, rebuilt key by key; `dates` is a fact, `dimension` is one."""
 
     type: Literal["delta"]
-    mode: Literal["append", "merge", "replace", "scd1", "scd2", "dates"] = "append"
+    mode: Literal["append", "merge", "replace", "scd1", "scd2", "dates", "dimension"] = "append"
     key: Columns = ()
     by: Columns = ()
     sequence: Columns = ()
@@ -196,12 +196,22 @@ class DeltaSink(PathOrTable, SinkModel):
             return sinks.Scd2(**place, **fields)
         if self.mode == "dates":
             return sinks.DeltaDates(**place, change_feed=self.change_feed)
+        if self.mode == "dimension":
+            from floodmark.sinks.delta import members_table
+
+            return members_table(**place, key=self.key)
         return sinks.Delta(**place, **self.model_dump(include=set(self.SHARED | self.ROWS)))
 
     def idle_options(self) -> list[str]:
         """What was given and means nothing in this mode."""
         history = {*self.SHARED, *self.HISTORY}
-        rows = {"append": set[str](), "dates": set[str](), "merge": {*self.SHARED}, "replace": {"by"}}
+        rows = {
+            "append": set[str](),
+            "dates": set[str](),
+            "dimension": {"key"},
+            "merge": {*self.SHARED},
+            "replace": {"by"},
+        }
         used = {**rows, "scd1": history, "scd2": {*history, "first_valid_from"}}[self.mode]
         every = [*self.SHARED, "by", *self.HISTORY, "first_valid_from"]
         return [name for name in type(self).model_fields if name in every and name not in used and self._is_given(name)]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.findings import Finding, Guarantee
 from floodmark.jobs.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
+from floodmark.jobs.kinds_dimensions import DimensionMembers
 from floodmark.jobs.kinds_facts import FactSource
 from floodmark.jobs.lint_cursor import lint_cursor
 from floodmark.jobs.lint_limits import limits
 from floodmark.jobs.lint_rules import lint_rules
 from floodmark.jobs.lint_safety import lint_safety
-from floodmark.jobs.lint_sql import lint_sql
+from floodmark.jobs.lint_sql import lint_expression, lint_sql
 from floodmark.jobs.project import JobModel, examine
 from floodmark.jobs.python_names import missing_part
 
@@ -102,6 +104,13 @@ class JobLint:
         if transform.sql is not None:
             place, sources = ("transform", "sql"), _sources(self.job)
             yield from lint_sql(transform.sql, lambda rule, said, hint: self._found(place, rule, said, hint), sources)
+        if transform.dimension is not None:
+            yield from self._members(transform.dimension)
+
+    def _members(self, dimension: DimensionMembers) -> Iterator[Finding]:
+        place = ("transform", "dimension", "columns")
+        for name, sql in dimension.columns.items():
+            yield from lint_expression(sql, partial(self._found, (*place, name)))
 
     def _python(self, name: str, place: Place) -> Iterator[Finding]:
         missing = missing_part(name, self.document.folder)
@@ -119,7 +128,7 @@ class JobLint:
             )
 
     def _delta(self, sink: DeltaSink, place: Place) -> Iterator[Finding]:
-        if sink.mode in ("merge", "scd1", "scd2") and not sink.key:
+        if sink.mode in ("merge", "scd1", "scd2", "dimension") and not sink.key:
             said = f"{sink.mode} needs to know which rows are the same"
             yield self._found(place, "FM201", said, "add key: [id]")
         if sink.mode == "replace" and not sink.by:
@@ -231,6 +240,7 @@ WRITTEN = {
     "merge": "merged by its key",
     "replace": "put in place of the old ones",
     "dates": "put in place of the old ones of its date",
+    "dimension": "merged by its surrogate key",
 }
 PROMISES = {
     "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",

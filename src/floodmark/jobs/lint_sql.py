@@ -33,6 +33,16 @@ def lint_sql(sql: str, found: Found, sources: Sequence[str] = ("source",)) -> It
     yield from _functions(statements[0], found)
 
 
+def lint_expression(sql: str, found: Found) -> Iterator[Finding]:
+    """The findings on one expression over a row."""
+    try:
+        expression = sqlglot.parse_one(sql, read="spark")
+    except sqlglot.errors.SqlglotError as error:
+        yield found("FM101", parse_mistake(error), "mend the SQL; it is Spark's dialect")
+        return
+    yield from _functions(expression, found)
+
+
 def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
     """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
     first = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
@@ -61,7 +71,7 @@ def _tables(query: exp.Query, found: Found, sources: Sequence[str]) -> Iterator[
         )
 
 
-def _functions(query: exp.Query, found: Found) -> Iterator[Finding]:
+def _functions(query: exp.Expr, found: Found) -> Iterator[Finding]:
     clocks = {call.sql("spark").lower() for call in query.find_all(*CLOCKS)}
     named = {_name(call) for call in query.find_all(exp.Func)}
     for call in sorted(clocks | (named & NAMED_CLOCKS - {"current_timestamp"})):

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidationError,
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.kinds import Duration, Model, Name, PythonName, Text
+from floodmark.jobs.kinds_dimensions import DimensionMembers
 from floodmark.jobs.kinds_facts import FactSource
 from floodmark.jobs.kinds_known import AnySink, AnySource
 from floodmark.jobs.kinds_rules import RuleModel
@@ -41,15 +42,16 @@ AlertKind = Literal[
 
 
 class Transform(Model):
-    """SQL over `source`, or a Python function from DataFrame to DataFrame."""
+    """SQL over `source`, a Python function from DataFrame to DataFrame, or the members of a dimension."""
 
     sql: Text | None = None
     python: PythonName | None = None
+    dimension: DimensionMembers | None = None
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "Transform":
-        if (self.sql is None) == (self.python is None):
-            raise ValueError("give either sql or python")
+    def _one_of_them(self) -> "Transform":
+        if [self.sql, self.python, self.dimension].count(None) != len(("sql", "python")):
+            raise ValueError("give either sql or python, or dimension")
         return self
 
 
@@ -104,6 +106,20 @@ class JobModel(Model):
             raise ValueError("a sink with `mode: dates` takes what a source of `type: fact` tells it to build")
         if is_fact and (len(by_date) != len(self.sinks) or self.transform is None):
             raise ValueError("a fact needs a transform that builds it, and sinks with `mode: dates`")
+        return self
+
+    @model_validator(mode="after")
+    def _a_dimension_is_whole(self) -> "JobModel":
+        members = self.transform.dimension if self.transform else None
+        kept = [sink for sink in self.sinks if getattr(sink, "mode", None) == "dimension"]
+        if kept and members is None:
+            raise ValueError("a sink with `mode: dimension` takes what `transform: {dimension: …}` makes")
+        if members is None:
+            return self
+        if len(kept) != len(self.sinks) or getattr(self.source, "changes", None) != "feed":
+            raise ValueError("a dimension needs a Delta source with `changes: feed`, and sinks with `mode: dimension`")
+        if any(getattr(sink, "key", ()) != (members.key,) for sink in kept):
+            raise ValueError(f"the sinks of this dimension need `key: {members.key}`")
         return self
 
 

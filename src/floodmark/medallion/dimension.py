@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.jobs.job import Job
 from floodmark.medallion.keys import surrogate_key, unknown_member
-from floodmark.sinks.contract import POSITION
-from floodmark.sinks.delta import Delta
+from floodmark.sinks.contract import POSITION, Sink
+from floodmark.sinks.delta import Delta, members_table
+from floodmark.sinks.delta_merge import GONE
 from floodmark.sinks.refusals import refuse
 from floodmark.sinks.scd_versions import INTERVAL, VALID_FROM
 from floodmark.sources.delta import CHANGE
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pyspark.sql import DataFrame
-
-GONE = "_fm_gone"
-"""True on a version that its table no longer has; it never reaches the dimension."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,14 @@ def dimension(
     key is a hash of the natural key, and of `valid_from` if the source has versions; member -1 is the unknown one.
     Several jobs may fill one dimension, each with members of its own.
     """
-    sink = Delta(path, mode="merge", key=(key,), delete_when=GONE, name=name, change_feed=True)
     members = Members(key, tuple(natural), dict(columns), versions)
+    sink = guarded(members, members_table(path, key=(key,), name=name))
     return Job(name=name, source=DeltaSource(source, changes="feed"), sinks=[sink], transform=members, **options)
+
+
+def guarded(members: Members, sink: Sink) -> Sink:
+    """The table as it refuses a member whose key it has for another one: a merge would take the two for one."""
+    return sink.refusing_others(members.named_by) if isinstance(sink, Delta) else sink
 
 
 def _without_collisions(keyed: DataFrame, key: str, named_by: Sequence[str]) -> DataFrame:

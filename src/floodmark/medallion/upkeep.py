@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +17,7 @@ from floodmark.sinks.delta_lock import table_lock
 from floodmark.spark.delta_tables import DeltaPlace, quoted
 from floodmark.spark.session import isolated, jvm_pid
 from floodmark.step.transform import first_lines
+from floodmark.stores.record import UPKEEP, Receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,8 +68,27 @@ class TableReport:
 def optimize(
     spark: SparkSession, tables: Sequence[Upkeep], store: MarkStore, *, dry_run: bool = False
 ) -> list[TableReport]:
-    """Look after each table in turn; one that cannot be does not stop the others."""
-    return [_reported(spark, each, store, dry_run=dry_run) for each in tables]
+    """Look after each table in turn; one that cannot be does not stop the others. What was done is kept as a run."""
+    started = datetime.now(timezone.utc)
+    reports = [_reported(spark, each, store, dry_run=dry_run) for each in tables]
+    if not dry_run and any(report.done or report.error for report in reports):
+        store.add_run(receipt_of(reports, started))
+    return reports
+
+
+def receipt_of(reports: Sequence[TableReport], started: datetime) -> Receipt:
+    """All tables as one run; only of those that something was done to is it said how long it took."""
+    errors = [f"{report.table}: {report.error}" for report in reports if report.error]
+    return Receipt(
+        UPKEEP,
+        uuid.uuid4().hex[:12],
+        "failed" if errors else "done",
+        started,
+        round(sum(report.seconds for report in reports), 3),
+        durations={report.table: report.seconds for report in reports if report.done and not report.error},
+        notes=tuple(f"{report.table}: {', '.join(report.done)}" for report in reports if report.done),
+        error="; ".join(errors) or None,
+    )
 
 
 def _reported(spark: SparkSession, upkeep: Upkeep, store: MarkStore, *, dry_run: bool) -> TableReport:

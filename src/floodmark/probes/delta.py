@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -95,6 +96,12 @@ class DeltaProbe:
     def commit_of(self, ledger: str, number: int) -> Commit | None:
         """The commit that wrote a batch, if the log still has it."""
         return next((c for c in self._newest_first() if (c.ledger, c.number) == (ledger, number)), None)
+
+    def commits_of(self, ledger: str, since: int) -> tuple[Commit, ...]:
+        """The commits of a ledger from batch `since` on, oldest first, as far back as the log still has them."""
+        own = ((commit, commit.number) for commit in self._newest_first() if commit.ledger == ledger)
+        numbered = takewhile(lambda pair: pair[1] is not None and pair[1] >= since, own)
+        return tuple(commit for commit, _ in numbered)[::-1]
 
     def _newest_first(self) -> Iterator[Commit]:
         """Batch commits are nearly always among the newest, so the log is read in growing pieces."""

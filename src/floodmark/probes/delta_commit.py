@@ -114,6 +114,11 @@ class Commit:
         return self.rewrites or bool(self.inserted) or (self.inserted is None and not self._is_counted)
 
     @property
+    def counts_rows(self) -> bool:
+        """Whether the log tells all that it did to rows: what an overwrite took away is not counted anywhere."""
+        return self._is_counted or (self.inserted is not None and not self.rewrites)
+
+    @property
     def _is_counted(self) -> bool:
         return self._first(UPDATED + DELETED) is not None
 

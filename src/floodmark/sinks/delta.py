@@ -14,7 +14,7 @@ from floodmark.probes.delta_commit import note
 from floodmark.probes.places import local_path
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
 from floodmark.sinks.delta_lock import TableBusy, table_lock
-from floodmark.sinks.delta_merge import DELETE, merge_statement, newest_per_key, replace_statement
+from floodmark.sinks.delta_merge import DELETE, GONE, merge_statement, newest_per_key, replace_statement
 from floodmark.sinks.delta_repeats import unknown
 from floodmark.sinks.own_columns import without_own, written_columns
 from floodmark.sinks.refusals import refusal_in
@@ -51,6 +51,7 @@ class Delta(Atomic):
     patience_seconds: float = PATIENCE_SECONDS
     change_feed: bool = False
     _known_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    _named_by: tuple[str, ...] = field(default=(), repr=False)
     _condition: str | None = field(default=None, repr=False, compare=False)
     _place: DeltaPlace = field(init=False, repr=False, compare=False)
     _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -104,6 +105,10 @@ class Delta(Atomic):
         if self.mode == "append":
             return replace(self, _known_by=by)
         return self if self.mode == "merge" else None
+
+    def refusing_others(self, named_by: tuple[str, ...]) -> Delta:
+        """A merge that stops at a row whose key the table has for another value of these columns."""
+        return replace(self, _named_by=named_by)
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         spark, ledger = rows.sparkSession, batch.ledger(self.name)
@@ -165,11 +170,13 @@ class Delta(Atomic):
             self._save(self._newest(rows).where(f"NOT {DELETE}"), batch, exists=False)
             return
         stored = {name.lower() for name in (self.schema(lambda: rows.sparkSession) or rows.schema).names}
-        known = self.sequence if all(name.lower() in stored for name in self.sequence) else ()
+        known, named = (
+            names if all(name.lower() in stored for name in names) else () for names in (self.sequence, self._named_by)
+        )
         newest, columns = self._newest(rows), written_columns(rows)
         with _handed_over(newest) as view:
-            statement = merge_statement(self._place.sql, view, columns, self.key, known, evolve=self.evolve)
-            self._run(statement, rows.sparkSession, batch)
+            what = (self._place.sql, view, columns, self.key, known, named)
+            self._run(merge_statement(*what, evolve=self.evolve), rows.sparkSession, batch)
 
     def _replace_by(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
         self._ensure(rows, exists=exists)
@@ -246,6 +253,11 @@ class Delta(Atomic):
         check_modes(self)
         if self.partition_by and self.cluster_by:
             raise ConfigError(f"sink '{self.name}' has partitions and clusters.", hint="Delta takes one of the two")
+
+
+def members_table(path: str | None = None, table: str | None = None, *, key: tuple[str, ...], name: str) -> Delta:
+    """The table of a dimension: merged by surrogate key, and read on by its change feed."""
+    return Delta(path, table, mode="merge", key=key, delete_when=GONE, name=name, change_feed=True)
 
 
 @contextmanager

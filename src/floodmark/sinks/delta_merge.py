@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from floodmark.sinks.contract import POSITION
 from floodmark.sinks.own_columns import written_columns
-from floodmark.sinks.refusals import refuse
+from floodmark.sinks.refusals import BEGIN, END, refuse
 from floodmark.spark.delta_tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 DELETE, ROW = "_fm_delete", "_fm_row"
+GONE = "_fm_gone"
+"""True on a member of a dimension that its table no longer has; it never reaches the dimension."""
 
 
 def newest_per_key(rows: DataFrame, key: Sequence[str], sequence: Sequence[str], delete_when: str | None) -> DataFrame:
@@ -63,11 +65,22 @@ def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str
 
 
 def merge_statement(
-    target: str, view: str, columns: Sequence[str], key: Sequence[str], sequence: Sequence[str], *, evolve: bool
+    target: str,
+    view: str,
+    columns: Sequence[str],
+    key: Sequence[str],
+    sequence: Sequence[str],
+    named_by: Sequence[str] = (),
+    *,
+    evolve: bool,
 ) -> str:
-    """A MERGE by key; with `sequence`, a row below the stored one changes nothing."""
+    """A MERGE by key; with `sequence`, a row below the stored one changes nothing.
+
+    Rows that share a key and differ in `named_by` stop it: the key of one was taken for that of another.
+    """
     matched = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
     newer = f" AND {not_older(sequence)}" if sequence else ""
+    newer += f" AND {_same(matched, key, named_by)}" if named_by else ""
     updates = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in columns)
     return (
         f"{_merge_into(target, evolve=evolve)} AS t USING {view} AS s ON {matched}"
@@ -75,6 +88,18 @@ def merge_statement(
         f" WHEN MATCHED AND NOT s.{DELETE}{newer} THEN UPDATE SET {updates}"
         f" WHEN NOT MATCHED AND NOT s.{DELETE} THEN {_insert(columns)}"
     )
+
+
+def _same(matched: str, key: Sequence[str], named_by: Sequence[str]) -> str:
+    """Judged on the pairs that the merge finds anyway, so that no pass over the table is added.
+
+    Delta asks the condition of rows without a partner too, where one side is NULL: they collide with nobody.
+    """
+    same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in named_by)
+    shown = ", ".join(f"cast(s.{quoted(name)} AS string)" for name in key)
+    reason = f"two members have the {', '.join(key)} ".replace("'", "")
+    refusal = f"cast(raise_error(concat('{BEGIN} {reason}', {shown}, ' {END}')) AS boolean)"
+    return f"CASE WHEN {matched} AND NOT ({same}) THEN {refusal} ELSE true END"
 
 
 def replace_statement(target: str, view: str, columns: Sequence[str], by: Sequence[str], *, evolve: bool) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 Origin = Literal["commit", "set", "reset", "import", "rollback"]
 IntentKind = Literal["batch", "refresh", "backfill", "repair", "replay"]
 """A backfill, a repair and a replay of dead letters write rows and leave the marks where they are."""
+UPKEEP = "floodmark.optimize"
+"""The name under which the upkeep of tables keeps its receipts; `durations` has the seconds of each table."""
 
 
 @dataclass(frozen=True)

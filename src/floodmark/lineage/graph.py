@@ -1,0 +1,188 @@
+"""All jobs together: what lies upstream and downstream of a table, or of one of its columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.jobs.job import Job
+from floodmark.lineage.columns import Dataset, Relation
+from floodmark.lineage.flows import Flow, Parts, flow_of
+from floodmark.lineage.outputs import dataset_of
+from floodmark.probes.delta import DeltaProbe
+
+
+@dataclass(frozen=True)
+class Point:
+    """A dataset, or one column of it."""
+
+    dataset: Dataset
+    column: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.dataset) if self.column is None else f"{self.dataset}.{self.column}"
+
+    def is_(self, dataset: Dataset, column: str) -> bool:
+        return self.dataset == dataset and (self.column or "").lower() == column.lower()
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A point that another one comes from, or goes to, by a job; `how` is empty between whole tables."""
+
+    point: Point
+    job: str
+    how: str = ""
+    depth: int = 1
+
+
+Nearby: TypeAlias = Callable[[Flow, Point], Iterator[Hop]]
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The flows of a project, each after those that fill what it reads."""
+
+    flows: tuple[Flow, ...] = field(default=())
+
+    def datasets(self) -> list[Dataset]:
+        found = (dataset for flow in self.flows for dataset in (*flow.inputs, *flow.outputs))
+        return list(dict.fromkeys(found))
+
+    def upstream(self, point: Point) -> list[Hop]:
+        """Everything that it comes from, the nearest first."""
+        return self._walk(point, _sources_of)
+
+    def downstream(self, point: Point) -> list[Hop]:
+        """Everything that depends on it, the nearest first."""
+        return self._walk(point, _targets_of)
+
+    def point(self, text: str) -> Point:
+        """The table, or `table.column`, that a person means: by its whole name or the end of it. Raises ConfigError."""
+        table, _, column = text.rpartition(".")
+        for name, of in ((text, None), (table, column)):
+            found = [dataset for dataset in self.datasets() if name and _is_called(dataset, name)]
+            if len(found) == 1:
+                return Point(found[0], self._column(found[0], of))
+            if found:
+                listed = ", ".join(map(str, found))
+                raise ConfigError(f"'{name}' may be one of: {listed}.", hint="give more of its name")
+        known = ", ".join(str(dataset) for dataset in self.datasets())
+        raise ConfigError(f"no job reads or fills '{text}'.", hint=f"one of: {known or '(none)'}")
+
+    def _column(self, dataset: Dataset, name: str | None) -> str | None:
+        """The column as the table spells it; one that its jobs are known not to fill is refused."""
+        filled = [flow.outputs[dataset] for flow in self.flows if dataset in flow.outputs]
+        listed = list(dict.fromkeys(each for rows in filled for each in rows.columns))
+        spelled = [each for each in listed if name is not None and each.lower() == name.lower()]
+        if name is None or spelled or not listed or any(rows.rest for rows in filled):
+            return spelled[0] if spelled else name
+        raise ConfigError(f"{dataset} has no column '{name}'.", hint=f"one of: {', '.join(listed)}")
+
+    def _walk(self, point: Point, nearby: Nearby) -> list[Hop]:
+        found: list[Hop] = []
+        seen, front = {point}, [point]
+        while front:
+            depth = found[-1].depth + 1 if found else 1
+            hops = [hop for here in front for flow in self.flows for hop in nearby(flow, here)]
+            front = []
+            for hop in hops:
+                if hop.point not in seen:
+                    seen.add(hop.point)
+                    found.append(Hop(hop.point, hop.job, hop.how, depth))
+                    front.append(hop.point)
+        return found
+
+
+def lineage_of(jobs: Iterable[Job | Parts]) -> Lineage:
+    """The lineage of jobs, from what they say of themselves and from the logs of local Delta tables: no JVM.
+
+    Raises ConfigError if the SQL of one cannot be parsed.
+    """
+    parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
+    columns = Columns()
+    flows: list[Flow] = []
+    for each in _producers_first(parts):
+        flows.append(flow_of(each, columns.known))
+        columns.learn(flows[-1])
+    order = {each.job: place for place, each in enumerate(parts)}
+    return Lineage(tuple(sorted(flows, key=lambda flow: order[flow.job])))
+
+
+@dataclass
+class Columns:
+    """The columns of datasets: as jobs were found to fill them, and as the table's log has them."""
+
+    filled: dict[Dataset, list[Relation]] = field(default_factory=dict)
+    stored: dict[Dataset, list[str] | None] = field(default_factory=dict)
+
+    def learn(self, flow: Flow) -> None:
+        for dataset, rows in flow.outputs.items():
+            self.filled.setdefault(dataset, []).append(rows)
+
+    def known(self, dataset: Dataset) -> list[str] | None:
+        if dataset not in self.stored:
+            self.stored[dataset] = _columns_in_log(dataset)
+        stored, filled = self.stored[dataset], self.filled.get(dataset, [])
+        listed = [name for rows in filled for name in rows.columns]
+        is_whole = stored is not None or (listed and not any(rows.rest for rows in filled))
+        return list(dict.fromkeys([*(stored or ()), *listed])) if is_whole else None
+
+
+def _columns_in_log(dataset: Dataset) -> list[str] | None:
+    """Of a Delta table on this machine alone: lineage goes to no network."""
+    if dataset.namespace != "file":
+        return None
+    probe = DeltaProbe(dataset.name)
+    try:
+        return [each["name"] for each in json.loads(probe.schema_json())["fields"]] if probe.refresh() else None
+    except SourceUnreadable:
+        return None
+
+
+def _producers_first(parts: Sequence[Parts]) -> list[Parts]:
+    """Jobs after those that fill what they read; those that wait for each other stay as they were given."""
+
+    def unknown(dataset: Dataset) -> None:
+        return None
+
+    reads = {each.job: set(flow_of(each, unknown).inputs) for each in parts}
+    left, ordered = list(parts), list[Parts]()
+    while left:
+        fills = {each.job: {dataset_of(sink) for sink in each.sinks} for each in left}
+        ready = [p for p in left if not any(reads[p.job] & fills[o.job] for o in left if o is not p)] or left[:1]
+        ordered += ready
+        left = [each for each in left if each not in ready]
+    return ordered
+
+
+def _is_called(dataset: Dataset, name: str) -> bool:
+    full = f"{dataset.namespace}/{dataset.name}"
+    return name in (full, dataset.name) or full.endswith((f"/{name}", f".{name}"))
+
+
+def _sources_of(flow: Flow, point: Point) -> Iterator[Hop]:
+    rows = flow.outputs.get(point.dataset)
+    if rows is None:
+        return
+    if point.column is None:
+        yield from (Hop(Point(dataset), flow.job) for dataset in flow.inputs)
+        return
+    for origin in rows.origins(point.column):
+        yield Hop(Point(origin.dataset, origin.column), flow.job, origin.how)
+
+
+def _targets_of(flow: Flow, point: Point) -> Iterator[Hop]:
+    if point.column is None:
+        yield from (Hop(Point(each), flow.job) for each in flow.outputs if point.dataset in flow.inputs)
+        return
+    for dataset, rows in flow.outputs.items():
+        names = dict.fromkeys([*rows.columns, *([point.column] if rows.rest else [])])
+        for name in names:
+            hows = [origin.how for origin in rows.origins(name) if point.is_(origin.dataset, origin.column)]
+            yield from (Hop(Point(dataset, name), flow.job, how) for how in hows)
+        decides = [each.how for each in rows.influences if point.is_(each.dataset, each.column)]
+        yield from (Hop(Point(dataset), flow.job, how) for how in decides)

@@ -1,0 +1,231 @@
+"""A query's columns, read from its text: which columns of which tables each of them is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+import sqlglot
+from sqlglot import exp
+
+from floodmark.errors import ConfigError
+from floodmark.lineage.columns import Direct, Indirect, Influence, Origin, Origins, Relation, Rest, stacked
+
+Tables = Mapping[str, Relation]
+"""What a query can read, by lower-case name."""
+Elsewhere = Callable[[str], Relation]
+"""What stands for a table that is not among them, by its dotted name."""
+
+DECIDING: Mapping[str, Indirect] = {"where": "filter", "having": "filter", "qualify": "filter", "group": "group"}
+ORDERING = ("order", "sort", "cluster", "distribute")
+
+
+def columns_of(sql: str, tables: Tables, elsewhere: Elsewhere, dialect: str = "spark") -> Relation:
+    """The rows that a query gives. Raises ConfigError if it cannot be parsed."""
+    try:
+        tree = sqlglot.parse_one(sql, read=dialect)
+    except sqlglot.errors.SqlglotError as error:
+        raise ConfigError("the SQL cannot be parsed.", hint="floodmark lint says where") from error
+    return Reader({name.lower(): table for name, table in tables.items()}, elsewhere).query(tree)
+
+
+def expression_origins(sql: str, row: Relation) -> Origins:
+    """The columns of a row that an SQL expression over it reads."""
+    return columns_of(f"SELECT {sql} AS value FROM row", {"row": row}, lambda name: Relation()).origins("value")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads queries against tables; a query inside another one sees the tables around it too."""
+
+    tables: Tables
+    elsewhere: Elsewhere
+    around: Select | None = None
+
+    def query(self, tree: exp.Expr) -> Relation:
+        reader = self._with_own_tables(tree)
+        if isinstance(tree, exp.SetOperation):
+            return stacked(reader.query(tree.left), reader.query(tree.right))
+        if isinstance(tree, exp.Subquery):
+            return reader.query(tree.this)
+        return Select(tree, reader).relation() if isinstance(tree, exp.Select) else Relation()
+
+    def table(self, node: exp.Expr) -> Relation:
+        """What stands in a FROM, under the names that its alias gives to columns."""
+        names = list(node.alias_column_names)
+        if node.args.get("pivots"):
+            return self._stored(node).unlisted()
+        if isinstance(node, exp.Values):
+            return Relation(columns=dict.fromkeys(names, ()))
+        return self._stored(node).named(names)
+
+    def _stored(self, node: exp.Expr) -> Relation:
+        if not isinstance(node, exp.Table):
+            return self.query(node.this if isinstance(node, exp.Lateral) else node)
+        if isinstance(node.this, exp.Func):  # a function that makes rows reads no table
+            return Relation()
+        name = ".".join(part.name for part in node.parts)
+        return self.tables.get(name.lower()) or self.elsewhere(name)
+
+    def _with_own_tables(self, tree: exp.Expr) -> Reader:
+        """With the tables that the query defines for itself, each of which sees those before it."""
+        defined = tree.ctes if isinstance(tree, exp.Query) else []
+        return reduce(lambda reader, cte: reader._knowing(cte), defined, self)
+
+    def _knowing(self, cte: exp.CTE) -> Reader:
+        is_recursive = bool(cte.parent and cte.parent.args.get("recursive"))
+        reader = self._with(cte.alias, Relation()) if is_recursive else self  # it reads itself, which adds nothing
+        return self._with(cte.alias, reader.query(cte.this).named(list(cte.alias_column_names)))
+
+    def _with(self, name: str, table: Relation) -> Reader:
+        return Reader({**self.tables, name.lower(): table}, self.elsewhere, self.around)
+
+
+@dataclass
+class Select:
+    """One SELECT: its tables by alias, and what has been found on the way."""
+
+    tree: exp.Select
+    reader: Reader
+    sources: dict[str, Relation] = field(default_factory=dict)
+    columns: dict[str, Origins] = field(default_factory=dict)
+    rest: list[Rest] = field(default_factory=list)
+    inner: list[Relation] = field(default_factory=list)
+    influences: list[Influence] = field(default_factory=list)
+
+    def relation(self) -> Relation:
+        self._read_sources()
+        for projection in self.tree.expressions:
+            self._project(projection)
+        self._read_conditions()
+        made = Relation(columns=self.columns, rest=tuple(self.rest), influences=tuple(dict.fromkeys(self.influences)))
+        return made.beside([*self.sources.values(), *self.inner])
+
+    def _read_sources(self) -> None:
+        begins, joins = self.tree.find(exp.From), self.tree.args.get("joins") or ()
+        first = [begins.this] if begins is not None and begins.parent is self.tree else []
+        for node in [*first, *(join.this for join in joins)]:
+            reader = replace(self.reader, around=self) if isinstance(node, exp.Lateral) else self.reader
+            self.sources[node.alias_or_name.lower()] = reader.table(node)
+        for lateral in self.tree.args.get("laterals") or ():
+            names = [column.name for column in lateral.args["alias"].columns]
+            made = self.origins(lateral.this, "computed")
+            self.sources[lateral.alias.lower()] = Relation(columns=dict.fromkeys(names, made))
+
+    def _project(self, projection: exp.Expr) -> None:
+        if projection.is_star:
+            self._take_all(projection)
+            return
+        if isinstance(projection, exp.Aliases):  # explode(…) AS (key, value)
+            names = [each.name for each in projection.aliases]
+            self.columns |= dict.fromkeys(names, self.origins(projection.this, "computed"))
+            return
+        plain = projection.unalias()
+        how: Direct = "as it is" if isinstance(plain, exp.Column) else _computed(plain)
+        self.columns[projection.alias_or_name or plain.sql("spark")] = self.origins(plain, how)
+
+    def _take_all(self, projection: exp.Expr) -> None:
+        """`*`, or `t.*`; columns that it leaves out are not there."""
+        star = projection.find(exp.Star)
+        parts = star.args if star is not None else {}
+        replaced = {each.alias: each.this for each in parts.get("replace") or ()}
+        left_out = {name.lower() for name in (*(each.name for each in parts.get("except_") or ()), *replaced)}
+        named = projection.table.lower() if isinstance(projection, exp.Column) else None
+        taken = [self.sources[named]] if named in self.sources else list(self.sources.values())
+        is_open = [source for source in taken if source.rest]
+        for source in taken:
+            self.columns |= {name: e for name, e in source.columns.items() if name.lower() not in left_out}
+            for rest in source.rest:
+                how: Direct = rest.how if len(is_open) == 1 else "by name"
+                self.rest.append(Rest(rest.dataset, how, rest.without | left_out))
+        self.columns |= {name: self.origins(made, _computed(made)) for name, made in replaced.items()}
+
+    def _read_conditions(self) -> None:
+        for part, how in DECIDING.items():
+            self._decide(self.tree.args.get(part), how)
+        for part in ORDERING:
+            self._decide(self.tree.args.get(part), "sort")
+        for join in self.tree.args.get("joins") or ():
+            self._decide(join.args.get("on"), "join")
+            shared = [self.find(each.name) for each in join.args.get("using") or ()]
+            self._influenced([origin for origins in shared for origin in origins], "join")
+
+    def _decide(self, condition: exp.Expr | None, how: Indirect) -> None:
+        if condition is not None:
+            self._influenced(self.origins(condition, "computed"), how)
+
+    def _influenced(self, origins: Origins | list[Origin], how: Indirect) -> None:
+        self.influences += [Influence(each.dataset, each.column, how) for each in origins]
+
+    def origins(self, expression: exp.Expr, how: Direct) -> Origins:
+        """The columns that an expression reads; those that only order or split a window are influences."""
+        found: list[Origin] = []
+        for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
+            if isinstance(node, exp.Query):
+                found += self._nested(node)
+            elif isinstance(node, exp.Column):
+                is_split = _splits_a_window(node, expression)
+                self._influenced(self._column(node) if is_split else (), "window")
+                found += () if is_split else self._column(node)
+        return tuple(dict.fromkeys(each.made(how) for each in found))
+
+    def _nested(self, query: exp.Query) -> Origins:
+        inside = replace(self.reader, around=self).query(query)
+        self.inner.append(inside)
+        return tuple(each.made("computed") for each in inside.every_origin())
+
+    def _column(self, column: exp.Column) -> Origins:
+        """`t.c`, `c`, and fields of a struct: `t.c.f`, `c.f`."""
+        first, *more = [part.name for part in column.parts]
+        source = self.source(first) if more else None
+        if source is None:
+            return tuple(each.made("computed") if more else each for each in self.find(first))
+        return tuple(each.made("computed") if more[1:] else each for each in source.asked_for(more[0]))
+
+    def source(self, alias: str) -> Relation | None:
+        around = self.reader.around
+        return self.sources.get(alias.lower()) or (around.source(alias) if around else None)
+
+    def find(self, name: str) -> Origins:
+        """A column without its table: the one that lists it, else an earlier column here, else those that may."""
+        listing = [source for source in self.sources.values() if source.lists(name)]
+        if listing:
+            return listing[0].origins(name)
+        is_open = [source for source in self.sources.values() if source.rest]
+        own = [origins for known, origins in self.columns.items() if known.lower() == name.lower()]
+        if own or not is_open:
+            around = self.reader.around
+            outside = around.find(name) if around else ()
+            inside = (origin for source in self.sources.values() for origin in source.asked_for(name))
+            return own[0] if own else outside or tuple(inside)
+        how: Direct = "as it is" if len(is_open) == 1 else "by name"
+        return tuple(origin.made(how) for source in is_open for origin in source.origins(name))
+
+
+def _computed(expression: exp.Expr) -> Direct:
+    return "aggregated" if any(_aggregates(node) for node in expression.find_all(exp.AggFunc)) else "computed"
+
+
+def _aggregates(node: exp.Expr) -> bool:
+    """A function over a window sums up rows too, and keeps each."""
+    return not isinstance(node.parent, exp.Window)
+
+
+def _splits_a_window(column: exp.Expr, within: exp.Expr) -> bool:
+    path = _path(column, within)
+    return any(each is step for each in _splits(within) for step in path)
+
+
+def _splits(expression: exp.Expr) -> Iterator[exp.Expr]:
+    for window in expression.find_all(exp.Window):
+        yield from window.args.get("partition_by") or ()
+        yield from filter(None, [window.args.get("order")])
+
+
+def _path(node: exp.Expr, upto: exp.Expr) -> list[exp.Expr]:
+    """The node and what it stands in."""
+    path = [node]
+    while path[-1] is not upto and path[-1].parent is not None:
+        path.append(path[-1].parent)
+    return path
