@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+SPARK_LOG = "FLOODMARK_SPARK_LOG"
 
 _LISTS = {  # settings that hold several values: ours and the user's both count
     "spark.driver.extraClassPath": os.pathsep,
@@ -35,7 +36,7 @@ def is_local(master: str) -> bool:
 def session_settings(chosen: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:
     """Everything a new session is started with; what the user chose wins."""
     master = chosen.get("spark.master", "local[*]")
-    ours = {"spark.master": master} | (_local(master) if is_local(master) else {})
+    ours = {"spark.master": master} | (_local(master) | _call_sites() if is_local(master) else {})
     if jars:  # spark.jars would copy every jar at each start, so a local driver has them on its class path
         ours |= _delta(jars, "spark.driver.extraClassPath" if is_local(master) else "spark.jars")
     both = {name: _LISTS[name].join([ours[name], chosen[name]]) for name in _LISTS if name in ours and name in chosen}
@@ -63,9 +64,21 @@ def _local(master: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(_cores(master)),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",  # one task knows all files of what one machine holds
+        # Nobody reads them, and every commit of a small table would take longer to count its files than to write them.
+        "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
+        "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # else one task per listed file: seconds
     }
+
+
+def _call_sites() -> dict[str, str]:
+    """Spark notes the line of Python behind every operator on columns, in calls of the JVM that cost a small batch
+    seconds; a user meets it in the whole text of an error only, so who wants to read that gets it."""
+    wanted = str(SPARK_LOG in os.environ).lower()
+    return dict.fromkeys(
+        ("spark.python.sql.dataFrameDebugging.enabled", "spark.sql.dataFrameQueryContext.enabled"), wanted
+    )
 
 
 def _cores(master: str) -> int:
