@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that is over before its code is worth optimising."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_processes() -> None:
+    """Every JVM that a process of a test starts lives for one small batch."""
+    os.environ["JDK_JAVA_OPTIONS"] = SHORT_LIVED
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -23,11 +33,9 @@ def spark() -> Iterator[SparkSession]:
         {
             "spark.master": "local[2]",
             "spark.driver.memory": "1g",
-            # A suite is over before code is worth optimising. Its code outgrows the 48 MB that go with that: a JVM
-            # whose cache is full stops compiling, and interprets everything from then on.
-            "spark.driver.extraJavaOptions": (
-                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-            ),
+            # The suite's code outgrows the 48 MB that go with SHORT_LIVED: a JVM whose cache is full stops compiling,
+            # and interprets everything from then on.
+            "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -XX:ReservedCodeCacheSize=240m",
         },
         app_name="floodmark-tests",
     )

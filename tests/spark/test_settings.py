@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from floodmark.spark.settings import DELTA_CATALOG, DELTA_EXTENSION, full_names, is_local, session_settings
+
+if TYPE_CHECKING:
+    import pytest
 
 JARS = (Path("/cache/a.jar"), Path("/cache/b.jar"))
 
@@ -59,6 +63,16 @@ def test_shuffles_have_as_many_partitions_as_cores() -> None:
     """200 small tasks would be most of a small batch's time."""
     assert session_settings({"spark.master": "local[3,4]"}, JARS)["spark.sql.shuffle.partitions"] == "3"
     assert session_settings({"spark.master": "local"}, JARS)["spark.sql.shuffle.partitions"] == "1"
+
+
+def test_lines_of_code_are_noted_for_errors_only_if_somebody_reads_those(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every operator on columns would cost several calls of the JVM more."""
+    noting = "spark.python.sql.dataFrameDebugging.enabled"
+    monkeypatch.delenv("FLOODMARK_SPARK_LOG", raising=False)
+    assert session_settings({}, JARS)[noting] == "false"
+    assert session_settings({noting: "true"}, JARS)[noting] == "true"
+    monkeypatch.setenv("FLOODMARK_SPARK_LOG", "info")
+    assert session_settings({}, JARS)[noting] == "true"
 
 
 def test_a_local_cluster_is_not_local() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import floodmark as fm
+from floodmark.step import counting
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Observation, SparkSession
 
 SCHEMA = "id long, v string"
 
@@ -21,6 +22,19 @@ def rows(first: int, last: int) -> list[dict[str, object]]:
     return [{"id": number, "v": "x"} for number in range(first, last)]
 
 
+@pytest.fixture
+def never_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a counter that is not told: a merge has a session of its own."""
+
+    def told(observation: Observation, asked: Any = counting.observed) -> object:  # noqa: ANN401 - a function
+        answer = asked(observation)
+        assert answer, "waited in vain"
+        return answer
+
+    monkeypatch.setattr(counting, "observed", told)
+
+
+@pytest.mark.usefixtures("never_in_vain")
 @pytest.mark.parametrize(
     "sink",
     [

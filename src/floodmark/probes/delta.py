@@ -47,6 +47,9 @@ class DeltaProbe:
     def table_id(self) -> str:
         return str(self._there().metadata().id)
 
+    def schema_json(self) -> str:
+        return self._there().schema().to_json()
+
     def feed_is_on(self) -> bool:
         return self.properties().get(FEED, "false").lower() == "true"
 

@@ -66,6 +66,11 @@ class KafkaOptions:
     def servers(self) -> str:
         return self.bootstrap if isinstance(self.bootstrap, str) else ",".join(self.bootstrap)
 
+    @property
+    def call_seconds(self) -> float:
+        """How long a question to the brokers may take: as long as a request, and half of that to connect before it."""
+        return 1.5 * float(self.librdkafka()["socket.timeout.ms"]) / 1000
+
     def librdkafka(self, **more: object) -> dict[str, Any]:
         """The configuration of a native client; `more` is the caller's own and wins."""
         plain = {name: value for name, value in self._plain().items() if name not in JAVA_ONLY}

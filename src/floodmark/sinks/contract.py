@@ -122,6 +122,14 @@ class Shaped(Protocol):
 
 
 @runtime_checkable
+class Secluded(Protocol):
+    """A sink that may write in a session of its own, where nothing that is observed on the way is told."""
+
+    def is_secluded(self, batch: Batch, session: Session) -> bool:
+        """Whether the write of this batch, which comes next, does."""
+
+
+@runtime_checkable
 class Freezing(Protocol):
     """A sink that settles something when a batch is intended, and must find it unchanged at every attempt."""
 

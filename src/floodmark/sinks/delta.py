@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,14 @@ from floodmark.probes.delta_commit import note
 from floodmark.probes.places import local_path
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
 from floodmark.sinks.delta_lock import TableBusy, table_lock
-from floodmark.sinks.delta_merge import DELETE, GONE, merge_statement, newest_per_key, replace_statement
+from floodmark.sinks.delta_merge import (
+    DELETE,
+    GONE,
+    handed_over,
+    merge_statement,
+    newest_per_key,
+    replace_statement,
+)
 from floodmark.sinks.delta_repeats import unknown
 from floodmark.sinks.own_columns import without_own, written_columns
 from floodmark.sinks.refusals import refusal_in
@@ -60,7 +66,9 @@ class Delta(Atomic):
         for columns in ("key", "by", "sequence", "partition_by", "cluster_by"):
             object.__setattr__(self, columns, column_names(getattr(self, columns)))
         object.__setattr__(self, "_place", DeltaPlace(self.path, self.table))
-        self._check_options()
+        check_modes(self)
+        if self.partition_by and self.cluster_by:
+            raise ConfigError(f"sink '{self.name}' has partitions and clusters.", hint="Delta takes one of the two")
 
     def describe(self) -> str:
         return f"delta table {self._place}"
@@ -85,16 +93,22 @@ class Delta(Atomic):
     def schema(self, session: Session) -> StructType | None:
         from pyspark.sql.types import StructType
 
-        location = self._place.location(session)
-        if location is None or self._looked(session) is None:
-            return None
-        return StructType(session().read.format("delta").load(location).schema.fields)
+        held = self.read(session)
+        return StructType(held.schema.fields) if held is not None else None
+
+    def read(self, session: Session) -> DataFrame | None:
+        """The table as it is now; None if there is none yet."""
+        return session().read.format("delta").load(self._where(session())) if self._looked(session) else None
 
     def tables(self) -> tuple[Delta, ...]:
         return (self,)
 
     def needs_position(self) -> bool:
         return self.mode == "merge" and not self.sequence
+
+    def is_secluded(self, batch: Batch, session: Session) -> bool:
+        merges = bool(self.by) or (self.mode == "merge" and self._looked(session) is not None)
+        return merges and batch.kind != "refresh"
 
     def write_where(self, rows: DataFrame, batch: Batch, condition: str) -> int | None:
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""
@@ -174,14 +188,14 @@ class Delta(Atomic):
             names if all(name.lower() in stored for name in names) else () for names in (self.sequence, self._named_by)
         )
         newest, columns = self._newest(rows), written_columns(rows)
-        with _handed_over(newest) as view:
+        with handed_over(newest) as view:
             what = (self._place.sql, view, columns, self.key, known, named)
             self._run(merge_statement(*what, evolve=self.evolve), rows.sparkSession, batch)
 
     def _replace_by(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
         self._ensure(rows, exists=exists)
         columns = written_columns(rows)
-        with _handed_over(without_own(rows)) as view:
+        with handed_over(without_own(rows)) as view:
             statement = replace_statement(self._place.sql, view, columns, self.by, evolve=self.evolve)
             self._run(statement, rows.sparkSession, batch)
 
@@ -193,10 +207,16 @@ class Delta(Atomic):
         from floodmark.spark.session import isolated
 
         own = isolated(spark)
-        own.conf.set("spark.databricks.delta.write.txnAppId", batch.ledger(self.name))
-        own.conf.set("spark.databricks.delta.write.txnVersion", str(batch.number))
-        own.conf.set("spark.databricks.delta.commitInfo.userMetadata", self._note(batch))
+        for name, value in self._settings(batch, spark).items():
+            own.conf.set(name, value)
         own.sql(statement).collect()
+
+    def _settings(self, batch: Batch, spark: SparkSession) -> dict[str, str]:
+        return {
+            "spark.databricks.delta.write.txnAppId": batch.ledger(self.name),
+            "spark.databricks.delta.write.txnVersion": str(batch.number),
+            "spark.databricks.delta.commitInfo.userMetadata": self._note(batch),
+        }
 
     def _ensure(self, rows: DataFrame, *, exists: bool) -> None:
         if not exists:
@@ -249,23 +269,7 @@ class Delta(Atomic):
         probe = self._probes.setdefault(location, DeltaProbe(location))
         return probe if probe.refresh() else None
 
-    def _check_options(self) -> None:
-        check_modes(self)
-        if self.partition_by and self.cluster_by:
-            raise ConfigError(f"sink '{self.name}' has partitions and clusters.", hint="Delta takes one of the two")
-
 
 def members_table(path: str | None = None, table: str | None = None, *, key: tuple[str, ...], name: str) -> Delta:
     """The table of a dimension: merged by surrogate key, and read on by its change feed."""
     return Delta(path, table, mode="merge", key=key, delete_when=GONE, name=name, change_feed=True)
-
-
-@contextmanager
-def _handed_over(rows: DataFrame) -> Iterator[str]:
-    """The rows as a view that another session sees, under a name that no other batch has."""
-    name = f"floodmark_{uuid.uuid4().hex}"
-    rows.createGlobalTempView(name)
-    try:
-        yield f"global_temp.{name}"
-    finally:
-        rows.sparkSession.catalog.dropGlobalTempView(name)

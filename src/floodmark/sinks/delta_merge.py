@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from floodmark.sinks.contract import POSITION
@@ -132,3 +134,14 @@ def _merge_into(target: str, *, evolve: bool) -> str:
 
 def _insert(columns: Sequence[str]) -> str:
     return f"INSERT ({', '.join(map(quoted, columns))}) VALUES ({', '.join(f's.{quoted(name)}' for name in columns)})"
+
+
+@contextmanager
+def handed_over(rows: DataFrame) -> Iterator[str]:
+    """The rows as a view that another session sees, under a name that no other batch has."""
+    name = f"floodmark_{uuid.uuid4().hex}"
+    rows.createGlobalTempView(name)
+    try:
+        yield f"global_temp.{name}"
+    finally:
+        rows.sparkSession.catalog.dropGlobalTempView(name)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from floodmark.probes.kafka_client import KafkaOptions
 
-CALL_SECONDS = 30.0
-
 
 @dataclass(frozen=True)
 class Topic:
@@ -64,8 +62,8 @@ class Topic:
 
         spec = (OffsetSpec.latest if latest else OffsetSpec.earliest)()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(self.name, p): spec for p in range(self.require())}
-        answers = self._admin.list_offsets(asked, request_timeout=CALL_SECONDS)
-        found = {place.partition: answer.result(CALL_SECONDS).offset for place, answer in answers.items()}
+        answers = self._admin.list_offsets(asked, request_timeout=self._seconds)
+        found = {place.partition: answer.result(self._seconds).offset for place, answer in answers.items()}
         return [found[partition] for partition in sorted(found)]
 
     def _make(self, create: Mapping[str, int]) -> int:
@@ -74,14 +72,18 @@ class Topic:
 
         new = NewTopic(self.name, create["partitions"], create.get("replication", 1))
         try:
-            self._admin.create_topics([new], operation_timeout=CALL_SECONDS)[self.name].result()
+            self._admin.create_topics([new], operation_timeout=self._seconds)[self.name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # somebody was faster
                 raise
         return self.partitions() or create["partitions"]
 
     def _all(self) -> dict[str, Any]:
-        return dict(self._admin.list_topics(timeout=CALL_SECONDS).topics)
+        return dict(self._admin.list_topics(timeout=self._seconds).topics)
+
+    @property
+    def _seconds(self) -> float:
+        return self.options.call_seconds
 
     @cached_property
     def _admin(self) -> AdminClient:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.sinks.scd_events import CONTESTED, REFUSED, Ordering, winners
@@ -11,33 +12,55 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.types import DataType
 
+BROADCAST_AT_MOST = 200_000
+"""Keys that are sent to every task, so that the log is filtered where it is read and not moved."""
+CONFLICT = "_fm_conflict"
 
-def conflict_in(arriving: DataFrame, stored: DataFrame | None, order: Ordering) -> tuple[str, str] | None:
-    """Key and sequence of events that nothing decides between, as JSON; None if there are none."""
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over arriving events tells: how many there are, if known, and key and sequence, as JSON, of those
+    that nothing decides between."""
+
+    events: int | None = None
+    conflict: tuple[str, str] | None = None
+
+
+def surveyed(arriving: DataFrame, stored: DataFrame | None, order: Ordering) -> Survey:
+    """Hold the events against each other, then against those of the log that could contradict them."""
     from pyspark.sql import functions as F
 
     fresh = arriving.where(f"{REFUSED} IS NULL")
-    held = _held(fresh, stored, order) if stored is not None else None
-    events = fresh.unionByName(held, allowMissingColumns=True) if held is not None else fresh
-    shown = [F.to_json(F.struct(*map(quoted, names))) for names in (order.key, order.sequence)]
-    found = winners(events, order).where(CONTESTED).select(*shown).limit(1).collect()
-    return (found[0][0], found[0][1]) if found else None
+    kind, moment = fresh.schema[order.moment].dataType, F.col(quoted(order.moment))
+    ends = [_plain(end(moment), kind).alias(name) for name, end in (("lo", F.min), ("hi", F.max))]
+    row = winners(fresh, order).agg(_conflict(order), F.count(F.lit(1)).alias("n"), *ends).collect()[0]
+    survey = Survey(row["n"], _told(row))
+    if stored is None or survey.conflict or not survey.events:
+        return survey
+    # The moments go in as literals, so that files of other times are not opened: mostly all of them.
+    near = stored.where(moment.between(_literal(row, "lo", kind), _literal(row, "hi", kind)))
+    return Survey(survey.events, _conflict_with(near, fresh, survey.events, order)) if near.inputFiles() else survey
 
 
-def _held(fresh: DataFrame, stored: DataFrame, order: Ordering) -> DataFrame | None:
-    """Stored events that could contradict: of the same keys, between the first and the last moment that arrives.
-
-    The moments go in as literals, so that files of other times are not opened: mostly all of them.
-    """
+def _conflict_with(near: DataFrame, fresh: DataFrame, events: int, order: Ordering) -> tuple[str, str] | None:
+    """A contradiction between events that arrive and those of the same keys that are stored."""
     from pyspark.sql import functions as F
 
-    kind, moment = fresh.schema[order.moment].dataType, F.col(quoted(order.moment))
-    row = fresh.agg(*(_plain(end(moment), kind).alias(name) for name, end in (("lo", F.min), ("hi", F.max)))).collect()
-    if row[0]["lo"] is None:
-        return None
-    near = stored.where(moment.between(_literal(row[0], "lo", kind), _literal(row[0], "hi", kind)))
-    keys = fresh.select(*map(quoted, order.key)).distinct()
-    return near.join(F.broadcast(keys), list(order.key), "left_semi")
+    keys = fresh.select(*map(quoted, order.key))
+    held = near.join(F.broadcast(keys) if events <= BROADCAST_AT_MOST else keys, list(order.key), "left_semi")
+    every = fresh.unionByName(held, allowMissingColumns=True)
+    return _told(winners(every, order).agg(_conflict(order)).collect()[0])
+
+
+def _conflict(order: Ordering) -> Column:
+    from pyspark.sql import functions as F
+
+    shown = [F.to_json(F.struct(*map(quoted, names))) for names in (order.key, order.sequence)]
+    return F.min(F.when(F.col(CONTESTED), F.struct(*shown))).alias(CONFLICT)
+
+
+def _told(row: Row) -> tuple[str, str] | None:
+    return (row[CONFLICT][0], row[CONFLICT][1]) if row[CONFLICT] else None
 
 
 def _plain(moment: Column, kind: DataType) -> Column:

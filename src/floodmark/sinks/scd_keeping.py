@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConflictingEvents
 from floodmark.sinks.contract import Batch, Recorded
 from floodmark.sinks.refusals import refuse
-from floodmark.sinks.scd_conflicts import conflict_in
+from floodmark.sinks.scd_conflicts import BROADCAST_AT_MOST, Survey, surveyed
 from floodmark.sinks.scd_events import (
     CONTESTED,
     REFUSED,
@@ -28,8 +28,8 @@ from floodmark.spark.delta_tables import quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-BROADCAST_AT_MOST = 200_000
-"""Keys that are sent to every task, so that the log is filtered where it is read and not moved."""
+FEW = 1_000
+"""Events of a batch whose keys one task rebuilds."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,13 @@ class Keeping:
         """The first commit. Raises ConflictingEvents before anything is written."""
         spark, ledger = events.sparkSession, batch.ledger(self.name)
         stored = None if batch.kind == "refresh" else self.log.read(spark)
-        arriving = self._received(events, stored, batch)
+        arriving, survey = self._received(events, stored, batch), Survey()
         if self.log.number(ledger, lambda: spark) < batch.number and self.order.ties != "quarantine":
             accepted = stored.where(f"{REFUSED} IS NULL") if stored is not None else None
-            self._require_agreement(arriving, accepted, batch)
-        return self.log.append(arriving, batch)
+            survey = surveyed(arriving, accepted, self.order)
+        if survey.conflict:
+            raise ConflictingEvents(batch.job, sink=self.name, key=survey.conflict[0], sequence=survey.conflict[1])
+        return self.log.append(arriving, batch, survey.events)
 
     def rebuild(self, spark: SparkSession, batch: Batch, arrived: int | None = None) -> None:
         """The second commit: every key with events above the number that the table has, from all its events."""
@@ -81,14 +83,18 @@ class Keeping:
             return
         keys = self.log.touched_keys(events, ledger, done)
         keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
-        self.rebuild_keys(keys, events, held, batch)
+        self.rebuild_keys(keys, events, held, batch, arrived)
 
-    def rebuild_keys(self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch) -> None:
+    def rebuild_keys(
+        self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch, arrived: int | None = None
+    ) -> None:
         """Turn what the table holds of these keys into what follows from their events, in one commit."""
-        spark, own = held.sparkSession, [quoted(name) for name in self.order.key]
-        new = self.rows_of(events.join(keys, list(self.order.key), "left_semi").repartition(*own))
-        old = self._above_floor(held.join(keys, list(self.order.key), "left_semi"), spark)
-        self.table.exchange(new, old, batch)
+        own = [quoted(name) for name in self.order.key]
+        told, old = (each.join(keys, list(self.order.key), "left_semi") for each in (events, held))
+        few = arrived is not None and arrived <= FEW
+        # Rows in one place need not be moved again, however they are grouped, ordered and joined.
+        told, old = (told.repartition(1), old.repartition(1)) if few else (told.repartition(*own), old)
+        self.table.exchange(self.rows_of(told), self._above_floor(old, held.sparkSession), batch, few=few)
 
     def rows_of(self, events: DataFrame) -> DataFrame:
         """The table's rows for these events, which are all that their keys have."""
@@ -119,11 +125,6 @@ class Keeping:
         if stored is None or not self.table.number(SETTLED, lambda: spark):
             return arriving
         return refused_again(arriving, stored, self.order)
-
-    def _require_agreement(self, arriving: DataFrame, stored: DataFrame | None, batch: Batch) -> None:
-        found = conflict_in(arriving, stored, self.order)
-        if found:
-            raise ConflictingEvents(batch.job, sink=self.name, key=found[0], sequence=found[1])
 
     def _agreed(self) -> Column:
         """The log holds no contradictions, since they were refused on arrival; if it does, nothing is guessed."""

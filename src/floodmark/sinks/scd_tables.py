@@ -10,12 +10,24 @@ from floodmark.sinks.contract import Batch, Session
 from floodmark.sinks.delta import Delta
 from floodmark.sinks.scd_events import FLOOR, LEDGER, NUMBER, REFUSED, SINCE, Ordering
 from floodmark.sinks.scd_versions import changes
-from floodmark.spark.delta_tables import DeltaPlace, quoted
+from floodmark.spark.delta_tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOG_SUFFIX = "__events"
+IN_ONE_FILE = 100_000
+"""Events of a batch that one task writes."""
+SMALL_BYTES = 1 << 20
+ONCE = {"spark.databricks.delta.merge.materializeSource": "all"}
+"""A merge asks for its rows up to three times: rebuilding them each time would be most of its cost."""
+IN_ONE_PLACE = {
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""For few rows and a small table: it is written as a whole, which is quicker than to mark rows in it; one task does it,
+and there is nothing to learn on the way."""
 PRUNED = "floodmark.prune"
 """The ledger under which a log counts how often it was pruned."""
 PROPERTIES = {
@@ -38,11 +50,13 @@ class EventLog:
         path, name = (f"{at}{LOG_SUFFIX}" if at else None for at in (table.path, table.table))
         return cls(replace(table, path=path, table=name, mode="append"), order)
 
-    def append(self, events: DataFrame, batch: Batch) -> int:
-        """Once per batch number; returns how many came then."""
+    def append(self, events: DataFrame, batch: Batch, count: int | None = None) -> int:
+        """Once per batch number; returns how many came then. `count` is about how many there are, if that is known."""
         keys = [quoted(name) for name in self.order.key]
-        clustered = events.repartitionByRange(*keys).sortWithinPartitions(*keys, quoted(self.order.moment))
-        return self.sink.write(clustered, batch) or 0
+        # To find ranges, the events are read once more: for one file there is nothing to find.
+        is_small = count is not None and count <= IN_ONE_FILE
+        parted = events.repartition(1) if is_small else events.repartitionByRange(*keys)
+        return self.sink.write(parted.sortWithinPartitions(*keys, quoted(self.order.moment)), batch) or 0
 
     def number(self, ledger: str, session: Session) -> int:
         recorded = self.sink.recorded(ledger, session)
@@ -50,7 +64,7 @@ class EventLog:
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         """All events; None while there is no log."""
-        return frame_of(self.sink, spark)
+        return self.sink.read(lambda: spark)
 
     def accepted(self, spark: SparkSession) -> DataFrame | None:
         """The events that were not refused."""
@@ -58,14 +72,10 @@ class EventLog:
         return every.where(f"{REFUSED} IS NULL") if every is not None else None
 
     def touched_keys(self, events: DataFrame, ledger: str, after: int) -> DataFrame:
-        """The keys of events that came above a batch number."""
+        """The keys of events that came above a batch number, each as often as it came."""
         from pyspark.sql import functions as F
 
-        return (
-            events.where((F.col(LEDGER) == ledger) & (F.col(NUMBER) > after))
-            .select(*map(quoted, self.order.key))
-            .distinct()
-        )
+        return events.where((F.col(LEDGER) == ledger) & (F.col(NUMBER) > after)).select(*map(quoted, self.order.key))
 
     def floors(self, spark: SparkSession) -> DataFrame | None:
         """Per key, where it was pruned; None if that never happened, which the table's transactions tell at once."""
@@ -77,10 +87,17 @@ class EventLog:
 
 @dataclass(frozen=True)
 class ExactChanges(Delta):
-    """A merge whose rows are unique already, and say themselves whether they delete."""
+    """A merge whose rows are unique already, and say themselves whether they delete; `few`: one task can hold them."""
+
+    few: bool = False
 
     def _newest(self, rows: DataFrame) -> DataFrame:
         return rows
+
+    def _settings(self, batch: Batch, spark: SparkSession) -> dict[str, str]:
+        probe = self._looked(lambda: spark) if self.few else None
+        is_small = probe is not None and probe.files_and_bytes()[1] <= SMALL_BYTES
+        return {**super()._settings(batch, spark), **ONCE, **(IN_ONE_PLACE if is_small else {})}
 
     def _properties(self) -> dict[str, str]:
         return PROPERTIES
@@ -90,7 +107,7 @@ class ExactChanges(Delta):
 class RebuiltTable:
     """The rows that follow from the log; `identity` tells them apart."""
 
-    sink: Delta
+    sink: ExactChanges
     identity: tuple[str, ...]
 
     def number(self, ledger: str, session: Session) -> int:
@@ -98,27 +115,19 @@ class RebuiltTable:
         return recorded.number if recorded else 0
 
     def read(self, spark: SparkSession) -> DataFrame | None:
-        return frame_of(self.sink, spark)
+        return self.sink.read(lambda: spark)
 
     def fill(self, rows: DataFrame, batch: Batch) -> None:
         """All rows of a table that has none yet, or has others: nothing there has to be compared."""
         as_it_comes = replace(self.sink, mode="append", key=())
         as_it_comes.write(rows, batch)
 
-    def exchange(self, rows: DataFrame, held: DataFrame, batch: Batch) -> None:
+    def exchange(self, rows: DataFrame, held: DataFrame, batch: Batch, *, few: bool) -> None:
         """Turn the rows that are held into these, writing only what differs, in one commit."""
-        self.sink.write(changes(rows, held, self.identity), batch)
+        replace(self.sink, few=few).write(changes(rows, held, self.identity), batch)
 
 
 def rebuilt(table: Delta, identity: Sequence[str]) -> RebuiltTable:
     """The table as a target of exact changes."""
     given = {name: getattr(table, name) for name in ("path", "table", "name", "evolve", "patience_seconds")}
     return RebuiltTable(ExactChanges(**given, mode="merge", key=tuple(identity)), tuple(identity))
-
-
-def frame_of(sink: Delta, spark: SparkSession) -> DataFrame | None:
-    """The table as it is now, if it exists."""
-    if sink.schema(lambda: spark) is None:
-        return None
-    location = DeltaPlace(sink.path, sink.table).location(lambda: spark)
-    return spark.read.format("delta").load(location)

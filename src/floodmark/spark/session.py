@@ -10,14 +10,12 @@ from floodmark.errors import SparkUnavailable
 from floodmark.spark.connectors import connectors, wanted
 from floodmark.spark.gateway import ensure_gateway, environment
 from floodmark.spark.java import find_java
-from floodmark.spark.settings import DELTA_EXTENSION, full_names, is_local, session_settings
+from floodmark.spark.settings import DELTA_EXTENSION, SPARK_LOG, full_names, is_local, session_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
-
-SPARK_LOG = "FLOODMARK_SPARK_LOG"
 
 
 def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = "floodmark") -> SparkSession:

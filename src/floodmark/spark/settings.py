@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+SPARK_LOG = "FLOODMARK_SPARK_LOG"
 
 UNBOUNDED = str(2**31 - 1)
 """With any lower bound Spark asks after every row how large its Arrow batch has become: half of the way to Python."""
@@ -41,7 +42,7 @@ def is_local(master: str) -> bool:
 def session_settings(chosen: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:
     """Everything a new session is started with; what the user chose wins."""
     master = chosen.get("spark.master", "local[*]")
-    ours = {"spark.master": master} | ({**_local(master), **_modules()} if is_local(master) else {})
+    ours = {"spark.master": master} | (_local(master) | _modules() | _call_sites() if is_local(master) else {})
     if jars:  # spark.jars would copy every jar at each start, so a local driver has them on its class path
         ours |= _delta(jars, "spark.driver.extraClassPath" if is_local(master) else "spark.jars")
     both = {name: _LISTS[name].join([ours[name], chosen[name]]) for name in _LISTS if name in ours and name in chosen}
@@ -70,7 +71,10 @@ def _local(master: str) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
         "spark.sql.execution.arrow.maxBytesPerBatch": UNBOUNDED,
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",  # one task knows all files of what one machine holds
+        # Nobody reads them, and every commit of a small table would take longer to count its files than to write them.
+        "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
+        "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # else one task per listed file: seconds
     }
 
@@ -79,6 +83,15 @@ def _modules() -> dict[str, str]:
     """What Spark's Python workers import beside what is installed: they know nothing of a script's folder."""
     folders = own_folders()
     return {"spark.executorEnv.PYTHONPATH": os.pathsep.join(folders)} if folders else {}
+
+
+def _call_sites() -> dict[str, str]:
+    """Spark notes the line of Python behind every operator on columns, in calls of the JVM that cost a small batch
+    seconds; a user meets it in the whole text of an error only, so who wants to read that gets it."""
+    wanted = str(SPARK_LOG in os.environ).lower()
+    return dict.fromkeys(
+        ("spark.python.sql.dataFrameDebugging.enabled", "spark.sql.dataFrameQueryContext.enabled"), wanted
+    )
 
 
 def _cores(master: str) -> int:

@@ -39,6 +39,8 @@ class Closing:
     batch: Batch
     lease: HeldLease
     clock: Clock
+    is_watched: bool = True
+    """Whether what is observed on the way to the sinks will be told."""
     written: dict[str, int] = field(default_factory=dict)
     receipt: Receipt | None = None
 
@@ -58,7 +60,8 @@ class Closing:
         return self.receipt
 
     def _close(self, commit: Commit) -> None:
-        counted = self.prepared.counted(was_executed=len(self.begun.confirmed) < len(self.work.sinks))
+        was_executed = self.is_watched and len(self.begun.confirmed) < len(self.work.sinks)
+        counted = self.prepared.counted(was_executed=was_executed)
         dead = bury_dead(self.work, self.prepared, counted, self.batch)
         tell_rules(counted.tally, self.work.name)
         aside = put_aside(self.work, self.prepared.judgement, counted.tally, self.batch)

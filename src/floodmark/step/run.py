@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import FloodmarkError, SinkFailed
 from floodmark.failpoints import half_way, reach
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import Batch, Sink, Transactional
+from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
 from floodmark.step.batch import Prepared, batch_of, explained, prepare
@@ -167,6 +167,8 @@ class Step:
         """Every sink in order. Whether the rows fit is judged for all of them before the first is written."""
         rows, batch = closing.prepared.rows, closing.batch
         fitted = {sink.name: self.fit(rows, sink, batch) for sink in self.work.sinks}
+        apart = [isinstance(sink, Secluded) and sink.is_secluded(batch, self.session) for sink in self.work.sinks]
+        closing.is_watched = not all(apart)
         for place, sink in enumerate(self.work.sinks, start=1):
             closing.lease.check()
             with closing.clock.timing(sink.name):
