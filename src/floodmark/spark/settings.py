@@ -72,7 +72,7 @@ def _local(master: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": warehouse.as_uri(),
         "spark.sql.execution.arrow.maxBytesPerBatch": UNBOUNDED,
         "spark.databricks.delta.snapshotPartitions": "1",  # one task knows all files of what one machine holds
-        # Nobody reads them, and every commit of a small table would take longer to count its files than to write them.
+        # Figures that nobody reads, counted anew at every commit.
         "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
         "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # else one task per listed file: seconds
@@ -86,8 +86,8 @@ def _modules() -> dict[str, str]:
 
 
 def _call_sites() -> dict[str, str]:
-    """Spark notes the line of Python behind every operator on columns, in calls of the JVM that cost a small batch
-    seconds; a user meets it in the whole text of an error only, so who wants to read that gets it."""
+    """Spark notes the line of Python behind every operator on columns, in nearly as many calls of the JVM as all the
+    rest; it is met in the whole text of an error only, so who wants to read that gets it."""
     wanted = str(SPARK_LOG in os.environ).lower()
     return dict.fromkeys(
         ("spark.python.sql.dataFrameDebugging.enabled", "spark.sql.dataFrameQueryContext.enabled"), wanted
