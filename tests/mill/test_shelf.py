@@ -9,7 +9,7 @@ import pytest
 
 from floodmark.mill import shelf
 from floodmark.mill.json_source import JsonArray
-from floodmark.mill.shelf import Kept
+from floodmark.mill.shelf import Kept, Shelf
 from tests.mill.cases import BY_K, Case, Joined, L, R, join_names, keyed
 from tests.mill.mills import Topics, mill_on_files
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.hwm import Span
+    from floodmark.mill.feeds import Feed
     from floodmark.sources.contract import Reading
     from floodmark.testing.servers import Broker
 
@@ -41,13 +42,22 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_stream_is_read_once_and_the_room_is_given_back(
-    spark: SparkSession, tmp_path: Path, reads: list[str]
+    spark: SparkSession, tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For the look and for the turn; without the shelf each stream would be read twice."""
-    spark.catalog.clearCache()
+    put_aside: list[DataFrame] = []
+    keep = Shelf.keyed
+
+    def noted(self: Shelf, feed: Feed, spark: SparkSession, span: Span) -> DataFrame:
+        put_aside.append(keep(self, feed, spark, span))
+        assert put_aside[-1].is_cached
+        return put_aside[-1]
+
+    monkeypatch.setattr(Shelf, "keyed", noted)
     mill_on_files(JOIN, tmp_path, spark).run()
     rows = json.loads((tmp_path / "Joined.json").read_text())
-    assert ([row["k"] for row in rows], sorted(reads), stored(spark)) == ([1, 2, 3], ["L", "R"], 0)
+    assert ([row["k"] for row in rows], sorted(reads)) == ([1, 2, 3], ["L", "R"])
+    assert [rows.is_cached for rows in put_aside] == [False, False]
 
 
 def test_what_the_horizon_held_back_is_given_by_the_next_turn(
@@ -80,8 +90,3 @@ def test_only_what_was_read_is_taken_from_the_shelf(lanes: dict[int, tuple[int, 
     """An intent of an earlier process may reach further than the last look."""
     nothing: DataFrame = None  # type: ignore[assignment]  # nobody looks at the rows
     assert Kept({0: (2, 5), 1: (0, 9)}, nothing).holds(lanes) is holds
-
-
-def stored(spark: SparkSession) -> int:
-    """How many frames Spark keeps."""
-    return int(spark.sparkContext._jsc.sc().getPersistentRDDs().size())

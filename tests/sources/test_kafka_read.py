@@ -199,8 +199,9 @@ def test_a_value_that_cannot_be_parsed_is_a_dead_letter_and_never_a_null_row(
     found = read(Kafka(kafka.bootstrap, name, value=JSON, malformed="dead_letter"), spark)
     assert found.dead is not None
     assert values(found, "id") == [(8,)]
-    assert [tuple(row) for row in found.dead().orderBy("line").collect()] == [
-        (f"{name}/0", offset, text, BAD) for offset, text in enumerate(bad)
+    told = found.dead().orderBy("line").select("file", "line", "text", "reason", "record.value").collect()
+    assert [tuple(row) for row in told] == [
+        (f"{name}/0", offset, text, BAD, text.encode()) for offset, text in enumerate(bad)
     ]
 
 
@@ -219,7 +220,8 @@ def test_bytes_that_are_no_text_are_dead_letters(kafka: Broker, topic: Topics, s
     found = read(Kafka(kafka.bootstrap, name, value="text", malformed="dead_letter"), spark)
     assert found.dead is not None
     assert values(found, "value", "offset") == [("fine", 1)]
-    assert [tuple(row) for row in found.dead().orderBy("line").collect()] == [
+    told = found.dead().orderBy("line").select("file", "line", "text", "reason").collect()
+    assert [tuple(row) for row in told] == [
         (f"{name}/0", 0, "base64://4=", "the value is not UTF-8 text"),
         (f"{name}/0", 2, "fine", "the key is not UTF-8 text (`key: bytes` keeps it)"),
     ]
