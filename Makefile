@@ -30,7 +30,7 @@ example-003: setup ## seed 003: streams joined by typed functions, on files and 
 	@$(BIN)/python examples/seed_003/run.py
 
 test: setup ## run the tests, all but crash and bench
-	@$(BIN)/python -m pytest -m "not crash and not bench" -n auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest -m "not crash and not bench" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: setup ## lint, format, types, layers
 	@$(BIN)/ruff check .
