@@ -12,7 +12,6 @@ from floodmark.sinks import Delta, Postgres
 from floodmark.sources.postgres import jdbc_properties, jdbc_url
 from floodmark.sources.table_postgres_types import selected
 from floodmark.sources.table_split import partitions_for
-from floodmark.spark.delta_tables import DeltaPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,18 +41,10 @@ def table_sink(sinks: tuple[Sink, ...], name: str | None, job: str) -> Delta | P
 
 def held_rows(sink: Delta | Postgres, spark: SparkSession) -> DataFrame:
     """All rows of the target. Raises ConfigError if it is not there."""
-    rows = delta_rows(sink, spark) if isinstance(sink, Delta) else postgres_rows(sink, spark)
+    rows = sink.read(lambda: spark) if isinstance(sink, Delta) else postgres_rows(sink, spark)
     if rows is None:
         raise ConfigError(f"{sink.describe()} is not there.", hint="floodmark run makes it")
     return rows
-
-
-def delta_rows(sink: Delta, spark: SparkSession) -> DataFrame | None:
-    """The table at its newest version, the same one for the whole plan."""
-    location = DeltaPlace(sink.path, sink.table).location(lambda: spark)
-    if location is None or sink.schema(lambda: spark) is None:
-        return None
-    return spark.read.format("delta").load(location)
 
 
 def postgres_rows(sink: Postgres, spark: SparkSession) -> DataFrame | None:

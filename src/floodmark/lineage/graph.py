@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -138,7 +137,7 @@ def _columns_in_log(dataset: Dataset) -> list[str] | None:
         return None
     probe = DeltaProbe(dataset.name)
     try:
-        return [each["name"] for each in json.loads(probe.schema_json())["fields"]] if probe.refresh() else None
+        return list(probe.columns()) if probe.refresh() else None
     except SourceUnreadable:
         return None
 

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from floodmark.hwm import Span
 from floodmark.mill.brokers import OFFSET, PARTITION, Cuttable
 from floodmark.mill.feeds import Feed
+from floodmark.mill.timed import Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 MANY = 20_000
 """Fewer messages are read a second time sooner than they are put aside."""
-Lanes: TypeAlias = "Mapping[int, tuple[int, int]]"
-"""By partition, the first offset and the one behind the last."""
 
 
 @dataclass(frozen=True)
 class Kept:
     """Messages of a stream with their keys, in Spark's own storage."""
 
-    lanes: Lanes
+    lanes: Ranges
     rows: DataFrame
 
-    def holds(self, lanes: Lanes) -> bool:
+    def holds(self, lanes: Ranges) -> bool:
         """Whether all of these offsets are among them."""
         known = {lane: self.lanes.get(lane, (0, 0)) for lane in lanes}
         return all(known[lane][0] <= first and upto <= known[lane][1] for lane, (first, upto) in lanes.items())
@@ -42,16 +40,14 @@ class Shelf:
 
     def keyed(self, feed: Feed, spark: SparkSession, span: Span) -> DataFrame:
         """Every message of a span with its keys and whether it is an end, kept if there are many."""
-        rows, source = feed.keyed(spark, span), feed.inlet.source
-        lanes = source.lanes(span) if isinstance(source, Cuttable) else {}
+        rows, lanes = feed.keyed(spark, span), lanes_of(feed, span)
         if sum(upto - first for first, upto in lanes.values()) >= MANY:
             self.kept[feed.name] = Kept(lanes, rows.persist())
         return rows
 
     def elements(self, feed: Feed, spark: SparkSession, span: Span) -> DataFrame:
         """The elements of a turn, as the feed reads them."""
-        kept, source = self.kept.get(feed.name), feed.inlet.source
-        lanes = dict(source.lanes(span)) if isinstance(source, Cuttable) else {}
+        kept, lanes = self.kept.get(feed.name), lanes_of(feed, span)
         if kept is None or not kept.holds(lanes):
             return feed.read(spark, span).rows
         return feed.taken(kept.rows.where(is_within(lanes)), span)
@@ -63,7 +59,13 @@ class Shelf:
         self.kept.clear()
 
 
-def is_within(lanes: Lanes) -> Column:
+def lanes_of(feed: Feed, span: Span) -> Ranges:
+    """What the span reads; nothing of a source that cannot say it, which is never kept."""
+    source = feed.inlet.source
+    return dict(source.lanes(span)) if isinstance(source, Cuttable) else {}
+
+
+def is_within(lanes: Ranges) -> Column:
     """Whether a message stands in one of the lanes."""
     from pyspark.sql import functions as F
 

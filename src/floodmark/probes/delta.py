@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from floodmark.errors import SourceUnreadable
 from floodmark.probes.delta_commit import Commit
+from floodmark.probes.delta_stand import column_types
 from floodmark.probes.places import local_path, native_uri
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ class DeltaProbe:
     def table_id(self) -> str:
         return str(self._there().metadata().id)
 
-    def schema_json(self) -> str:
-        return self._there().schema().to_json()
+    def columns(self) -> dict[str, str]:
+        """By name, each with its type as Delta writes it."""
+        return column_types(self._there())
 
     def feed_is_on(self) -> bool:
         return self.properties().get(FEED, "false").lower() == "true"

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from floodmark.hwm import Json
 from floodmark.probes.places import native_uri
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,14 @@ def stand_at(where: str, version: int) -> Stand | None:
         files = pa.table(table.get_add_actions(flatten=True))
     except (DeltaError, OSError):
         return None
-    fields = json.loads(table.schema().to_json())["fields"]
     sizes = zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True)
-    return Stand({each["name"]: _type(each["type"]) for each in fields}, dict(sizes))
+    return Stand(column_types(table), dict(sizes))
+
+
+def column_types(table: DeltaTable) -> dict[str, str]:
+    """The table's columns, each with its type as Delta writes it."""
+    fields = json.loads(table.schema().to_json())["fields"]
+    return {each["name"]: _type(each["type"]) for each in fields}
 
 
 def _type(told: Json) -> str:

@@ -18,14 +18,12 @@ def own_folders(path: Sequence[str] | None = None) -> tuple[str, ...]:
     installed backport would take the place of a module there.
     """
     folders = [Path(entry).absolute() for entry in (sys.path if path is None else path)]  # '' is the working folder
-    own = [folder for folder in folders if folder.is_dir() and not _is_installed(folder)]
+    installed = _installed()
+    own = [each for each in folders if each.is_dir() and installed.isdisjoint((each, *each.parents))]
     return tuple(dict.fromkeys(map(str, own)))
 
 
-def _is_installed(folder: Path) -> bool:
-    kept = {Path(found) for found in (*_installed(), *site.getsitepackages(), site.getusersitepackages())}
-    return any(place in (folder, *folder.parents) for place in kept)
-
-
-def _installed() -> list[str]:
-    return [sysconfig.get_path(name) for name in INSTALLED]
+def _installed() -> set[Path]:
+    """Where Python and package managers put modules."""
+    named = (sysconfig.get_path(name) for name in INSTALLED)
+    return {Path(found) for found in (*named, *site.getsitepackages(), site.getusersitepackages())}

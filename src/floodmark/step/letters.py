@@ -47,7 +47,7 @@ class Letters:
         """Those that nobody has dealt with; None if there is no table, or one that knows no state of a letter yet."""
         from pyspark.sql import functions as F
 
-        table = self._table(spark)
+        table = Delta(path=self.path, name="dead_letters").read(lambda: spark)
         if table is None or "id" not in table.columns:
             return None
         last = F.struct("number", F.col("status") != "open")  # under one number, what was done about it comes second
@@ -64,12 +64,6 @@ class Letters:
             return None
         whole = opened.where("record is not null")
         return whole.where(F.col("id").isin(list(ids))) if ids else whole
-
-    def _table(self, spark: SparkSession) -> DataFrame | None:
-        sink = Delta(path=self.path, name="dead_letters")
-        if sink.schema(lambda: spark) is None:
-            return None
-        return spark.read.format("delta").load(self.path)
 
 
 def fresh(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
