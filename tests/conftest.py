@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from typing import TYPE_CHECKING
@@ -24,6 +25,15 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def quick_processes() -> None:
     """Every JVM that a process of a test starts lives for one small batch."""
     os.environ["JDK_JAVA_OPTIONS"] = SHORT_LIVED
+
+
+@pytest.fixture(autouse=True)
+def loggers_of_a_fresh_interpreter() -> Iterator[None]:
+    """The command line, called in this process, takes the log to its own handler: the next test hears it again."""
+    yield
+    logger = logging.getLogger("floodmark")
+    logger.handlers, logger.propagate = [], True
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def floodmark(folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Said]]:
+def floodmark(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     """Call it like the program: floodmark("marks", "show")."""
 
     def call(*arguments: str, tools: Tools | None = None) -> Said:
@@ -38,8 +37,4 @@ def floodmark(folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Call
         out, err = capsys.readouterr()
         return Said(code, out, err)
 
-    yield call
-    logger = logging.getLogger("floodmark")
-    logger.handlers.clear()
-    logger.propagate = True
-    logger.setLevel(logging.NOTSET)
+    return call

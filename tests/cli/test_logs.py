@@ -7,34 +7,21 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from floodmark.logs import configure, get_logger, redact
 
 
-@pytest.fixture(autouse=True)
-def standard_tree() -> Iterator[None]:
-    """Loggers as a fresh interpreter has them, before and after."""
-    logger = logging.getLogger("floodmark")
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    logger.handlers, logger.propagate = [], True
-    logger.setLevel(logging.NOTSET)
-    yield
-    logger.handlers, logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
-
-
 def test_the_standard_tree_controls_what_is_heard(caplog: pytest.LogCaptureFixture) -> None:
     """A host silences or opens a module by the level of its standard logger, as with any library."""
-    log = get_logger("floodmark.stores.example")
-    logging.getLogger("floodmark.stores").setLevel(logging.WARNING)
+    log = get_logger("floodmark.example.part")
+    logging.getLogger("floodmark.example").setLevel(logging.WARNING)
     log.info("not heard")
-    logging.getLogger("floodmark.stores").setLevel(logging.DEBUG)
+    logging.getLogger("floodmark.example").setLevel(logging.DEBUG)
     log.info("heard", job="orders")
     assert [(record.name, record.getMessage()) for record in caplog.records] == [
-        ("floodmark.stores.example", "heard job=orders")
+        ("floodmark.example.part", "heard job=orders")
     ]
 
 
