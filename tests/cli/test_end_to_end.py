@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 pytestmark = pytest.mark.spark
 
 
-def floodmark(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "floodmark.cli", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def floodmark(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command, variables = [sys.executable, "-m", "floodmark.cli", *arguments], {**os.environ, **environment}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
 
 
 def lake(folder: Path) -> list[tuple[int, str, int]]:
@@ -44,11 +44,11 @@ def test_what_init_writes_runs_at_once(project: Path) -> None:
 
 
 def test_a_second_run_finds_nothing_new_and_starts_no_spark(project: Path) -> None:
-    """Exit 0, nothing written, and the mark where it was."""
+    """Exit 0, nothing written, and the mark where it was; without a Java that Spark could be started with."""
     version = DeltaTable(str(project / "lake" / "orders")).version()
-    again = floodmark(project, "run", "--json")
+    again = floodmark(project, "run", "--json", JAVA_HOME="/nowhere", PATH="/nowhere")
     [run] = json.loads(again.stdout)["runs"]
-    assert (again.returncode, run["status"], run["rows_read"], run["seconds"] < 1) == (0, "nothing_new", 0, True)
+    assert (again.returncode, run["status"], run["rows_read"]) == (0, "nothing_new", 0)
     assert DeltaTable(str(project / "lake" / "orders")).version() == version
 
 

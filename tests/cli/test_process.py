@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 FLOODMARK = [sys.executable, "-m", "floodmark.cli"]
-BUDGET_SECONDS = 0.5
+HEAVY = {"pyspark", "pandas", "pyarrow", "numpy", "confluent_kafka", "psycopg", "deltalake", "sqlalchemy", "httpx"}
 IDLE = "jobs:\n  - {name: orders, source: {type: files, path: in}, sinks: [{type: files, path: out}], every: 50ms}\n"
 OWN = """\
 jobs:
@@ -44,27 +43,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def cpu_seconds(arguments: list[str], folder: Path) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*FLOODMARK, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["marks", "show"], ["marks", "show", "--json"], ["runs"]])
-def test_it_answers_within_half_a_second_of_cpu(project: Path, arguments: list[str]) -> None:
-    """The best of three: the first may still write byte code."""
-    assert min(cpu_seconds(arguments, project) for _ in range(3)) < BUDGET_SECONDS
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["marks", "show"], ["run", "--json"], ["lint"]])
-def test_it_answers_without_pyspark(project: Path, arguments: list[str]) -> None:
-    """No JVM, and not even the library: a run that finds nothing new included."""
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["marks", "show"], ["marks", "show", "--json"], ["runs"], ["run", "--json"], ["lint"]]
+)
+def test_it_answers_without_what_is_heavy(project: Path, arguments: list[str]) -> None:
+    """No JVM, and no library that takes longer to load than the answer: a run that finds nothing new included."""
     program = f"import sys; from floodmark.cli.app import run; code = run({arguments!r}); "
-    program += "sys.exit(code or ('pyspark' in sys.modules and 99) or 0)"
-    assert (
-        subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, check=False).returncode == 0
-    )
+    program += f"print({HEAVY!r} & sys.modules.keys(), file=sys.stderr); sys.exit(code)"
+    ran = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines()[-1] == "set()"
 
 
 def begun(folder: Path, *arguments: str, look_seconds: float) -> subprocess.Popen[str]:
