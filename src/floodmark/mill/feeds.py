@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from floodmark.mill.element_columns import (
 )
 from floodmark.mill.horizon import EVERYTHING, NOTHING, Level
 from floodmark.mill.keys import Key, key_schema
+from floodmark.mill.plain_keys import is_plain, with_plain_keys
 from floodmark.mill.remembering import level_from_json
 from floodmark.mill.timed import numbers_by_lane
 from floodmark.sources.contract import Reading, Request, Session, Sight
@@ -102,17 +104,23 @@ class Feed:
         return self.with_keys(rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False)))
 
     def with_keys(self, rows: DataFrame) -> DataFrame:
-        """The rows and a column for every key: Spark's own where it can, else by Python beside the data."""
-        from pyspark.sql import functions as F
+        """The rows and a column for every key: Spark's own where it can, by Python beside the data, or sooner there."""
+        keys = dict(zip(self.key_names, self.keys, strict=True))
+        if keys and all(map(is_plain, keys.values())):
+            return with_plain_keys(rows, self.codec, keys)
+        compiled = {name: key for name, key in keys.items() if key.compiled}
+        computed = {name: key for name, key in keys.items() if not key.compiled}
+        known = with_compiled_keys(rows, self.codec, compiled) if compiled else rows
+        return with_python_keys(known, self.codec, computed) if computed else known
 
-        compiled = {name: key for name, key in zip(self.key_names, self.keys, strict=True) if key.compiled}
-        if compiled:
-            element = F.from_json(VALUE, key_schema(self.codec, list(compiled.values())))
-            parsed = rows.withColumn("_fm_element", element)
-            columns = {name: key.column(F.col("_fm_element")) for name, key in compiled.items()}
-            rows = parsed.withColumns(columns).drop("_fm_element")
-        computed = {name: key for name, key in zip(self.key_names, self.keys, strict=True) if not key.compiled}
-        return with_python_keys(rows, self.codec, computed) if computed else rows
+
+def with_compiled_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
+    """The rows with keys that Spark tells as Python would."""
+    from pyspark.sql import functions as F
+
+    parsed = rows.withColumn("_fm_element", F.from_json(VALUE, key_schema(codec, list(keys.values()))))
+    columns = {name: key.column(F.col("_fm_element")) for name, key in keys.items()}
+    return parsed.withColumns(columns).drop("_fm_element")
 
 
 def part_of(span: Span, name: str) -> Json:
