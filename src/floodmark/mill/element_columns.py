@@ -17,6 +17,7 @@ from floodmark.mill.mishaps import mishap
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 IS_END = "_fm_is_end"
 
@@ -31,16 +32,21 @@ def is_end() -> Column:
 
 def with_python_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
     """The rows with keys that only Python can tell; an element without one fails with its position."""
-    from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import StructField, StructType
-
-    types = {name: from_arrow_type(ARROW_TYPES[key.spark_type]()) for name, key in keys.items()}
-    schema = StructType([*rows.schema.fields, *(StructField(name, kind) for name, kind in types.items())])
+    schema = with_key_columns(rows.schema, keys)
 
     def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from (with_computed(batch, codec, keys) for batch in batches)
 
     return rows.mapInArrow(compute, schema)
+
+
+def with_key_columns(schema: StructType, keys: Mapping[str, Key]) -> StructType:
+    """The schema with a column for every key behind the others."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    types = {name: from_arrow_type(ARROW_TYPES[key.spark_type]()) for name, key in keys.items()}
+    return StructType([*schema.fields, *(StructField(name, kind) for name, kind in types.items())])
 
 
 def with_computed(batch: pa.RecordBatch, codec: Codec, keys: Mapping[str, Key]) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from floodmark.errors import ElementInvalid
 from floodmark.mill.brokers import VALUE
 from floodmark.mill.class_closures import FieldPlan, class_reader, plans_of
 from floodmark.mill.codec import Codec
-from floodmark.mill.element_columns import ARROW_TYPES
+from floodmark.mill.element_columns import ARROW_TYPES, with_key_columns
 from floodmark.mill.expression_types import type_of
 from floodmark.mill.expressions import Field
 from floodmark.mill.field_types import mentions
@@ -38,9 +38,7 @@ def is_plain(key: Key) -> bool:
 
 def with_plain_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
     """The rows with their keys; null for an element that has none, or none that could be compared."""
-    schema = rows.schema
-    for name, key in keys.items():
-        schema = schema.add(name, key.spark_type)
+    schema = with_key_columns(rows.schema, keys)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plain = PlainKeys.of(codec, list(keys.values()))

@@ -8,14 +8,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ElementInvalid, FloodmarkError, KeyDecreased
+from floodmark.mill.brokers import OFFSET, PARTITION
+from floodmark.mill.element_columns import IS_END
 from floodmark.mill.feeds import Feed
 from floodmark.mill.horizon import Keys, Piece
 from floodmark.mill.mishaps import position
+from floodmark.mill.shelf import is_within
 from floodmark.mill.surveying import PLACES, TEXTS, Survey
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ def scout(feed: Feed, messages: DataFrame, *, ordered: bool = True) -> dict[int,
 
     Raises KeyDecreased where `ordered` and keys go down, ElementInvalid for an element without a key.
     """
+    if not feed.keys:
+        return ends_in(messages)
     types = tuple(key.spark_type for key in feed.keys)
 
     def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -45,6 +50,32 @@ def scout(feed: Feed, messages: DataFrame, *, ordered: bool = True) -> dict[int,
     schema = ", ".join([*plain, *keys])
     rows = feed.scan(messages).mapInArrow(survey, schema).collect()
     return found_in(feed, [row.asDict() for row in rows], ordered=ordered)
+
+
+def ends_in(messages: DataFrame) -> dict[int, Found]:
+    """The same for a stream without keys, where Spark alone can tell: one piece before the first end."""
+    found = {row.partition: row for row in extents(messages)}
+    ends = {lane: row.end for lane, row in found.items() if row.end is not None}
+    followed = {lane: (0, end) for lane, end in ends.items() if found[lane].beyond > end + 1}
+    before = {row.partition: row for row in extents(messages.where(is_within(followed)))} if followed else {}
+    return {
+        lane: Found(_one_piece(before.get(lane, row)), ends.get(lane), lane in followed) for lane, row in found.items()
+    }
+
+
+def extents(messages: DataFrame) -> list[Row]:
+    """By partition: from where to where elements stand, how many they are, the first end, what lies behind it all."""
+    from pyspark.sql import functions as F
+
+    is_end, offset = F.col(IS_END), F.col(OFFSET)
+    element = F.when(~is_end, offset)
+    told = {"first": F.min(element), "last": F.max(element), "count": F.count(element)}
+    told |= {"end": F.min(F.when(is_end, offset)), "beyond": F.max(offset) + 1}
+    return messages.groupBy(PARTITION).agg(*(column.alias(name) for name, column in told.items())).collect()
+
+
+def _one_piece(extent: Row) -> tuple[Piece, ...]:
+    return (Piece(extent.first, extent.last + 1, extent["count"], (), ()),) if extent["count"] else ()
 
 
 def found_in(feed: Feed, rows: Sequence[Mapping[str, Any]], *, ordered: bool) -> dict[int, Found]:
