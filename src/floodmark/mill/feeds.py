@@ -48,6 +48,15 @@ class Feed:
         return [f"k{place}" for place in range(len(self.keys))]
 
     @property
+    def key_types(self) -> tuple[str, ...]:
+        return tuple(key.spark_type for key in self.keys)
+
+    @property
+    def plain_keys(self) -> dict[str, Key]:
+        """All keys by their columns, if each of them is a field as it stands; else none."""
+        return dict(zip(self.key_names, self.keys, strict=True)) if all(map(is_plain, self.keys)) else {}
+
+    @property
     def expressions(self) -> tuple[str, ...]:
         """What the keys are, as a record names them."""
         return tuple(key.expression.fingerprint() for key in self.keys)
@@ -98,16 +107,20 @@ class Feed:
 
     def keyed(self, spark: SparkSession, span: Span) -> DataFrame:
         """Every message of a span, with its keys and whether it is an end."""
+        return self.with_keys(self.messages(spark, span))
+
+    def messages(self, spark: SparkSession, span: Span) -> DataFrame:
+        """Every message of a span, with whether it is an end."""
         from pyspark.sql import functions as F
 
         rows = self.inlet.source.read(spark, span).rows
-        return self.with_keys(rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False)))
+        return rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False))
 
     def with_keys(self, rows: DataFrame) -> DataFrame:
         """The rows and a column for every key: Spark's own where it can, by Python beside the data, or sooner there."""
+        if self.plain_keys:
+            return with_plain_keys(rows, self.codec, self.plain_keys)
         keys = dict(zip(self.key_names, self.keys, strict=True))
-        if keys and all(map(is_plain, keys.values())):
-            return with_plain_keys(rows, self.codec, keys)
         compiled = {name: key for name, key in keys.items() if key.compiled}
         computed = {name: key for name, key in keys.items() if not key.compiled}
         known = with_compiled_keys(rows, self.codec, compiled) if compiled else rows

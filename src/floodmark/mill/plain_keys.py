@@ -13,7 +13,7 @@ from floodmark.errors import ElementInvalid
 from floodmark.mill.brokers import VALUE
 from floodmark.mill.class_closures import FieldPlan, class_reader, plans_of
 from floodmark.mill.codec import Codec
-from floodmark.mill.element_columns import ARROW_TYPES, with_key_columns
+from floodmark.mill.element_columns import ARROW_TYPES, key_columns, with_columns
 from floodmark.mill.expression_types import type_of
 from floodmark.mill.expressions import Field
 from floodmark.mill.field_types import mentions
@@ -38,15 +38,19 @@ def is_plain(key: Key) -> bool:
 
 def with_plain_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
     """The rows with their keys; null for an element that has none, or none that could be compared."""
-    schema = with_key_columns(rows.schema, keys)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plain = PlainKeys.of(codec, list(keys.values()))
-        for batch in batches:
-            own = zip(keys, plain.columns(batch.column(VALUE)), strict=True)
-            yield reduce(lambda wider, column: wider.append_column(*column), own, batch)
+        yield from keyed_batches(batches, codec, keys)
 
-    return rows.mapInArrow(read, schema)
+    return rows.mapInArrow(read, with_columns(rows.schema, key_columns(keys)))
+
+
+def keyed_batches(batches: Iterable[pa.RecordBatch], codec: Codec, keys: Mapping[str, Key]) -> Iterator[pa.RecordBatch]:
+    """In a task: every batch with its keys."""
+    plain = PlainKeys.of(codec, list(keys.values()))
+    for batch in batches:
+        own = zip(keys, plain.columns(batch.column(VALUE)), strict=True)
+        yield reduce(lambda wider, column: wider.append_column(*column), own, batch)
 
 
 @dataclass(frozen=True)
