@@ -6,7 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from enum import Enum
@@ -254,6 +254,13 @@ def test_the_text_is_that_of_pythons_own_json(element: object) -> None:
     """Escapes, digits and separators: byte for byte what watermill writes."""
     codec = Codec(type(element))
     assert codec.to_text(element) == json.dumps(codec.encode(element))
+
+
+def test_many_elements_have_the_texts_of_each() -> None:
+    """Whatever mixture of types stands in a field."""
+    codec = Codec(Point)
+    points = [Point(1, 2.5), Point(True, None), Point("a\n", 3), Point([1], {"b": 2.0})]  # type: ignore[arg-type]
+    assert codec.texts([codec.keep(point) for point in points]) == [json.dumps(asdict(point)) for point in points]
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from floodmark.mill.declaration import declare
+from floodmark.mill.eos import EndOfStream
 from floodmark.mill.grinding import Task
 from floodmark.mill.milling import joined_shape
 from floodmark.mill.mishaps import Mishap
@@ -47,13 +48,33 @@ class WithArgument:
         self.k *= scale
 
 
-SHARED = Plain(0)
+SHARED, SHARED_BY_NAME = Plain(0), ByName(0)
 
 
 def same(element: Plain) -> Plain:
     """Gives the same object every time, changed."""
     SHARED.k = element.k
     return SHARED
+
+
+def same_by_name(element: ByName) -> Iterator[ByName]:
+    """Gives the same object twice, changed in between."""
+    SHARED_BY_NAME.k = element.k
+    yield SHARED_BY_NAME
+    SHARED_BY_NAME.k = -element.k
+    yield SHARED_BY_NAME
+
+
+def ending(element: ByName) -> Iterator[ByName | EndOfStream]:
+    """Three elements for each, and the end of the stream behind those of the second."""
+    yield from [element] * 3
+    if element.k == 2:
+        yield EndOfStream()
+
+
+def spoiled(element: ByName) -> ByName:
+    """What it gives for the second cannot be written, and for the third it fails."""
+    return ByName(1 // (3 - element.k), share=float("nan") if element.k == 2 else 0.5)
 
 
 def plain(element: Plain) -> Plain:
@@ -75,11 +96,15 @@ def batch_of(*rows: dict[str, Any] | str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([element], ["element"])
 
 
-def ground(process: Callable[..., Any], *rows: dict[str, Any] | str) -> list[dict[str, Any]]:
+def told(process: Callable[..., Any], *rows: dict[str, Any] | str) -> pa.RecordBatch:
     declared = declare(process)
     shape = joined_shape(declared, declared.tree.root)
-    task = Task(shape, declared.signature, declared.injector, declared.output, 1, 0)
-    return [json.loads(text) for told in task.run([batch_of(*rows)]) for text in told.column("value").to_pylist()]
+    [batch] = Task(shape, declared.signature, declared.injector, declared.output, 1, 0).run([batch_of(*rows)])
+    return batch
+
+
+def ground(process: Callable[..., Any], *rows: dict[str, Any] | str) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in told(process, *rows).column("value").to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +120,17 @@ def ground(process: Callable[..., Any], *rows: dict[str, Any] | str) -> list[dic
         (by_name, [{"k": 1, "share": 1.5}], [{"k": 1, "share": 1.5}]),
         (with_argument, [{"k": 1, "share": 1.5}], [{"k": 2, "share": 1.5}]),
         (same, [{"k": 1}, {"k": 2}], [{"k": 1, "share": 0.5, "tags": []}, {"k": 2, "share": 0.5, "tags": []}]),
+        (same_by_name, [{"k": 1}, {"k": 2}], [{"k": k, "share": 0.5} for k in (1, -1, 2, -2)]),
     ],
-    ids=["alike", "an int for a float", "defaults", "by name", "an argument that is no field", "one object for all"],
+    ids=[
+        "alike",
+        "int for float",
+        "defaults",
+        "by name",
+        "an argument that is no field",
+        "one object",
+        "one of values",
+    ],
 )
 def test_elements_read_at_once_are_those_that_are_read_one_by_one(
     process: Callable[..., Any], rows: list[dict[str, Any]], expected: list[dict[str, Any]]
@@ -110,6 +144,26 @@ def test_one_bad_element_among_many_is_told_with_its_place(bad: dict[str, Any] |
     """Nothing is bent, however many are read at once."""
     with pytest.raises(Mishap, match="partition 0, offset 2"):
         ground(plain, {"k": 1}, {"k": 2}, bad, {"k": 3})
+
+
+def test_output_is_numbered_within_its_call() -> None:
+    """By element and number it has one order for ever; the end stands behind what came before it."""
+    columns = told(ending, {"k": 1}, {"k": 2}).select(["offset", "next", "sequence", "is_end"]).to_pydict()
+    assert list(zip(*columns.values(), strict=True)) == [
+        (0, 1, 0, False),
+        (0, 1, 1, False),
+        (0, 1, 2, False),
+        (1, 2, 0, False),
+        (1, 2, 1, False),
+        (1, 2, 2, False),
+        (1, 2, 3, True),
+    ]
+
+
+def test_what_went_wrong_first_is_what_is_told() -> None:
+    """Texts are written when all calls are done, and still an element that has none comes before a later failure."""
+    with pytest.raises(Mishap, match=r"cannot be written.*nan.*offset 1"):
+        ground(spoiled, {"k": 1}, {"k": 2}, {"k": 3})
 
 
 def test_the_garbage_collector_is_left_as_it_was() -> None:

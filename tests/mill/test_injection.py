@@ -51,7 +51,7 @@ def test_a_factory_is_called_once_per_task_and_what_it_made_is_closed() -> None:
     made: list[Connection] = []
     declared = declare(note, injector={Connection: lambda: made.append(Connection()) or made[-1]})
     with caller(declared.signature, declared.injector) as call:
-        outputs = [*call(L(1, "a"), [], ATTEMPT), *call(L(2, "b"), [], ATTEMPT)]
+        outputs = [call(L(1, "a"), [], ATTEMPT), call(L(2, "b"), [], ATTEMPT)]
     assert outputs[1] == Joined(7, ["a at partition 0, offset 3", "b at partition 0, offset 3"])
     assert [connection.log[-1] for connection in made] == ["closed"]
 

@@ -31,10 +31,12 @@ def run(case: Case) -> list[dict[str, Any]]:
         return [
             output.encode(element)
             for masters in calls(declared.tree, streams)
-            for element in call(
-                [found.element for found in masters] if declared.tree.window is not None else masters[0].element,
-                pairs_of(len(declared.tree.edges), masters),
-                Attempt(1, Position(0, 0)),
+            for element in declared.signature.returns.elements(
+                call(
+                    [found.element for found in masters] if declared.tree.window is not None else masters[0].element,
+                    pairs_of(len(declared.tree.edges), masters),
+                    Attempt(1, Position(0, 0)),
+                )
             )
         ]
 

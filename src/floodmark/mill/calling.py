@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -11,34 +11,34 @@ from floodmark.mill.pairing import Pairing
 from floodmark.mill.sheaves import Pairs
 from floodmark.mill.signature import Injected, Signature
 
-Call: TypeAlias = "Callable[[object, Sequence[Pairs], Attempt], Iterable[object]]"
+Call: TypeAlias = "Callable[[object, Sequence[Pairs], Attempt], object]"
 
 
 @contextmanager
 def caller(signature: Signature, injector: Injector) -> Iterator[Call]:
-    """How a task calls the function: (master element or list, pairs by number of the edge, attempt) to its output.
+    """How a task calls the function: (master element or list, pairs by number of the edge, attempt) to what it returns.
 
-    Opened once per task. The output has an EndOfStream last if the function ends the stream; what the function raises
-    comes out of the call, or of its output.
+    Opened once per task.
     """
     with injector.opened(signature.wanted) as given:
-        function, elements = signature.function, signature.returns.elements
+        function = signature.function
         injected = {each.name: each.wanted for each in signature.arguments if isinstance(each, Injected)}
         fixed = {name: given[wanted] for name, wanted in injected.items() if wanted is not Attempt}
         attempts = [name for name, wanted in injected.items() if wanted is Attempt]
         mapped = [(each.name, each.edges) for each in signature.mapped]
 
-        def call(master: object, pairs: Sequence[Pairs], attempt: Attempt) -> Iterable[object]:
-            if not mapped and not attempts:
-                return elements(function(master, **fixed))
+        def call(master: object, pairs: Sequence[Pairs], attempt: Attempt) -> object:
             named = dict(fixed)
             for name, edges in mapped:
                 named[name] = Pairing(pairs[edges[0]] if len(edges) == 1 else merged([pairs[e] for e in edges]))
             for name in attempts:
                 named[name] = attempt
-            return elements(function(master, **named))
+            return function(master, **named)
 
-        yield call
+        def call_alone(master: object, *_: object) -> object:
+            return function(master, **fixed)
+
+        yield call if mapped or attempts else call_alone
 
 
 def merged(edges: Sequence[Pairs]) -> Pairs:

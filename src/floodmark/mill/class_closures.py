@@ -123,6 +123,11 @@ def _class_writer(cls: type, nested: Callable[[type], Write]) -> Write:
     return write
 
 
+def is_plain(cls: type) -> bool:
+    """Whether the values of all its fields go out as they are."""
+    return not any(_writers(cls, [field.name for field in fields(cls)], class_writer))
+
+
 def _writers(cls: type, names: Sequence[str], nested: Callable[[type], Write]) -> Iterator[tuple[str, Write]]:
     hints = hints_of(cls)
     for name in names:

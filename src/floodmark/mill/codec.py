@@ -15,7 +15,7 @@ from floodmark.mill.aliases import Stream, class_of, name_of
 from floodmark.mill.class_closures import class_reader, class_writer, plans_of
 from floodmark.mill.class_columns import ReadAll, columns_reader
 from floodmark.mill.column_values import column_check
-from floodmark.mill.element_texts import text_writer, to_json
+from floodmark.mill.element_texts import Kept, Writing, one_by_one, to_json, writing_of
 from floodmark.mill.encoding import Write
 from floodmark.mill.field_types import Hints, all_hints, mentions, remember
 from floodmark.mill.scalars import Read, Unfit
@@ -96,7 +96,7 @@ class Codec:
             written: dict[str, Any] = self._write(element)
             return written
         except Exception as error:
-            raise self._invalid(f"it cannot be written: {type(error).__name__}: {error}") from error
+            raise self._unwritable(error) from error
 
     def from_text(self, text: str) -> Element:
         """The element of one JSON text."""
@@ -112,13 +112,27 @@ class Codec:
 
     def to_text(self, element: Element) -> str:
         """The element as it stands in a stream."""
+        return self.texts([self.keep(element)])[0]
+
+    def texts(self, kept: Sequence[Kept]) -> list[str]:
+        """Elements of which `keep` has taken what is needed, as they stand in a stream."""
         try:
-            text: str = self._write_text(element)
-            return text
-        except Unfit as unfit:
-            raise self._invalid(f"it cannot be written: {unfit.reason}", unfit.path.removeprefix(".")) from unfit
+            return self._writing.texts(kept)
         except Exception as error:
-            raise self._invalid(f"it cannot be written: {type(error).__name__}: {error}") from error
+            raise self._unwritable(error) from error
+
+    @cached_property
+    def keep(self) -> Callable[[Element], Kept]:
+        """Takes of an element what `texts` needs: what happens to it later is not seen."""
+        keep = self._writing.keep
+
+        def kept(element: Element) -> Kept:
+            try:
+                return keep(element)
+            except Exception as error:
+                raise self._unwritable(error) from error
+
+        return kept
 
     def for_columns(self) -> Codec:
         """The same for a sink with typed columns, where what they cannot hold exactly is refused.
@@ -139,7 +153,7 @@ class Codec:
 
     def check_output(self) -> None:
         """The same for a class that is written."""
-        _ = self._write_text
+        _ = self._writing
 
     def __reduce__(self) -> tuple[object, ...]:
         """The closures are made anew where the elements are; only the types of the fields have to come along."""
@@ -165,17 +179,21 @@ class Codec:
         return self.serializer or class_writer(self.cls)
 
     @cached_property
-    def _write_text(self) -> Write:
-        """A class of plain values needs no dict on the way."""
-        write = self.serializer
-        if write is not None:
-            return lambda element: to_json(write(element))
-        check = column_check(self.cls) if self.is_for_columns else None
-        return text_writer(self.cls) if check is None else checked(check, text_writer(self.cls))
+    def _writing(self) -> Writing:
+        serializer, check = self.serializer, column_check(self.cls) if self.is_for_columns else None
+        if serializer is not None:
+            return one_by_one(lambda element: to_json(serializer(element)))
+        writing = writing_of(self.cls)
+        return writing if check is None else replace(writing, keep=checked(check, writing.keep))
 
     @cached_property
     def _has_decimals(self) -> bool:
         return self.deserializer is None and mentions(self.cls, Decimal)
+
+    def _unwritable(self, error: Exception) -> ElementInvalid:
+        if isinstance(error, Unfit):
+            return self._invalid(f"it cannot be written: {error.reason}", error.path.removeprefix("."))
+        return self._invalid(f"it cannot be written: {type(error).__name__}: {error}")
 
     def _invalid(self, reason: str, field: str = "") -> ElementInvalid:
         return ElementInvalid(name_of(self.stream), field=field, reason=reason)
@@ -186,11 +204,11 @@ def _arrived(made_of: tuple[Any, ...], hints: dict[type, Hints]) -> Codec:
     return Codec(*made_of)
 
 
-def checked(check: Callable[[Element], None], write: Write) -> Write:
-    """A writer that looks before it writes."""
+def checked(check: Callable[[Element], None], keep: Callable[[Element], Kept]) -> Callable[[Element], Kept]:
+    """Looks at an element before it is kept."""
 
-    def look_and_write(element: Element) -> object:
+    def look_and_keep(element: Element) -> Kept:
         check(element)
-        return write(element)
+        return keep(element)
 
-    return look_and_write
+    return look_and_keep

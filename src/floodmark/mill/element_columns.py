@@ -17,6 +17,7 @@ from floodmark.mill.mishaps import mishap
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 IS_END = "_fm_is_end"
 
@@ -31,16 +32,26 @@ def is_end() -> Column:
 
 def with_python_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
     """The rows with keys that only Python can tell; an element without one fails with its position."""
-    from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import StructField, StructType
-
-    types = {name: from_arrow_type(ARROW_TYPES[key.spark_type]()) for name, key in keys.items()}
-    schema = StructType([*rows.schema.fields, *(StructField(name, kind) for name, kind in types.items())])
+    schema = with_columns(rows.schema, key_columns(keys))
 
     def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from (with_computed(batch, codec, keys) for batch in batches)
 
     return rows.mapInArrow(compute, schema)
+
+
+def key_columns(keys: Mapping[str, Key]) -> dict[str, pa.DataType]:
+    """The columns of keys, and what they hold."""
+    return {name: ARROW_TYPES[key.spark_type]() for name, key in keys.items()}
+
+
+def with_columns(schema: StructType, added: Mapping[str, pa.DataType]) -> StructType:
+    """The schema with more columns behind its own."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    own = [StructField(name, from_arrow_type(kind)) for name, kind in added.items()]
+    return StructType([*schema.fields, *own])
 
 
 def with_computed(batch: pa.RecordBatch, codec: Codec, keys: Mapping[str, Key]) -> pa.RecordBatch:

@@ -1,66 +1,74 @@
-"""Elements as JSON text: a class of plain values needs no dict on the way, and one form serves all that are alike."""
+"""Elements as JSON text: those of a class of plain values are kept as rows of values, and written many at a time."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, TypeAlias
 
-from floodmark.mill.class_closures import class_writer, getter
-from floodmark.mill.encoding import Write
+from floodmark.mill.class_closures import class_writer, getter, is_plain
 
 to_json = json.JSONEncoder(allow_nan=False).encode
-Form: TypeAlias = "Callable[[tuple[Any, ...]], str]"
-"""From the values of an element's fields to its text."""
+Kept: TypeAlias = Any
+"""What is kept of an element, so that it may change once it was given away: its text, or the values of its fields."""
 
 
-def text_writer(cls: type) -> Write:
-    """A function from an element of the class to its JSON text."""
-    write_one = class_writer(cls)
+@dataclass(frozen=True)
+class Writing:
+    """How elements become text: `keep` takes what matters of one at once, `texts` writes many of those later."""
+
+    keep: Callable[[Any], Kept]
+    texts: Callable[[Sequence[Kept]], list[str]]
+
+    def text(self, element: object) -> str:
+        """One element, now."""
+        return self.texts([self.keep(element)])[0]
+
+
+def one_by_one(write: Callable[[Any], str]) -> Writing:
+    """Elements that are written as they come."""
+    return Writing(write, list)
+
+
+def writing_of(cls: type) -> Writing:
+    """How elements of a class are written, as Python's own json would."""
+    if not is_plain(cls):
+        write = class_writer(cls)
+        return one_by_one(lambda element: to_json(write(element)))
     names = [field.name for field in fields(cls)]
-    values_of = getter(names)
-    forms: dict[tuple[type, ...], Form | None] = {}
-
-    def write(element: object) -> str:
-        values = values_of(element)
-        types = tuple(map(type, values))
-        if types not in forms:
-            forms[types] = form_of(names, types)
-        form = forms[types]
-        return form(values) if form is not None else to_json(write_one(element))
-
-    return write
-
-
-def form_of(names: Sequence[str], types: Sequence[type]) -> Form | None:
-    """How values of exactly these types are written, as Python's own json would; None if one of them is not plain."""
-    if not all(each in PLAIN for each in types):
-        return None
     template = "{" + ", ".join(to_json(name).replace("%", "%%") + ": %s" for name in names) + "}"
-    floats = [place for place, each in enumerate(types) if each is float]
-    others = [(place, OTHERS[each]) for place, each in enumerate(types) if each in OTHERS]
 
-    def write(values: tuple[Any, ...]) -> str:
-        for place in floats:
-            if not isfinite(values[place]):
-                raise ValueError(f"{values[place]} is no number that JSON knows")
-        if not others:
-            return template % values
-        told = list(values)
-        for place, text_of in others:
-            told[place] = text_of(told[place])
-        return template % tuple(told)
+    def texts(rows: Sequence[tuple[Any, ...]]) -> list[str]:
+        if not names:
+            return [template] * len(rows)
+        columns = [column_texts(column) for column in zip(*rows, strict=True)]
+        return list(map(template.__mod__, zip(*columns, strict=True)))
 
-    return write
+    return Writing(getter(names), texts)
 
 
-OTHERS: Mapping[type, Callable[[Any], str]] = {
+def column_texts(values: Sequence[Any]) -> Iterable[object]:
+    """The values of one field in a form that % shows as JSON does. Raises ValueError, TypeError for what it cannot."""
+    kinds = set(map(type, values))
+    if kinds == {int} or (kinds == {float} and all(map(isfinite, values))):
+        return values
+    return [TEXTS.get(type(value), to_json)(value) for value in values]
+
+
+def float_text(value: float) -> str:
+    """As JSON has it. Raises ValueError for what it has no word for."""
+    if not isfinite(value):
+        raise ValueError(f"{value} is no number that JSON knows")
+    return repr(value)
+
+
+TEXTS: Mapping[type, Callable[[Any], str]] = {
+    int: repr,
+    float: float_text,
     str: encode_basestring_ascii,
     bool: lambda value: "true" if value else "false",
     type(None): lambda _: "null",
 }
-"""Plain values that Python shows in another way than JSON does."""
-PLAIN = frozenset({int, float, *OTHERS})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from floodmark.mill.element_columns import (
 )
 from floodmark.mill.horizon import EVERYTHING, NOTHING, Level
 from floodmark.mill.keys import Key, key_schema
+from floodmark.mill.plain_keys import is_plain, with_plain_keys
 from floodmark.mill.remembering import level_from_json
 from floodmark.mill.timed import numbers_by_lane
 from floodmark.sources.contract import Reading, Request, Session, Sight
@@ -44,6 +46,15 @@ class Feed:
     @property
     def key_names(self) -> list[str]:
         return [f"k{place}" for place in range(len(self.keys))]
+
+    @property
+    def key_types(self) -> tuple[str, ...]:
+        return tuple(key.spark_type for key in self.keys)
+
+    @property
+    def plain_keys(self) -> dict[str, Key]:
+        """All keys by their columns, if each of them is a field as it stands; else none."""
+        return dict(zip(self.key_names, self.keys, strict=True)) if all(map(is_plain, self.keys)) else {}
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -96,23 +107,33 @@ class Feed:
 
     def keyed(self, spark: SparkSession, span: Span) -> DataFrame:
         """Every message of a span, with its keys and whether it is an end."""
+        return self.with_keys(self.messages(spark, span))
+
+    def messages(self, spark: SparkSession, span: Span) -> DataFrame:
+        """Every message of a span, with whether it is an end."""
         from pyspark.sql import functions as F
 
         rows = self.inlet.source.read(spark, span).rows
-        return self.with_keys(rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False)))
+        return rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False))
 
     def with_keys(self, rows: DataFrame) -> DataFrame:
-        """The rows and a column for every key: Spark's own where it can, else by Python beside the data."""
-        from pyspark.sql import functions as F
+        """The rows and a column for every key: Spark's own where it can, by Python beside the data, or sooner there."""
+        if self.plain_keys:
+            return with_plain_keys(rows, self.codec, self.plain_keys)
+        keys = dict(zip(self.key_names, self.keys, strict=True))
+        compiled = {name: key for name, key in keys.items() if key.compiled}
+        computed = {name: key for name, key in keys.items() if not key.compiled}
+        known = with_compiled_keys(rows, self.codec, compiled) if compiled else rows
+        return with_python_keys(known, self.codec, computed) if computed else known
 
-        compiled = {name: key for name, key in zip(self.key_names, self.keys, strict=True) if key.compiled}
-        if compiled:
-            element = F.from_json(VALUE, key_schema(self.codec, list(compiled.values())))
-            parsed = rows.withColumn("_fm_element", element)
-            columns = {name: key.column(F.col("_fm_element")) for name, key in compiled.items()}
-            rows = parsed.withColumns(columns).drop("_fm_element")
-        computed = {name: key for name, key in zip(self.key_names, self.keys, strict=True) if not key.compiled}
-        return with_python_keys(rows, self.codec, computed) if computed else rows
+
+def with_compiled_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
+    """The rows with keys that Spark tells as Python would."""
+    from pyspark.sql import functions as F
+
+    parsed = rows.withColumn("_fm_element", F.from_json(VALUE, key_schema(codec, list(keys.values()))))
+    columns = {name: key.column(F.col("_fm_element")) for name, key in keys.items()}
+    return parsed.withColumns(columns).drop("_fm_element")
 
 
 def part_of(span: Span, name: str) -> Json:

@@ -18,7 +18,6 @@ class Pairing(Mapping[Left, list[Right]], Generic[Left, Right]):
 
     def __init__(self, pairs: Sequence[tuple[Left, list[Right]]]) -> None:
         self._pairs = pairs
-        self._by_equality: dict[Hashable, list[Right]] | None = None
 
     def __getitem__(self, left: Left) -> list[Right]:
         if self._pairs and self._pairs[0][0] is left:  # nearly always there is only this one
@@ -48,12 +47,11 @@ class Pairing(Mapping[Left, list[Right]], Generic[Left, Right]):
 
     def _equal(self, left: object) -> list[Right] | None:
         try:
-            return self._index().get(left)
+            return self._by_equality.get(left)
         except TypeError:  # unhashable, here or in the index
             return next((rights for other, rights in self._pairs if other == left), None)
 
-    def _index(self) -> dict[Hashable, list[Right]]:
+    @cached_property
+    def _by_equality(self) -> dict[Hashable, list[Right]]:
         """Made at the first question by equality, which most functions never ask."""
-        if self._by_equality is None:
-            self._by_equality = dict(reversed(self._pairs))
-        return self._by_equality
+        return dict(reversed(self._pairs))

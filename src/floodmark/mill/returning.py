@@ -25,18 +25,16 @@ class Returned:
     stream: Stream | None
     is_many: bool = False
 
-    def elements(self, returned: object) -> Iterable[object]:
+    @cached_property
+    def cls(self) -> type | None:
+        """What comes back is nearly always one of these, and needs no further look."""
+        return class_of(self.stream) if self.stream is not None else None
+
+    def elements(self, returned: object) -> Iterator[object]:
         """What one call gave, an EndOfStream last if it ends the stream.
 
         Raises TypeError for what the signature did not say, and for anything after the end.
         """
-        return (returned,) if type(returned) is self._class else self._checked(returned)
-
-    @cached_property
-    def _class(self) -> type | None:
-        return class_of(self.stream) if self.stream is not None else None
-
-    def _checked(self, returned: object) -> Iterator[object]:
         ended = False
         for element in self._each(returned):
             if ended:

@@ -8,14 +8,19 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ElementInvalid, FloodmarkError, KeyDecreased
+from floodmark.hwm import Span
+from floodmark.mill.brokers import OFFSET, PARTITION
+from floodmark.mill.element_columns import IS_END, key_columns, with_columns
 from floodmark.mill.feeds import Feed
 from floodmark.mill.horizon import Keys, Piece
 from floodmark.mill.mishaps import position
-from floodmark.mill.surveying import PLACES, TEXTS, Survey
+from floodmark.mill.plain_keys import keyed_batches
+from floodmark.mill.shelf import is_within
+from floodmark.mill.surveying import NOTES, Survey
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 
 @dataclass(frozen=True)
@@ -30,21 +35,75 @@ class Found:
     has_rest: bool = False
 
 
+def surveyed(feed: Feed, spark: SparkSession, span: Span, *, ordered: bool) -> DataFrame:
+    """Every message of a span with its keys; where Python reads those, what it finds is noted beside them."""
+    rows, keys = feed.messages(spark, span), feed.plain_keys
+    if not keys or not feed.inlet.is_ordered:
+        return feed.with_keys(rows)
+    codec, types = feed.codec, feed.key_types
+
+    def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from Survey(types, ordered=ordered).noted(keyed_batches(batches, codec, keys))
+
+    notes = Survey(types, ordered=ordered).notes_type()
+    return rows.mapInArrow(survey, with_columns(rows.schema, {**key_columns(keys), NOTES: notes}))
+
+
 def scout(feed: Feed, messages: DataFrame, *, ordered: bool = True) -> dict[int, Found]:
-    """What these messages, with their keys, are, by partition.
+    """What these messages, as `surveyed` gives them, are, by partition.
 
     Raises KeyDecreased where `ordered` and keys go down, ElementInvalid for an element without a key.
     """
-    types = tuple(key.spark_type for key in feed.keys)
+    if not feed.keys:
+        return ends_in(messages)
+    found = noted(messages) if NOTES in messages.columns else scanned(feed, messages, ordered=ordered)
+    return found_in(feed, [row.asDict() for row in found.collect()], ordered=ordered)
+
+
+def noted(messages: DataFrame) -> DataFrame:
+    """What the pass that read the keys has found."""
+    from pyspark.sql import functions as F
+
+    return messages.where(F.col(NOTES).isNotNull()).select(F.inline(NOTES))
+
+
+def scanned(feed: Feed, messages: DataFrame, *, ordered: bool) -> DataFrame:
+    """The same, found in a pass of its own."""
+    from pyspark.sql.types import StructType
+
+    types = feed.key_types
 
     def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from Survey(types, ordered=ordered).run(batches)
 
-    keys = [f"{end}{place} {kind}" for end in ("low", "high") for place, kind in enumerate(types)]
-    plain = ["partition int", *(f"{name} bigint" for name in PLACES), *(f"{name} string" for name in TEXTS)]
-    schema = ", ".join([*plain, *keys])
-    rows = feed.scan(messages).mapInArrow(survey, schema).collect()
-    return found_in(feed, [row.asDict() for row in rows], ordered=ordered)
+    told = {column.name: column.type for column in Survey(types, ordered=ordered).schema()}
+    return feed.scan(messages).mapInArrow(survey, with_columns(StructType(), told))
+
+
+def ends_in(messages: DataFrame) -> dict[int, Found]:
+    """The same for a stream without keys, where Spark alone can tell: one piece before the first end."""
+    found = {row.partition: row for row in extents(messages)}
+    ends = {lane: row.end for lane, row in found.items() if row.end is not None}
+    followed = {lane: (0, end) for lane, end in ends.items() if found[lane].beyond > end + 1}
+    before = {row.partition: row for row in extents(messages.where(is_within(followed)))} if followed else {}
+    return {
+        lane: Found(_one_piece(before.get(lane, row)), ends.get(lane), lane in followed) for lane, row in found.items()
+    }
+
+
+def extents(messages: DataFrame) -> list[Row]:
+    """By partition: from where to where elements stand, how many they are, the first end, what lies behind it all."""
+    from pyspark.sql import functions as F
+
+    is_end, offset = F.col(IS_END), F.col(OFFSET)
+    element = F.when(~is_end, offset)
+    told = {"first": F.min(element), "last": F.max(element), "count": F.count(element)}
+    told |= {"end": F.min(F.when(is_end, offset)), "beyond": F.max(offset) + 1}
+    return messages.groupBy(PARTITION).agg(*(column.alias(name) for name, column in told.items())).collect()
+
+
+def _one_piece(extent: Row) -> tuple[Piece, ...]:
+    return (Piece(extent.first, extent.last + 1, extent["count"], (), ()),) if extent["count"] else ()
 
 
 def found_in(feed: Feed, rows: Sequence[Mapping[str, Any]], *, ordered: bool) -> dict[int, Found]:

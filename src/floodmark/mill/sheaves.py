@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floodmark.errors import ElementInvalid
@@ -66,6 +67,12 @@ class Sheaf:
             if sheaf.partners:
                 sheaf.gather(bounds[begin], bounds[end], by_edge)
 
+    def each_with_partners(self) -> Iterator[list[Pairs]]:
+        """For every element its pairs, by the number of the edge, where all edges leave this node."""
+        lists = [bundle.lists() for bundle in self.partners]
+        for element, *partners in zip(self.elements, *lists, strict=True):
+            yield [[(element, own)] for own in partners]
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -73,6 +80,14 @@ class Bundle:
 
     bounds: Sequence[int]
     sheaf: Sheaf
+
+    def lists(self) -> list[list[Any]]:
+        elements = self.sheaf.elements
+        return [elements[begin:end] for begin, end in pairwise(self.bounds)]
+
+    def is_flat(self) -> bool:
+        """Whether every list has one element, and no partner has partners of its own."""
+        return isinstance(self.bounds, range) and not any(bundle.sheaf.partners for bundle in self.sheaf.partners)
 
 
 def sheaf_in(column: pa.StructArray, node: Joined) -> Sheaf:

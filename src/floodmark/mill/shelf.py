@@ -38,9 +38,9 @@ class Shelf:
 
     kept: dict[str, Kept] = field(default_factory=dict)
 
-    def keyed(self, feed: Feed, spark: SparkSession, span: Span) -> DataFrame:
-        """Every message of a span with its keys and whether it is an end, kept if there are many."""
-        rows, lanes = feed.keyed(spark, span), lanes_of(feed, span)
+    def keep(self, feed: Feed, span: Span, rows: DataFrame) -> DataFrame:
+        """The messages of a span with their keys, put aside as they are read if there are many."""
+        lanes = lanes_of(feed, span)
         if sum(upto - first for first, upto in lanes.values()) >= MANY:
             self.kept[feed.name] = Kept(lanes, rows.persist())
         return rows

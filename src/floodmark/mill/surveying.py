@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PIECES_OF_ONE_SIZE = 256
 PLACES = ("first", "next", "count", "run", "end", "rest", "fault")
 TEXTS = ("text", "key", "before")
+NOTES = "_fm_notes"
 
 
 @dataclass
@@ -56,6 +57,32 @@ class Survey:
             yield self.told()
         self.close()
         yield self.told()
+
+    def noted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches themselves, with what was found on their last rows: so one pass both reads keys and tells."""
+        before: pa.RecordBatch | None = None
+        for batch in filter(len, batches):
+            if before is not None:
+                yield self.with_notes(before)
+            if not self.take_whole(batch):
+                self.take_each(batch)
+            before = batch
+        self.close()
+        if before is not None:
+            yield self.with_notes(before)
+
+    def with_notes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        rows, self.out = self.out, []
+        notes = [None] * (batch.num_rows - 1) + [rows or None]
+        return batch.append_column(NOTES, pa.array(notes, self.notes_type()))
+
+    def notes_type(self) -> pa.DataType:
+        """Of the column that holds what was found."""
+        import pyarrow as pa
+
+        return pa.list_(pa.struct(list(self.schema())))
 
     def take_whole(self, batch: pa.RecordBatch) -> bool:
         """Take a batch of elements that go on as they should, which nearly all do; False if it has to be looked at."""

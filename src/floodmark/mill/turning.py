@@ -19,7 +19,7 @@ from floodmark.mill.mishaps import mishap_in
 from floodmark.mill.planning import Planner, Turn, held
 from floodmark.mill.progress import Watch
 from floodmark.mill.remembering import Memory, forgotten
-from floodmark.mill.scouting import Found, scout
+from floodmark.mill.scouting import Found, scout, surveyed
 from floodmark.mill.stretches import Stretch
 from floodmark.mill.timed_turns import asked_below, plan_timed
 from floodmark.sinks.contract import Batch, Sink
@@ -153,8 +153,8 @@ class MillStep(Step):
         if stretch.unread is None:
             return {}
         try:
-            messages = self.watch.shelf.keyed(stretch.feed, spark, stretch.unread)
-            return scout(stretch.feed, messages, ordered=not in_runs)
+            rows = surveyed(stretch.feed, spark, stretch.unread, ordered=not in_runs)
+            return scout(stretch.feed, self.watch.shelf.keep(stretch.feed, stretch.unread, rows), ordered=not in_runs)
         except Exception as error:
             raise (mishap_in(error) or error) from error
 

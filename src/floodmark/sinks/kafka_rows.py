@@ -62,7 +62,8 @@ class Shape:
         content, key = hash_of(rows), self._key(rows)
         spread = content if self.key is None else F.when(key.isNull(), content).otherwise(F.xxhash64(key))
         spread = spread if self.partition is None else F.coalesce(self._chosen().cast("long"), spread)
-        placed = rows.withColumn(WRITER, F.pmod(spread, F.lit(layout.writers)).cast("int"))
+        writer = F.pmod(spread, F.lit(layout.writers)).cast("int") if layout.writers > 1 else F.lit(0)
+        placed = rows.withColumn(WRITER, writer)
         # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
         own = placed.repartitionById(layout.writers, F.col(WRITER))
         place = F.col(POSITION) if self.has_order and POSITION in rows.columns else content

@@ -71,6 +71,7 @@ def _local(master: str) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
         "spark.sql.execution.arrow.maxBytesPerBatch": UNBOUNDED,
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what a turn keeps is read once, and soon
         "spark.databricks.delta.snapshotPartitions": "1",  # one task knows all files of what one machine holds
         # Figures that nobody reads, counted anew at every commit.
         "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
