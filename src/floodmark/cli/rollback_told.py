@@ -32,12 +32,10 @@ class Told:
 
     def lines(self) -> Iterator[str]:
         way = self.way
-        if not way.moves:
-            why = "is good" if self.to == LAST_GOOD else "is what it has"
-            yield f"{way.job}: stays, {self._state(way.record)} {why}"
-        else:
-            yield f"{way.job}: {self._state(way.record)} → {self._state(way.goal)}"
-            yield f"  mark {in_short(shown(way.record.marks))} → {in_short(shown(way.goal.marks))}"
+        yield f"{way.job}: {self._heading()}"
+        if way.moves:
+            behind = f", then behind the restore of {', '.join(self._follows())}" if way.follows else ""
+            yield f"  mark {in_short(shown(way.record.marks))} → {in_short(shown(way.goal.marks))}{behind}"
             yield from (f"  {self.table(p.name)}: version {p.latest} → {p.version}" for p in way.points)
         yield from (f"  {line}" for line in [*self._open(), *self._undone(), *self._beneath()])
 
@@ -52,6 +50,7 @@ class Told:
             "tables": [
                 {"table": self.table(p.name), "from_version": p.latest, "to_version": p.version} for p in way.points
             ],
+            "follows": [*self._follows()],
             "undone": [*self._undone()],
             "beneath": [*self._beneath()],
             "open_batch": way.record.intent.number if way.record.intent else None,
@@ -66,6 +65,17 @@ class Told:
 
     def table(self, name: str) -> str:
         return name.removeprefix(f"{self.folder}/")
+
+    def _heading(self) -> str:
+        way, now = self.way, self._state(self.way.record)
+        if not way.moves:
+            return f"stays, {now} {'is good' if self.to == LAST_GOOD else 'is what it has'}"
+        if way.follows and way.record == way.goal:
+            return f"follows, {now} is what it has"
+        return f"{now} → {self._state(way.goal)}"
+
+    def _follows(self) -> list[str]:
+        return [self.table(name) for name in self.way.follows]
 
     def _facts(self, record: JobRecord) -> dict[str, Json]:
         receipt = self.past.receipt_of(record)

@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WayBack:
-    """A job as it stands, the state it goes back to, and its tables. Without `moves` it is there already."""
+    """A job as it stands, the state it goes back to, and its tables. Without `moves` it is there already.
+
+    `follows` are tables that it reads and that go back before it to the very rows that its mark then stands for.
+    """
 
     record: JobRecord
     goal: JobRecord
     points: tuple[RestorePoint, ...] = ()
     moves: bool = True
+    follows: tuple[str, ...] = ()
 
     @property
     def job(self) -> str:
@@ -94,15 +98,16 @@ def way_back(step: Step, target: Target) -> WayBack:
 
 
 def following(way: WayBack, step: Step, back: Mapping[str, RestorePoint]) -> WayBack:
-    """The way; a job that is there already and has read exactly what its tables go back to has to follow them.
+    """The way with the tables that it follows.
 
-    Its own tables are put back to the rows they have: that its mark comes to stand behind the restores is all it gains.
+    A job that is there already and follows one moves, too: its own tables are put back to the rows that they have, and
+    its mark comes to stand behind the restore.
     """
     read = versions_read(step.work.sources, way.goal.marks)
-    in_step = [back[table].is_same(version) for table, version in read.items() if table in back]
-    if way.moves or not in_step or not all(in_step):
-        return way
-    return replace(way, points=restore_points(step, way.goal.number), moves=True)
+    follows = tuple(table for table, version in read.items() if table in back and back[table].is_same(version))
+    if way.moves or not follows:
+        return replace(way, follows=follows)
+    return replace(way, points=restore_points(step, way.goal.number), moves=True, follows=follows)
 
 
 def is_settled(step: Step, record: JobRecord) -> bool:

@@ -67,15 +67,20 @@ def behind_restores(sources: Iterable[Source], marks: Mapping[str, HWM[Any]], se
     followed = dict(marks)
     for source in sources:
         mark = marks.get(source.name)
-        if isinstance(source, Delta) and isinstance(mark, VersionHWM) and mark.value is not None:
-            location = DeltaPlace(source.path, source.table).location(session)
-            version = _behind_restore(DeltaProbe(location), mark.value) if location else mark.value
-            followed[source.name] = mark.update(version)
+        read = _versions(mark, source.name)
+        moved = {
+            table: _behind_restore(place.location(session), read[table])
+            for table, place in _places(source)
+            if table in read
+        }
+        if mark is not None and moved:
+            followed[source.name] = mark.update(moved if isinstance(mark, TableVersionsHWM) else moved[source.name])
     return followed
 
 
-def _behind_restore(probe: DeltaProbe, version: int) -> int:
-    if not probe.refresh():
+def _behind_restore(location: str | None, version: int) -> int:
+    probe = DeltaProbe(location or "")
+    if location is None or not probe.refresh():
         return version
     for commit in reversed(probe.commits(version, probe.latest())):
         told = commit.parameters.get("version", "")
