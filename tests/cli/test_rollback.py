@@ -1,10 +1,13 @@
-"""`floodmark rollback`: which jobs, to what, and what is said before anything is undone; all of it without a JVM."""
+"""`floodmark rollback`: which jobs, to what, and what is said before anything is undone; all of it without a JVM.
+
+The Python of a job is not there, and nobody needs it: a deploy that broke it may be what is to be undone.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -13,8 +16,14 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from floodmark import stores
+from floodmark.cli.invocation import Invocation
+from floodmark.cli.rollback import RollbackCommand, without_python
+from floodmark.errors import SinkFailed
 from floodmark.hwm import HWM, ColumnIntHWM, VersionHWM
+from floodmark.jobs.rollback import Rollback, WayBack
+from floodmark.jobs.rollback_goals import Target
 from floodmark.probes.delta_commit import note
+from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
 from tests.cli.conftest import Said
@@ -25,6 +34,7 @@ PROJECT = """store: sqlite:///marks.db
 jobs:
   - name: gold
     source: {type: delta, path: lake/orders}
+    transform: {python: "nowhere:clean"}
     sinks: [{type: delta, path: lake/gold}]
   - name: orders
     source: {type: files, path: in}
@@ -237,3 +247,28 @@ def test_a_job_that_runs_is_left_alone(shop: Shop, floodmark: Floodmark) -> None
         said = floodmark("rollback", "--to", "orders2", "--yes")
     store.close()
     assert (said.code, "job 'orders'" in said.err) == (4, True), said.err
+
+
+class Breaking(Rollback):
+    """Whose first job goes back, and whose second one cannot."""
+
+    def carry_out(self, shown: Sequence[WayBack]) -> Iterator[JobRecord]:
+        yield replace(shown[0].goal, number=4, origin="rollback")
+        raise SinkFailed(shown[1].job, sink="delta", reason="disk full")
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_failure_after_the_first_job_is_back_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 3; the same command again does the rest."""
+    invocation = Invocation()
+    steps = [job.step(None, invocation.store(), RunRequest()) for job in without_python(invocation, ["gold", "orders"])]
+    breaking = Breaking(tuple(steps), Target.named("last-good", invocation.store()))
+    code = RollbackCommand(invocation, breaking, as_json=True).go(yes=True, dry_run=False)
+    invocation.close()
+    out, err = capsys.readouterr()
+    assert (code, [(each["job"], each["status"], each["number"]) for each in json.loads(out)["jobs"]]) == (
+        3,
+        [("orders", "back", 4), ("gold", "planned", None)],
+    )
+    assert "disk full" in err
+    assert err.endswith("orders went back before.\nTry: the same rollback again puts back the rest\n")

@@ -16,6 +16,7 @@ from floodmark.errors import ConfigError, FloodmarkError
 if TYPE_CHECKING:
     from floodmark.cli.rollback_told import Told
     from floodmark.hwm import Json
+    from floodmark.jobs.job import Job
     from floodmark.jobs.rollback import Rollback, WayBack
     from floodmark.jobs.rollback_goals import Target
     from floodmark.stores.record import JobRecord
@@ -48,7 +49,7 @@ def rollback(
     names = [*([job] if job else []), *(select or [])]
     require_known(invocation, names)
     target = Target.named(to, store)
-    jobs = invocation.jobs(names or taking_part(invocation, target))
+    jobs = without_python(invocation, names or taking_part(invocation, target))
     steps = tuple(each.step(invocation.session(), store, RunRequest()) for each in jobs)
     command = RollbackCommand(invocation, Rollback(steps, target), as_json)
     raise typer.Exit(command.go(yes=yes, dry_run=dry_run))
@@ -76,6 +77,19 @@ def taking_part(invocation: Invocation, target: Target) -> list[str]:
     return found
 
 
+def without_python(invocation: Invocation, names: Sequence[str]) -> Sequence[Job]:
+    """The jobs without their Python functions: the deploy that is to be undone may have broken them."""
+    from floodmark.jobs.kinds import Site
+
+    project = invocation.loaded_project()
+    bare = (j.model_copy(update={"transform": None}) if j.transform and j.transform.python else j for j in project.jobs)
+    readable = project.model_copy(update={"jobs": tuple(bare)})
+    jobs = invocation.tools.build_jobs(readable, Site(invocation.document().folder), names)
+    if not jobs:
+        raise ConfigError("the project has no jobs.", hint="add one under `jobs:`")
+    return jobs
+
+
 @dataclass
 class RollbackCommand:
     """One call of `rollback`: the plan is shown, somebody agrees, and each job that went back is told."""
@@ -96,7 +110,8 @@ class RollbackCommand:
         self._say(f"warning: {each}" for each in warnings)
         moving = [way.job for way in ways if way.moves]
         if moving and not dry_run:
-            yes or typer.confirm(f"put {', '.join(moving)} back, tables and marks?", abort=True, err=self.as_json)
+            if not yes:
+                typer.confirm(f"put {', '.join(moving)} back, tables and marks?", abort=True, err=self.as_json)
             self._carry_out(ways)
         left = [job for job in moving if job not in self.after] if self.after else []
         self._finish(warnings, moving, dry_run=dry_run)
