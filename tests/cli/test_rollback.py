@@ -1,4 +1,4 @@
-"""`floodmark rollback`: which jobs, to what, and what is said before anything is undone; all of it without a JVM.
+"""`floodmark rollback`: which jobs, to what, and what is said before anything is undone; that needs no JVM.
 
 The Python of a job is not there, and nobody needs it: a deploy that broke it may be what is to be undone.
 """
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from floodmark import stores
-from floodmark.cli.invocation import Invocation
+from floodmark.cli.invocation import Invocation, Tools
 from floodmark.cli.rollback import RollbackCommand, without_python
 from floodmark.errors import SinkFailed
 from floodmark.hwm import HWM, ColumnIntHWM, VersionHWM
@@ -27,6 +28,10 @@ from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
 from tests.cli.conftest import Said
+from tests.docs.running import SharedSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Floodmark = Callable[..., Said]
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
@@ -272,3 +277,28 @@ def test_a_failure_after_the_first_job_is_back_is_told_as_such(capsys: pytest.Ca
     )
     assert "disk full" in err
     assert err.endswith("orders went back before.\nTry: the same rollback again puts back the rest\n")
+
+
+@pytest.mark.spark
+def test_tables_and_marks_are_back_and_a_reader_follows(spark: SparkSession, shop: Shop, floodmark: Floodmark) -> None:
+    """Called again it finds nothing to do: what went back is as good as the batch it went back to."""
+    tools = Tools(session=lambda settings: SharedSession(lambda: spark))
+    said = floodmark("rollback", "--to", "last-good", "--yes", tools=tools)
+    assert (said.code, said.out.splitlines()[-2:]) == (
+        0,
+        [
+            "orders: back as batch 2 (run orders2, 2026-11-15 14:00:00) left it, mark 20, number 4",
+            "gold: back as batch 1 (run gold1, 2026-11-15 14:00:00) left it, mark 4, number 2",
+        ],
+    )
+    orders = DeltaTable(shop.folder / "lake/orders")
+    assert (sorted(orders.to_pyarrow_table()["id"].to_pylist()), orders.version()) == ([1, 2], 4)
+    again = floodmark("rollback", "--to", "last-good", "--yes", tools=tools)
+    assert (again.code, again.out.splitlines()) == (
+        0,
+        [
+            "orders: stays, batch 4, a rollback to 2 (run orders2, 2026-11-15 14:00:00) is good",
+            "gold: stays, batch 2, a rollback to 1 (run gold1, 2026-11-15 14:00:00) is good",
+            "nothing to put back",
+        ],
+    )
