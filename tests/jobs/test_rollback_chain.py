@@ -95,5 +95,5 @@ def test_the_last_good_state_is_gone_back_to_over_a_batch_that_is_open(spark: Sp
     chain.come.rows[1:] = [{"id": 4, "cents": 5}]
     chain.arrive(spark)
     assert chain.ids(spark) == ([1, 4], [1, 4])
-    with pytest.raises(ConfigError, match="a job ran since the plan was made"):
+    with pytest.raises(ConfigError, match="changed since the plan was made"):
         list(chain.back(spark, "last-good").carry_out([orders]))

@@ -72,7 +72,7 @@ class Rollback:
             leases = {job: stack.enter_context(hold(steps[job].store, job)) for job in moving}
             if [way for way in self.plan() if way.moves] != list(moving.values()):
                 raise ConfigError(
-                    "a job ran since the plan was made; nothing was put back.", hint="look at the plan again"
+                    "a job or a table changed since the plan was made; nothing was put back.", hint="look at it again"
                 )
             for job, way in moving.items():
                 yield put_back(steps[job], way, leases[job])
