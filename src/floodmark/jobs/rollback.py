@@ -98,16 +98,10 @@ def way_back(step: Step, target: Target) -> WayBack:
 
 
 def following(way: WayBack, step: Step, back: Mapping[str, RestorePoint]) -> WayBack:
-    """The way with the tables that it follows.
-
-    A job that is there already and follows one moves, too: its own tables are put back to the rows that they have, and
-    its mark comes to stand behind the restore.
-    """
+    """The way with the tables that it follows; a job that is there already moves then, too, but only with its mark."""
     read = versions_read(step.work.sources, way.goal.marks)
     follows = tuple(table for table, version in read.items() if table in back and back[table].is_same(version))
-    if way.moves or not follows:
-        return replace(way, follows=follows)
-    return replace(way, points=restore_points(step, way.goal.number), moves=True, follows=follows)
+    return replace(way, moves=way.moves or bool(follows), follows=follows)
 
 
 def is_settled(step: Step, record: JobRecord) -> bool:
@@ -147,8 +141,9 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     for sink in step.work.sinks:
         sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number, session)
     reach("after_fence")
-    for point in way.points:
-        _restore(point, step, spark, number)
+    if any(point.changed is not None for point in way.points):  # readers take any restore for a change
+        for point in way.points:
+            _restore(point, step, spark, number)
     reach("after_restore")
     decided = replace(
         way.goal,
