@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -22,8 +23,10 @@ from floodmark.probes.delta_commit import note
 from floodmark.probes.delta_files import files_gone
 from floodmark.sinks.delta_restore import RestorePoint
 from floodmark.step import RunRequest
+from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
-from floodmark.stores.record import JobRecord
+from floodmark.stores.record import Intent, JobRecord, Receipt
+from floodmark.testing import ListSink
 
 if TYPE_CHECKING:
     from floodmark.step import Step
@@ -131,3 +134,24 @@ def test_tables_go_back_before_their_readers() -> None:
     assert [each.work.name for each in producers_first(steps)] == ["silver", "other", "gold"]
     circle = [step("a", "/two", "/one"), step("b", "/one", "/two")]
     assert [each.work.name for each in producers_first(circle)] == ["a", "b"]
+
+
+def test_a_job_that_is_in_step_with_a_restored_table_follows_it_by_its_mark_alone(table: Path) -> None:
+    """Whatever its sinks are, since nothing is written; also later, if the rollback was killed before its turn."""
+    DeltaTable(table).restore(1)
+    gold, store = Job("gold", sources.Delta(str(table)), [ListSink()]), MemoryMarkStore()
+    with hold(store, "gold") as held:
+        record = JobRecord("gold", 1, {"delta": VersionHWM("delta", 2)}, modified_time=NOW)
+        store.commit(record, expected=0, lease=held.lease, receipt=Receipt("gold", "g1", "done", NOW, number=1))
+        store.intend(replace(record, intent=open_batch(2)), expected=1, lease=held.lease)
+    assert gold.rollback("g1", no_session, store).intent == open_batch(2)
+    with hold(store, "gold") as held:
+        store.intend(record, expected=1, lease=held.lease)
+    back = gold.rollback("g1", no_session, store)
+    assert (back.number, back.origin, back.marks["delta"].value) == (2, "rollback", 4)
+    assert gold.rollback("last-good", no_session, store) == back
+
+
+def open_batch(number: int) -> Intent:
+    """Part of which may be out: a list takes no batch back."""
+    return Intent(number, "batch", {}, NOW, "a1", None, {})

@@ -23,7 +23,7 @@ from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from floodmark.sinks.contract import Session
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,28 @@ def way_back(step: Step, target: Target) -> WayBack:
 
 
 def following(way: WayBack, step: Step, back: Mapping[str, RestorePoint]) -> WayBack:
-    """The way with the tables that it follows; a job that is there already moves then, too, but only with its mark."""
-    read = versions_read(step.work.sources, way.goal.marks)
-    follows = tuple(table for table, version in read.items() if table in back and back[table].is_same(version))
-    return replace(way, moves=way.moves or bool(follows), follows=follows)
+    """The way with the tables that it follows; a job that is there already moves then, too, but only with its mark.
+
+    Tables may have gone back before: a rollback that was killed between two jobs is called again.
+    """
+    sources, marks = step.work.sources, way.goal.marks
+    read, behind = versions_read(sources, marks), versions_read(sources, behind_restores(sources, marks, step.session))
+    follows = tuple(table for table in read if behind[table] > read[table] or _is_in_step(read[table], back.get(table)))
+    may_move = way.record.intent is None or _is_on_delta(step)  # else part of an open batch may be out
+    return replace(way, moves=way.moves or (may_move and bool(follows)), follows=follows)
+
+
+def _is_in_step(version: int, point: RestorePoint | None) -> bool:
+    return point is not None and point.is_same(version)
+
+
+def _is_on_delta(step: Step) -> bool:
+    return all(isinstance(sink, OnDelta) for sink in step.work.sinks)
 
 
 def is_settled(step: Step, record: JobRecord) -> bool:
     """Whether the tables are as the record says: no open batch and no rollback that was broken off is in them."""
-    if not all(isinstance(sink, OnDelta) for sink in step.work.sinks):
+    if not _is_on_delta(step):
         return True  # nothing of it can be put back, so no rollback was begun
     ledgers = read_ledgers(step.work, step.store.namespace, step.session)
     return ledgers.highest <= record.number and not (record.intent and ledgers.touched(record.intent.number))
@@ -136,15 +149,11 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     """
     record, session = way.record, noted_in(lease, step.session)
     highest = read_ledgers(step.work, step.store.namespace, session).highest
-    number, spark = max(record.number, record.intent.number if record.intent else 0, highest) + 1, session()
+    number = max(record.number, record.intent.number if record.intent else 0, highest) + 1
     marks = behind_restores(step.work.sources, way.goal.marks, session)
-    for sink in step.work.sinks:
-        sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number, session)
-    reach("after_fence")
-    if any(point.changed is not None for point in way.points):  # readers take any restore for a change
-        for point in way.points:
-            _restore(point, step, spark, number)
-    reach("after_restore")
+    if way.points:
+        _fence(step, number, session)
+        _restore(step, way.points, number, session)
     decided = replace(
         way.goal,
         number=number,
@@ -158,8 +167,18 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     return decided
 
 
-def _restore(point: RestorePoint, step: Step, spark: SparkSession, number: int) -> None:
-    try:
-        point.restore(spark, number)
-    except Exception as error:
-        raise SinkFailed(step.work.name, sink=point.table.name, reason=first_lines(error)) from error
+def _fence(step: Step, number: int, session: Session) -> None:
+    for sink in step.work.sinks:
+        sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number, session)
+    reach("after_fence")
+
+
+def _restore(step: Step, points: Sequence[RestorePoint], number: int, session: Session) -> None:
+    """All tables, or none if no row changed in any: readers take a restore for a change."""
+    is_needed = any(point.changed is not None for point in points)
+    for point in points if is_needed else ():
+        try:
+            point.restore(session(), number)
+        except Exception as error:
+            raise SinkFailed(step.work.name, sink=point.table.name, reason=first_lines(error)) from error
+    reach("after_restore")
