@@ -54,6 +54,7 @@ class Chain:
         return [row[0] for row in lake], [row[0] for row in gold]
 
 
+@pytest.mark.crash
 def test_a_chain_goes_back_to_a_run_and_on_from_there(spark: SparkSession, tmp_path: Path) -> None:
     """The table goes back before its reader, whose mark comes to stand behind the restore: it reads added rows only.
 
