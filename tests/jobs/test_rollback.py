@@ -85,7 +85,8 @@ def test_what_others_wrote_is_not_undone(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(ConfigError, match="is not of this job"):
         shop.job.rollback("1", spark, shop.store)
     assert shop.lake(spark) == [2]
-    out = fm.Job("out", RowsSource([ROWS[0]], "k int, at int, v int"), [ListSink()])
+    out = fm.Job("out", RowsSource([ROWS[0], ROWS[1]], "k int, at int, v int"), [ListSink()])
+    out.run(spark, shop.store, max_rows=1)
     out.run(spark, shop.store)
     with pytest.raises(ConfigError, match="cannot be put back"):
         out.rollback("1", spark, shop.store)

@@ -30,7 +30,7 @@ COMMANDS = {
     "runs": "Show what past runs did.",
     "diff": "Show what changed between two runs: marks, rows, rules, tables; no JVM.",
     "lineage": "Show where tables and columns come from, and who depends on them; offline.",
-    "rollback": "Put tables and marks of a job back to how a run left them.",
+    "rollback": "Put tables and marks of jobs back to how a run left them, or to their last good state.",
     "optimize": "Compact, order and clean the Delta tables that jobs fill.",
     "health": "Judge freshness, counts, quality, marks and pace; no JVM.",
     "alerts": "List the open alerts, or try the channels.",

@@ -40,6 +40,7 @@ FloodmarkError
 │   ├── SourceEmpty             a full refresh of an empty source would empty the targets
 │   ├── SchemaChanged           the batch does not fit the target
 │   ├── RangeAboveMark          a backfill of rows that come by themselves
+│   ├── NoGoodRun               a rollback to the last good run of a job that has none
 │   └── BackfillOpen            another backfill of the job is not finished
 ├── SourceUnreadable            the source could not be looked at: never taken for "no rows"
 │   └── RecordMalformed         a record that cannot be parsed, with file and line
@@ -86,6 +87,7 @@ from floodmark.errors.decisions import (
     DecisionNeeded,
     FenceBlind,
     MarkMissing,
+    NoGoodRun,
     RangeAboveMark,
     SchemaChanged,
     SinkAhead,
@@ -171,6 +173,7 @@ __all__ = [
     "MarkMissing",
     "MarkMoved",
     "MarkUnreadable",
+    "NoGoodRun",
     "PublicationFailed",
     "RangeAboveMark",
     "RecordMalformed",

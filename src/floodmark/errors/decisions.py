@@ -210,3 +210,16 @@ class BackfillOpen(DecisionNeeded):
             "range gives it up (what it delivered stays)",
         )
         self.job, self.start, self.stop = job, start, stop
+
+
+class NoGoodRun(DecisionNeeded):
+    """Of no batch of a job that is kept it is known that it was good, so there is no last good one to go back to."""
+
+    def __init__(self, job: str, *, looked: int, newest: int, flaw: str) -> None:
+        kept = f"none of the {looked} states that are kept of it is" if looked > 1 else "nothing else is kept of it"
+        super().__init__(
+            f"job '{job}' has no good run to go back to: batch {newest} is not ({flaw}), and {kept}.",
+            hint=f"`floodmark runs --job {job}` shows what is kept; name the one you accept by `--to RUN`, or rebuild "
+            f"by `floodmark run --select {job} --full-refresh`",
+        )
+        self.job, self.looked, self.newest, self.flaw = job, looked, newest, flaw

@@ -15,7 +15,6 @@ from floodmark.jobs.chunks import Chunks
 from floodmark.jobs.housing import beside, spool_beside
 from floodmark.jobs.names import require_name, require_names
 from floodmark.jobs.planning import Plan, plan
-from floodmark.jobs.rollback import roll_back
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import Session, Sink
@@ -167,7 +166,9 @@ class Job:
     def rollback(
         self, to: str, spark: SparkSession | Session | None = None, store: MarkStore | None = None
     ) -> JobRecord:
-        """Put tables and marks back together to how a batch left them: its number, or the id of its run."""
+        """Put tables and marks back together to how a batch left them: its number, its run's id, or `last-good`."""
+        from floodmark.jobs.rollback import roll_back
+
         return roll_back(self.step(spark, store, RunRequest()), to)
 
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:

@@ -1,70 +1,131 @@
-"""Putting a job's tables and marks back together to how one of its batches left them."""
+"""Putting tables and marks of jobs back together to how they were; what is meant by that is found out beside it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkFailed
 from floodmark.failpoints import reach
+from floodmark.jobs.rollback_goals import Target
+from floodmark.jobs.rollback_past import WENT_BACK_TO, Past, batch_of
+from floodmark.jobs.rollback_readers import behind_restores, producers_first, versions_read
 from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta_restore import RestorePoint
 from floodmark.step import Step
 from floodmark.step.looking import read_ledgers
 from floodmark.step.run import noted_in
 from floodmark.step.transform import first_lines
-from floodmark.stores.lease import hold
+from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from floodmark.sinks.contract import Session
 
-HISTORY_READ = 10_000
+
+@dataclass(frozen=True)
+class WayBack:
+    """A job as it stands, the state it goes back to, and its tables. Without `moves` it is there already.
+
+    `follows` are tables that it reads and that go back before it to the very rows that its mark then stands for.
+    """
+
+    record: JobRecord
+    goal: JobRecord
+    points: tuple[RestorePoint, ...] = ()
+    moves: bool = True
+    follows: tuple[str, ...] = ()
+
+    @property
+    def job(self) -> str:
+        return self.record.job
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """Jobs that go back together, those first that fill what others read."""
+
+    steps: tuple[Step, ...]
+    target: Target
+
+    def plan(self) -> tuple[WayBack, ...]:
+        """How each job would go back; touches nothing. Raises ConfigError or NoGoodRun if one of them cannot."""
+        self.target.require_one_job([step.work.name for step in self.steps])
+        ways: list[WayBack] = []
+        back: dict[str, RestorePoint] = {}
+        for step in producers_first(self.steps):
+            ways.append(following(way_back(step, self.target), step, back))
+            back |= {point.name: point for point in ways[-1].points}
+        return tuple(ways)
+
+    def carry_out(self, shown: Sequence[WayBack]) -> Iterator[JobRecord]:
+        """Put each job back that moves, and give its new record; all of them are checked again before the first.
+
+        The leases of all are held meanwhile. Raises ConfigError if things are no longer as they were shown.
+        """
+        moving = {way.job: way for way in shown if way.moves}
+        steps = {step.work.name: step for step in self.steps}
+        with ExitStack() as stack:
+            leases = {job: stack.enter_context(hold(steps[job].store, job)) for job in moving}
+            if [way for way in self.plan() if way.moves] != list(moving.values()):
+                raise ConfigError(
+                    "a job or a table changed since the plan was made; nothing was put back.", hint="look at it again"
+                )
+            for job, way in moving.items():
+                yield put_back(steps[job], way, leases[job])
 
 
 def roll_back(step: Step, to: str) -> JobRecord:
-    """Restore every table of the job, then its marks; `to` is a batch number, or the id of the run that wrote it.
+    """Put one job back; `to` is the number of a batch, the id of a run, or `last-good`.
 
-    The sinks are fenced first: whatever is killed here, the next run stops at a sink that knows more than the store
-    (exit 5), and the same rollback again ends it.
+    Gives its new record, or the one it has if it is there already.
     """
-    with hold(step.store, step.work.name) as lease:
-        record, session = step.read(), noted_in(lease, step.session)
-        goal = goal_of(step, record, to)
-        points = [*restore_points(step, goal.number)]
-        highest = read_ledgers(step.work, step.store.namespace, session).highest
-        number, spark = max(record.number, highest) + 1, session()
-        for sink in step.work.sinks:
-            sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number, session)
-        reach("after_fence")
-        for point in points:
-            _restore(point, step, spark, number)
-        reach("after_restore")
-        now = datetime.now(timezone.utc)
-        decided = replace(goal, number=number, intent=None, origin="rollback", modified_time=now)
-        step.store.commit(decided, expected=record.number, lease=lease.lease)
-        return decided
+    rollback = Rollback((step,), Target.named(to, step.store))
+    [way] = rollback.plan()
+    return next(iter([*rollback.carry_out([way])]), way.record)
 
 
-def goal_of(step: Step, record: JobRecord, to: str) -> JobRecord:
-    """The record to go back to. Raises ConfigError if there is none, or a batch is open."""
-    job = step.work.name
-    if record.intent is not None:
-        raise ConfigError(f"batch {record.intent.number} of job '{job}' is open.", hint="floodmark run finishes it")
-    runs = {receipt.run: receipt.number for receipt in step.store.runs(job, HISTORY_READ)}
-    wanted = int(to) if to.isdigit() else runs.get(to)
-    known = {each.number: each for each in step.store.history(job, HISTORY_READ)}
-    if wanted is None or wanted not in known:
-        kept = ", ".join(str(number) for number in sorted(known)[-10:]) or "none"
-        raise ConfigError(
-            f"job '{job}' has no batch or run '{to}' to go back to (kept: {kept}).",
-            hint="`floodmark runs --json` shows the number of each run",
-        )
-    return known[wanted]
+def way_back(step: Step, target: Target) -> WayBack:
+    """From how the job stands to what the target means for it."""
+    record = step.read()
+    goal = target.goal(Past.of(step.store, record.job), record)
+    if batch_of(goal) == batch_of(record) and is_settled(step, record):
+        return WayBack(record, goal, moves=False)
+    return WayBack(record, goal, restore_points(step, goal.number))
 
 
-def restore_points(step: Step, number: int) -> list[RestorePoint]:
+def following(way: WayBack, step: Step, back: Mapping[str, RestorePoint]) -> WayBack:
+    """The way with the tables that it follows; a job that is there already moves then, too, but only with its mark.
+
+    Tables may have gone back before: a rollback that was killed between two jobs is called again.
+    """
+    sources, marks = step.work.sources, way.goal.marks
+    read, behind = versions_read(sources, marks), versions_read(sources, behind_restores(sources, marks, step.session))
+    follows = tuple(table for table in read if behind[table] > read[table] or _is_in_step(read[table], back.get(table)))
+    may_move = way.record.intent is None or _is_on_delta(step)  # else part of an open batch may be out
+    return replace(way, moves=way.moves or (may_move and bool(follows)), follows=follows)
+
+
+def _is_in_step(version: int, point: RestorePoint | None) -> bool:
+    return point is not None and point.is_same(version)
+
+
+def _is_on_delta(step: Step) -> bool:
+    return all(isinstance(sink, OnDelta) for sink in step.work.sinks)
+
+
+def is_settled(step: Step, record: JobRecord) -> bool:
+    """Whether the tables are as the record says: no open batch and no rollback that was broken off is in them."""
+    if not _is_on_delta(step):
+        return True  # nothing of it can be put back, so no rollback was begun
+    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    return ledgers.highest <= record.number and not (record.intent and ledgers.touched(record.intent.number))
+
+
+def restore_points(step: Step, number: int) -> tuple[RestorePoint, ...]:
     """Every table of every sink at the batch; all of them are found before the first is touched."""
     elsewhere = [sink.name for sink in step.work.sinks if not isinstance(sink, OnDelta)]
     if elsewhere:
@@ -72,17 +133,52 @@ def restore_points(step: Step, number: int) -> list[RestorePoint]:
             f"sink '{elsewhere[0]}' of job '{step.work.name}' cannot be put back: what it wrote is out.",
             hint="only jobs whose sinks are all Delta tables can be rolled back; `floodmark marks set` moves the mark",
         )
-    spark, namespace = step.session(), step.store.namespace
-    return [
-        RestorePoint.after(table, ledger_id(namespace, step.work.name, sink.name), number, spark)
+    return tuple(
+        RestorePoint.after(table, ledger_id(step.store.namespace, step.work.name, sink.name), number, step.session)
         for sink in step.work.sinks
         if isinstance(sink, OnDelta)
         for table in sink.tables()
-    ]
+    )
 
 
-def _restore(point: RestorePoint, step: Step, spark: SparkSession, number: int) -> None:
-    try:
-        point.restore(spark, number)
-    except Exception as error:
-        raise SinkFailed(step.work.name, sink=point.table.name, reason=first_lines(error)) from error
+def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
+    """Restore every table of the job, then its marks; a batch that is open is given up.
+
+    The sinks are fenced first: whatever is killed here, the next run stops at a sink that knows more than the store
+    (exit 5), and the same rollback again ends it.
+    """
+    record, session = way.record, noted_in(lease, step.session)
+    highest = read_ledgers(step.work, step.store.namespace, session).highest
+    number = max(record.number, record.intent.number if record.intent else 0, highest) + 1
+    marks = behind_restores(step.work.sources, way.goal.marks, session)
+    if way.points:
+        _fence(step, number, session)
+        _restore(step, way.points, number, session)
+    decided = replace(
+        way.goal,
+        number=number,
+        marks=marks,
+        extras={**way.goal.extras, WENT_BACK_TO: batch_of(way.goal)},
+        intent=None,
+        origin="rollback",
+        modified_time=datetime.now(timezone.utc),
+    )
+    step.store.commit(decided, expected=record.number, lease=lease.lease)
+    return decided
+
+
+def _fence(step: Step, number: int, session: Session) -> None:
+    for sink in step.work.sinks:
+        sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number, session)
+    reach("after_fence")
+
+
+def _restore(step: Step, points: Sequence[RestorePoint], number: int, session: Session) -> None:
+    """All tables, or none if no row changed in any: readers take a restore for a change."""
+    is_needed = any(point.changed is not None for point in points)
+    for point in points if is_needed else ():
+        try:
+            point.restore(session(), number)
+        except Exception as error:
+            raise SinkFailed(step.work.name, sink=point.table.name, reason=first_lines(error)) from error
+    reach("after_restore")

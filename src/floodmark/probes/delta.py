@@ -102,6 +102,11 @@ class DeltaProbe:
         """The commit that wrote a batch, if the log still has it."""
         return next((c for c in self._newest_first() if (c.ledger, c.number) == (ledger, number)), None)
 
+    def commit_upto(self, ledger: str, number: int) -> Commit | None:
+        """The last commit of a ledger up to a batch: that of the batch itself, unless it wrote to other tables only."""
+        own = (commit for commit in self._newest_first() if commit.ledger == ledger)
+        return next((commit for commit in own if commit.number is not None and commit.number <= number), None)
+
     def commits_of(self, ledger: str, since: int) -> tuple[Commit, ...]:
         """The commits of a ledger from batch `since` on, oldest first, as far back as the log still has them."""
         own = ((commit, commit.number) for commit in self._newest_first() if commit.ledger == ledger)
