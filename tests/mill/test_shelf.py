@@ -46,14 +46,14 @@ def test_a_stream_is_read_once_and_the_room_is_given_back(
 ) -> None:
     """For the look and for the turn; without the shelf each stream would be read twice."""
     put_aside: list[DataFrame] = []
-    keep = Shelf.keyed
+    keep = Shelf.keep
 
-    def noted(self: Shelf, feed: Feed, spark: SparkSession, span: Span) -> DataFrame:
-        put_aside.append(keep(self, feed, spark, span))
+    def noted(self: Shelf, feed: Feed, span: Span, rows: DataFrame) -> DataFrame:
+        put_aside.append(keep(self, feed, span, rows))
         assert put_aside[-1].is_cached
         return put_aside[-1]
 
-    monkeypatch.setattr(Shelf, "keyed", noted)
+    monkeypatch.setattr(Shelf, "keep", noted)
     mill_on_files(JOIN, tmp_path, spark).run()
     rows = json.loads((tmp_path / "Joined.json").read_text())
     assert ([row["k"] for row in rows], sorted(reads)) == ([1, 2, 3], ["L", "R"])

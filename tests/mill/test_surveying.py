@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodmark.mill.element_columns import IS_END
-from floodmark.mill.surveying import Survey
+from floodmark.mill.surveying import NOTES, Survey
 
 SCHEMA = pa.schema(
     [
@@ -70,6 +70,20 @@ def test_a_batch_that_is_taken_whole_tells_what_its_elements_tell(
         row for batch in Survey(TYPES, ordered, size=size).run(batches_of(rows, sizes)) for row in batch.to_pylist()
     ]
     assert told == one_by_one(rows, Survey(TYPES, ordered, size=size))
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps, cuts, st.booleans())
+def test_what_is_noted_beside_the_rows_is_what_a_pass_of_its_own_tells(
+    drawn: list[tuple[int, int, str]], sizes: list[int], ordered: bool
+) -> None:
+    """The rows go on as they came, and every finding stands beside one of them."""
+    batches = batches_of(rows_of(drawn), sizes)
+    noted = list(Survey(TYPES, ordered).noted(batches))
+    found = [note for batch in noted for notes in batch.column(NOTES).to_pylist() for note in notes or ()]
+    assert found == [row for batch in Survey(TYPES, ordered).run(batches) for row in batch.to_pylist()]
+    rows = [row for batch in noted for row in batch.drop_columns([NOTES]).to_pylist()]
+    assert rows == [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_pieces_grow_with_the_stream_so_that_the_driver_holds_few() -> None:

@@ -85,10 +85,10 @@ def ends_in(messages: DataFrame) -> dict[int, Found]:
     found = {row.partition: row for row in extents(messages)}
     ends = {lane: row.end for lane, row in found.items() if row.end is not None}
     followed = {lane: (0, end) for lane, end in ends.items() if found[lane].beyond > end + 1}
-    before = {row.partition: row for row in extents(messages.where(is_within(followed)))} if followed else {}
-    return {
-        lane: Found(_one_piece(before.get(lane, row)), ends.get(lane), lane in followed) for lane, row in found.items()
-    }
+    before = extents(messages.where(is_within(followed))) if followed else []
+    pieces = {lane: _one_piece(row) for lane, row in found.items() if lane not in followed}
+    pieces |= {row.partition: _one_piece(row) for row in before}
+    return {lane: Found(pieces.get(lane, ()), ends.get(lane), lane in followed) for lane in found}
 
 
 def extents(messages: DataFrame) -> list[Row]:
