@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 import sys
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.kafka import Bounds, KafkaProbe
+from floodmark.probes.kafka import Bounds, KafkaProbe, Topic
 from floodmark.probes.kafka_client import KafkaOptions
 from tests.sources.reading_kafka import commit_offset, open_transaction, put, recreate
 
@@ -68,6 +70,28 @@ def test_a_broker_that_does_not_answer_is_an_error_and_not_an_empty_topic(monkey
     monkeypatch.setattr("floodmark.probes.kafka.REQUEST_SECONDS", 1.0)
     with pytest.raises(SourceUnreadable, match="Connection refused"):
         KafkaProbe(KafkaOptions("127.0.0.1:1")).topics(["orders"])
+
+
+def without_leader() -> Future[Any]:
+    """What a broker answers that does not lead the partition."""
+    answer: Future[Any] = Future()
+    answer.set_exception(KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)))
+    return answer
+
+
+def test_a_partition_between_two_leaders_is_asked_again(
+    kafka: Broker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one is whose topic was made just now; a partition that stays without a leader is an error."""
+    name, probe = topic(), KafkaProbe(KafkaOptions(kafka.bootstrap))
+    answer, faults = probe._answer, [without_leader(), without_leader()]
+    monkeypatch.setattr(probe, "_answer", lambda future, what: answer(faults.pop() if faults else future, what))
+    topics = [Topic(name, "", (0,))]
+    assert (probe.bounds(topics), faults) == ({(name, 0): Bounds(0, 0, 0)}, [])
+    monkeypatch.setattr("floodmark.probes.kafka.LEADER_SECONDS", 0.0)
+    faults.append(without_leader())
+    with pytest.raises(SourceUnreadable, match=f"{name}, partition 0 .*Not leader"):
+        probe.bounds(topics)
 
 
 def test_a_login_reaches_both_clients_in_the_words_of_each() -> None:

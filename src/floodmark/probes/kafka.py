@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -23,6 +24,8 @@ Place: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = Mapping[Place, int]
 
 REQUEST_SECONDS = 10.0
+LEADER_SECONDS = 5.0
+PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -71,12 +74,22 @@ class KafkaProbe:
         return {name: _topic(name, description) for name, description in found.items()}
 
     def bounds(self, topics: Iterable[Topic]) -> dict[Place, Bounds]:
-        """The bounds of every partition, asked for at once. Raises SourceUnreadable if one has no leader."""
+        """The bounds of every partition, asked for at once. Raises SourceUnreadable if one stays without a leader."""
         driver()
+        places = [(topic.name, partition) for topic in topics for partition in topic.partitions]
+        deadline = time.monotonic() + LEADER_SECONDS
+        while True:
+            try:
+                return self._bounds(places)
+            except SourceUnreadable as error:
+                if time.monotonic() > deadline or not is_between_leaders(error.__context__):
+                    raise
+                time.sleep(PAUSE_SECONDS)
+
+    def _bounds(self, places: Sequence[Place]) -> dict[Place, Bounds]:
         from confluent_kafka import admin
 
         spec: Any = admin.OffsetSpec  # type: ignore[attr-defined]
-        places = [(topic.name, partition) for topic in topics for partition in topic.partitions]
         asked = (
             # In this order: what is stable never lies above an end that was asked for later.
             self._offsets(places, spec.earliest(), committed=True),
@@ -153,6 +166,15 @@ class KafkaProbe:
         return SourceUnreadable(
             f"{what} at {self.options.servers}", reason=reason, hint="check that the broker runs and may be read"
         )
+
+
+def is_between_leaders(error: BaseException | None) -> bool:
+    """Whether the same question has an answer a moment later: the topic was made just now, or its leader changes."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    passing = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+    passing |= {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH}
+    return isinstance(error, KafkaException) and error.args[0].code() in passing
 
 
 def _topic(name: str, description: Any) -> Topic:  # noqa: ANN401 (the driver's own class)
