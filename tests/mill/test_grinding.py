@@ -160,6 +160,16 @@ def test_output_is_numbered_within_its_call() -> None:
     ]
 
 
+def stopping(element: ByName) -> EndOfStream | None:
+    return EndOfStream() if element.k == 2 else None
+
+
+def test_a_function_without_output_can_end_the_stream() -> None:
+    """Its end stands where the element did that it was given."""
+    columns = told(stopping, {"k": 1}, {"k": 2}).select(["offset", "next", "value", "is_end"]).to_pydict()
+    assert columns == {"offset": [1], "next": [2], "value": [None], "is_end": [True]}
+
+
 def test_what_went_wrong_first_is_what_is_told() -> None:
     """Texts are written when all calls are done, and still an element that has none comes before a later failure."""
     with pytest.raises(Mishap, match=r"cannot be written.*nan.*offset 1"):

@@ -23,10 +23,6 @@ class Writing:
     keep: Callable[[Any], Kept]
     texts: Callable[[Sequence[Kept]], list[str]]
 
-    def text(self, element: object) -> str:
-        """One element, now."""
-        return self.texts([self.keep(element)])[0]
-
 
 def one_by_one(write: Callable[[Any], str]) -> Writing:
     """Elements that are written as they come."""

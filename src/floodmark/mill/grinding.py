@@ -133,17 +133,14 @@ class Task:
 
     def texts(self, output: Output, given: Bundle) -> list[str | None]:
         """The texts of all that was given, null for the end. Raises a mishap for the first that cannot be written."""
-        codec, kept = self.output, output.kept
-        if codec is None:
-            return []
-        if None not in kept:
+        if self.output is not None and None not in output.kept:
             with suppress(ElementInvalid):  # one by one, they tell which it was
-                return [*codec.texts(kept)]
-        return [self.text(codec, each, given, number) for number, each in zip(output.calls, kept, strict=True)]
+                return [*self.output.texts(output.kept)]
+        return [self.text(each, given, number) for number, each in zip(output.calls, output.kept, strict=True)]
 
-    def text(self, codec: Codec, kept: Kept | None, given: Bundle, number: int) -> str | None:
+    def text(self, kept: Kept | None, given: Bundle, number: int) -> str | None:
         try:
-            return codec.texts([kept])[0] if kept is not None else None
+            return self.output.texts([kept])[0] if self.output is not None and kept is not None else None
         except ElementInvalid as error:
             raise self.told(error, given, number) from error
 
@@ -177,11 +174,8 @@ def told(keys: Keys, given: Bundle, numbers: Sequence[int], texts: Sequence[str 
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    calls, bounds, values = (
-        pa.array(numbers, pa.int64()),
-        pa.array(given.bounds, pa.int64()),
-        pa.array(texts, pa.string()),
-    )
+    calls, bounds = pa.array(numbers, pa.int64()), pa.array(given.bounds, pa.int64())
+    values = pa.array(texts, pa.string())
     first, last = bounds.take(calls), pc.subtract(bounds.take(pc.add(calls, 1)), 1)
     sheaf = given.sheaf
     columns = {name: column.take(calls) for name, column in keys.items()}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from floodmark.probes.kafka import is_between_leaders
 from floodmark.sinks.kafka_ledger import Page, read_pages
 from floodmark.sinks.kafka_lost import Headers
 
@@ -197,11 +198,10 @@ def passes_by_itself(error: Exception) -> bool:
     problem = error.args[0]
     passing = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.CONCURRENT_TRANSACTIONS}
     passing |= {KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
-    passing |= {KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
-    passing |= {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH}  # of a topic that was made just now
+    passing |= {KafkaError.UNSTABLE_OFFSET_COMMIT}
     if problem.fatal() or problem.txn_requires_abort():
         return False
-    return bool(problem.retriable() or problem.code() in passing)
+    return bool(problem.retriable() or problem.code() in passing or is_between_leaders(error))
 
 
 def is_fenced(error: Exception) -> bool:
