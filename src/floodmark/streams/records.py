@@ -1,133 +1,136 @@
-"""Records of one partition on their way from Arrow into a stream, a column at a time."""
+"""A per-record function as the transform of a job: each record is done, dropped or failed on its own."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from floodmark.probes.kafka import Place
-from floodmark.streams.base64_text import bytes_of, text_of
-from floodmark.streams.failures import Headers, Raw
+from floodmark.errors import ConfigError, FloodmarkError, TransformFailed
+from floodmark.sinks.contract import POSITION
+from floodmark.step.json_rows import as_text
+from floodmark.step.transform import Function, first_lines, only
+from floodmark.streams.policy import OnError, on_error_of
+from floodmark.streams.record_outcomes import FAILURE, RecordFunction, healing_task
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+KAFKA_PLACE = {"topic", "partition", "offset"}
+
+
+def heal(function: RecordFunction, *, schema: str, on_error: str | OnError = "stop") -> HealedRecords:
+    """A transform that calls a Python function for every record, on the executors.
+
+    The function gets a dict and returns a dict, several in a list, or None to drop the record. `schema` is what it
+    returns, as in `"id long, total decimal(10,2)"`. `on_error`: "stop" fails the run and writes nothing, and names
+    the record; "dead_letter" puts the record into the job's dead letters; `retry(n, backoff)` tries it again first.
+    """
+    if not callable(function):
+        raise ConfigError(
+            f"heal needs a function, not {type(function).__name__}.", hint="fm.heal(work, schema='id long')"
+        )
+    return HealedRecords(function, schema, on_error_of(on_error))
 
 
 @dataclass(frozen=True)
-class Records:
-    """Neighbouring records of one partition, in the order of their offsets."""
+class HealedRecords:
+    """The function at work; its outcomes are frozen before anything else looks at them, so that it runs once."""
 
-    place: Place
-    offsets: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[Headers | None]
-    timestamps: Sequence[int]
+    function: RecordFunction
+    schema: str
+    policy: OnError
 
-    def raw(self, at: int) -> Raw:
-        """The record as Kafka gave it."""
-        return Raw(self.keys[at], self.values[at], self.headers[at], self.timestamps[at])
+    @property
+    def puts_aside(self) -> bool:
+        """Whether failed records become dead letters; else they fail the run."""
+        return self.policy.then == "dead_letter"
 
-    def row(self, at: int, attempt: int = 1) -> tuple[dict[str, object], bytes | None]:
-        """The record as a stream's user sees it; (offset, attempt) is a key for what must not be done twice."""
-        topic, partition = self.place
-        uuid: dict[str, object] = {
-            "topic": topic,
-            "partition": partition,
-            "offset": self.offsets[at],
-            "attempt": attempt,
-            "key": self.keys[at],
-            "headers": self.headers[at],
-            "timestamp": self.timestamps[at],
-        }
-        return uuid, self.values[at]
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        rows = only(frames, job)
+        try:
+            returned = _parsed(self.schema)
+            task = healing_task(self.function, self.policy, to_arrow_schema(returned, timezone="UTC"))
+            outcomes = rows.mapInArrow(task, _with_own_columns(returned, rows))
+            return outcomes.withColumn(FAILURE, _saved(outcomes))
+        except FloodmarkError:
+            raise
+        except Exception as error:
+            raise TransformFailed(job, reason=first_lines(error)) from error
+
+    def healed(self, outcomes: DataFrame) -> DataFrame:
+        """The rows that the function returned."""
+        from pyspark.sql import functions as F
+
+        return outcomes.where(F.col(FAILURE).isNull()).drop(FAILURE)
+
+    def failed(self, outcomes: DataFrame) -> DataFrame:
+        """The records that it failed on, as dead letters: where they stood, what they were, and why."""
+        from pyspark.sql import functions as F
+
+        failure = F.col(FAILURE)
+        told = [failure[name].alias(name) for name in ("text", "reason", "record", "shape")]
+        return outcomes.where(failure.isNotNull()).select(*_place(outcomes), *told)
+
+    def fingerprint(self) -> str:
+        return f"{Function(self.function).fingerprint()} {self.schema}"  # type: ignore[arg-type]  # any code will do
+
+    def is_deterministic(self) -> bool:
+        return False
 
 
-def as_rows(frame: DataFrame) -> DataFrame:
-    """Kafka's own columns in the shape that `records_in_batch` reads."""
+def _place(outcomes: DataFrame) -> list[Column]:
+    """Where a record stood, as (file, line): topic and partition with the offset, else its place as JSON.
+
+    One that was a dead letter before is known by that, in `letter`.
+    """
     from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
 
-    names = ("key", "value", "topic", "partition", "offset")
-    # As text: a list that is null, as of every record without headers, takes Spark ten times as long to hand over.
-    headers = F.to_json("headers", {"ignoreNullFields": "false"}).alias("headers")
-    return frame.select(*names, F.unix_millis("timestamp").alias("timestamp"), headers)
-
-
-def records_in_batch(batch: pa.RecordBatch) -> Iterator[Records]:
-    """What an Arrow batch holds, partition by partition. A row without an offset only names a partition."""
-    if not batch.num_rows:
-        return
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    topics, partitions = columns["topic"].unique(), columns["partition"].unique()
-    if len(topics) == len(partitions) == 1:
-        yield _records((topics[0].as_py(), partitions[0].as_py()), columns)
-        return
-    places = zip(columns["topic"].to_pylist(), columns["partition"].to_pylist(), strict=True)
-    start = 0
-    for place, group in groupby(places):
-        length = sum(1 for _ in group)
-        yield _records(place, {name: column.slice(start, length) for name, column in columns.items()})
-        start += length
+    no_file, no_line = F.lit(None).cast("string").alias("file"), F.lit(None).cast("long").alias("line")
+    if POSITION not in outcomes.columns:
+        return [no_file, no_line]
+    position, kind = F.col(POSITION), outcomes.schema[POSITION].dataType
+    if not isinstance(kind, StructType):
+        return [F.to_json(F.struct(position.alias("position"))).alias("file"), no_line]
+    if set(kind.names) == KAFKA_PLACE:
+        file = F.concat_ws("/", position["topic"], position["partition"])
+        return [file.alias("file"), position["offset"].alias("line")]
+    if "letter" in kind.names:
+        return [position[name].alias(name) for name in ("file", "line", "letter")]
+    return [F.to_json(position).alias("file"), no_line]
 
 
-def _records(place: Place, columns: Mapping[str, Any]) -> Records:
-    is_visit = columns["offset"].null_count > 0
-    offsets = [] if is_visit else columns["offset"].to_pylist()
-    keys, values = (_all(columns[name]) for name in ("key", "value"))
-    headers = list(map(_headers, _all(columns["headers"])))
-    return Records(place, offsets, keys, values, headers, columns["timestamp"].to_pylist())
+def _saved(outcomes: DataFrame) -> Column:
+    """The failure with its record as text: a column of any type can be frozen so, and run again."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    failure = F.col(FAILURE)
+    shape = outcomes.select(failure["record"].alias("record")).schema["record"].dataType
+    text = StructType.json(shape) if isinstance(shape, StructType) else None
+    return failure.withField("record", as_text(failure["record"])).withField("shape", F.lit(text))
 
 
-def _all(column: Any) -> list[Any]:  # noqa: ANN401 (pyarrow's own)
-    return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
+def _parsed(schema: str) -> StructType:
+    from pyspark.sql.types import DataType, StructType
+
+    parsed = DataType.fromDDL(schema)
+    if not isinstance(parsed, StructType):
+        raise ConfigError(f"heal's schema '{schema}' names no columns.", hint="as in schema='id long, total double'")
+    return parsed
 
 
-def _headers(text: str | None) -> Headers | None:
-    """As Spark's `to_json` writes them: a value is in Base64."""
-    if text is None:
-        return None
-    return tuple((header["key"], bytes_of(header["value"])) for header in json.loads(text))
+def _with_own_columns(returned: StructType, rows: DataFrame) -> StructType:
+    """What the tasks give: the function's columns, the record's place in the source, and why it failed."""
+    from pyspark.sql.types import StringType, StructField, StructType
 
-
-def _headers_text(headers: Headers | None) -> str | None:
-    return None if headers is None else json.dumps([{"key": key, "value": text_of(value)} for key, value in headers])
-
-
-def saved_rows(spark: SparkSession, records: Mapping[Place, Mapping[int, Raw]]) -> DataFrame:
-    """Records that were kept, as Kafka would give them: a partition in one task, in its order."""
-    rows = [
-        {"topic": topic, "partition": partition, "offset": offset}
-        | raw._asdict()
-        | {"headers": _headers_text(raw.headers)}
-        for (topic, partition), own in records.items()
-        for offset, raw in own.items()
-    ]
-    return _by_place(spark, rows, len(records))
-
-
-def visiting_rows(spark: SparkSession, places: Iterable[Place]) -> DataFrame:
-    """A row without a record for each partition, so that a task goes there."""
-    rows = [{"topic": topic, "partition": partition} for topic, partition in places]
-    return _by_place(spark, rows, len(rows))
-
-
-def _by_place(spark: SparkSession, rows: Sequence[Mapping[str, object]], tasks: int) -> DataFrame:
-    import pyarrow as pa
-
-    schema = pa.schema(
-        [
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("offset", pa.int64()),
-            ("timestamp", pa.int64()),
-            ("headers", pa.string()),
-        ]
-    )
-    frame = spark.createDataFrame(pa.Table.from_pylist([*rows], schema))
-    return frame.repartition(tasks, "topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+    position = [rows.schema[POSITION]] if POSITION in rows.columns else []
+    record = StructType([field for field in rows.schema.fields if field.name != POSITION])
+    failure = [StructField("text", StringType()), StructField("reason", StringType()), StructField("record", record)]
+    return StructType([*returned.fields, *position, StructField(FAILURE, StructType(failure))])
