@@ -1,16 +1,25 @@
-"""Marks: how long ago each job last moved its mark or looked and found nothing, and whether its last run failed."""
+"""One examination: look at every table and job once, and let every check judge what was seen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
+from statistics import median
+from typing import TYPE_CHECKING
 
-from floodmark.health.findings import Finding, Status
-from floodmark.health.watch import HOUR, JobWatch
+from floodmark.errors import SourceUnreadable
+from floodmark.health.report import HOUR, Finding, JobWatch, Report, Status, TableWatch
 from floodmark.hwm import Json
+from floodmark.probes.delta import DeltaProbe
 from floodmark.stores.record import JobRecord, Receipt
 
+if TYPE_CHECKING:
+    from floodmark.health.report import Watch
+    from floodmark.stores.contract import MarkStore
+
+
+# Marks: how long ago each job last moved its mark or looked and found nothing, and whether its last run failed.
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
 MOMENT = "%Y-%m-%d %H:%M UTC"
@@ -114,3 +123,205 @@ def _told(facts: JobFacts, now: datetime) -> dict[str, Json]:
         "lag_hours": round((now - sign).total_seconds() / HOUR, 2) if sign else None,
         "last_run": facts.runs[0].status if facts.runs else None,
     }
+
+
+# Pace: the last batch of a job against the median of those before it.
+COMPARED = 10
+FEWEST = 3
+NOTICEABLE_SECONDS = 1.0
+"""Below this, twice as long is noise."""
+
+
+def performance(job: JobWatch, facts: JobFacts) -> Finding | None:
+    """Slower than its limit's factor in both seconds and seconds per row, so that a larger batch is not blamed."""
+    done = [run for run in facts.runs if run.status == "done"][: COMPARED + 1]
+    if not done:
+        return None
+    last, before = done[0], done[1:]
+    told: dict[str, Json] = {"seconds": last.seconds, "rows_per_second": _rate(last.rows_read, last.seconds)}
+    if len(before) < FEWEST:
+        return Finding("performance_metrics", job.name, "HEALTHY", "too few runs to compare", told, "slow_run")
+    usual = median(run.seconds for run in before)
+    rate = median(run.rows_read / max(run.seconds, 1e-3) for run in before)
+    told |= {"median_seconds": round(usual, 3), "median_rows_per_second": round(rate, 1)}
+    is_long = last.seconds > max(usual * job.limits.slow_factor, NOTICEABLE_SECONDS)
+    is_slow = last.rows_read / max(last.seconds, 1e-3) * job.limits.slow_factor < rate
+    if not (is_long and is_slow):
+        return Finding("performance_metrics", job.name, "HEALTHY", f"{last.seconds:.1f} s", told, "slow_run")
+    message = f"{last.seconds:.1f} s for {last.rows_read} rows, usually {usual:.1f} s"
+    advice = f"{job.name}: its `durations` in `floodmark runs --job {job.name} --json` show where the time went"
+    return Finding("performance_metrics", job.name, "WARNING", message, told, "slow_run", advice)
+
+
+def _rate(rows: int, seconds: float) -> float:
+    return round(rows / max(seconds, 1e-3), 1)
+
+
+# Quality: what the last run of each job refused or could not parse.
+def quality(job: JobWatch, facts: JobFacts) -> Finding | None:
+    """How the rows of the last batch did, rule by rule; None if there was no batch yet."""
+    last = facts.last_of("done")
+    if last is None:
+        return None
+    bad = last.rows_refused + last.rows_dead
+    kept = 1.0 if not last.rows_read else 1 - bad / last.rows_read
+    failed: dict[str, Json] = {rule.name: rule.failed for rule in last.rules}
+    told: dict[str, Json] = {
+        "rows_read": last.rows_read,
+        "rows_refused": last.rows_refused,
+        "rows_dead": last.rows_dead,
+    }
+    told |= {"score": round(kept if last.score is None else last.score, 4), "failed_by_rule": failed}
+    broken = [name for name, count in failed.items() if count]
+    if not bad and not broken:
+        return Finding("data_quality", job.name, "HEALTHY", "every row was kept", told, "quality")
+    message = f"{last.rows_refused} rows refused and {last.rows_dead} dead of {last.rows_read}"
+    message += f"; broken: {', '.join(broken)}" if broken else ""
+    advice = f"{job.name}: look at what it put aside with `floodmark quarantine list` and `floodmark deadletters list`"
+    kind = "dead_letters" if last.rows_dead else "quality"
+    return Finding("data_quality", job.name, "WARNING", message, told, kind, advice)
+
+
+# The facts of a Delta table, from its log alone: when its rows last changed, how many there are, in how many files.
+COMMITS_READ = 50
+"""Maintenance rarely fills that many commits in a row; where it does, the oldest of them is the age that is told."""
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """One look. `error`: it could not be looked at, which is not the same as empty; `exists` False: no such table."""
+
+    name: str
+    exists: bool = True
+    changed: datetime | None = None
+    rows: int | None = None
+    files: int = 0
+    bytes: int = 0
+    error: str | None = None
+
+
+def look_at(table: TableWatch) -> TableFacts:
+    """Read the table's log; whatever goes wrong is a fact too."""
+    probe = DeltaProbe(table.where)
+    try:
+        if not probe.refresh():
+            return TableFacts(table.name, exists=False)
+        files, size = probe.files_and_bytes()
+        return TableFacts(table.name, True, last_change(probe), probe.rows(), files, size)
+    except SourceUnreadable as error:
+        return TableFacts(table.name, error=error.reason)
+
+
+def last_change(probe: DeltaProbe) -> datetime | None:
+    """When rows last came or went: compaction does not make a table fresh."""
+    latest = probe.latest()
+    newest_first = reversed(probe.commits(max(-1, latest - COMMITS_READ), latest))
+    commits = list(newest_first)
+    found = next((commit for commit in commits if commit.changes_rows), commits[-1] if commits else None)
+    return datetime.fromtimestamp(found.timestamp_ms / 1000, timezone.utc) if found else None
+
+
+# Row counts: empty tables, tables below their minimum, jumps, and rows that went missing between read and written.
+def table_count(table: TableWatch, facts: TableFacts, before: int | None) -> Finding:
+    """Against zero, the minimum, and the count of the last examination."""
+    told = {"rows": facts.rows, "rows_before": before, "files": facts.files, "bytes": facts.bytes}
+    advice = f"{table.name}: compare it with its source; `floodmark runs` shows what was written"
+
+    def finding(status: str, message: str) -> Finding:
+        return Finding("record_counts", table.name, status, message, told, "count", advice)  # type: ignore[arg-type]
+
+    if facts.error or not facts.exists:
+        return finding("CRITICAL", f"could not look: {facts.error}" if facts.error else "there is no such table")
+    if facts.rows is None:
+        return finding("HEALTHY", "its files do not tell how many rows they hold")
+    if facts.rows == 0:
+        return finding("CRITICAL" if table.limits.min_rows else "HEALTHY", "it is empty")
+    if facts.rows < table.limits.min_rows:
+        return finding("WARNING", f"{facts.rows} rows, at least {table.limits.min_rows} expected")
+    change = abs(facts.rows - before) / before if before else 0.0
+    if change > table.limits.count_change:
+        return finding("WARNING", f"{facts.rows} rows, {before} at the last look: changed by {change:.0%}")
+    return finding("HEALTHY", f"{facts.rows} rows")
+
+
+def rows_agree(job: JobWatch, last: Receipt | None) -> Finding | None:
+    """Rows read = written + refused + dead, for a job that keeps its rows; None where that says nothing."""
+    if not job.keeps_rows or last is None or last.status != "done":
+        return None
+    out = {sink: rows + last.rows_refused + last.rows_dead for sink, rows in last.rows_written.items()}
+    written: dict[str, Json] = dict(last.rows_written)
+    told: dict[str, Json] = {"rows_read": last.rows_read, "rows_written": written, "rows_refused": last.rows_refused}
+    missing = [f"{sink} {total - last.rows_read:+d}" for sink, total in out.items() if total != last.rows_read]
+    if not missing:
+        return Finding("record_counts", f"job {job.name}", "HEALTHY", "read = written + refused + dead", told)
+    message = f"{last.rows_read} rows read, but the sinks differ: {', '.join(missing)}"
+    advice = f"{job.name}: look at its last run with `floodmark runs --job {job.name} --json`"
+    return Finding("record_counts", f"job {job.name}", "CRITICAL", message, told, "count", advice)
+
+
+# Freshness: how long ago the rows of a table last changed.
+def freshness(table: TableWatch, facts: TableFacts, now: datetime) -> Finding:
+    """FRESH below the limit, STALE below twice the limit, VERY_STALE above."""
+    if facts.error or not facts.exists or facts.changed is None:
+        why = f"could not look: {facts.error}" if facts.error else "there is no such table"
+        return Finding("data_freshness", table.name, "CRITICAL", why, {"freshness": None}, "stale", _advice(table))
+    age = max(0.0, (now - facts.changed).total_seconds())
+    word, status = _grade(age, table.limits.freshness_seconds)
+    told: dict[str, Json] = {
+        "freshness": word,
+        "age_hours": round(age / HOUR, 2),
+        "last_change": facts.changed.isoformat(),
+    }
+    message = f"{word}: rows last changed {age / HOUR:.1f} h ago"
+    return Finding("data_freshness", table.name, status, message, told, "stale", _advice(table))
+
+
+def _grade(age: float, limit: float) -> tuple[str, Status]:
+    if age < limit:
+        return "FRESH", "HEALTHY"
+    return ("STALE", "WARNING") if age < 2 * limit else ("VERY_STALE", "CRITICAL")
+
+
+def _advice(table: TableWatch) -> str:
+    return f"{table.name}: run the job that fills it, and look at `floodmark runs` for why it did not"
+
+
+RUNS_READ = 5 * COMPARED
+"""Failed runs stand between those that are compared."""
+
+
+def examine(watch: Watch, store: MarkStore, now: datetime, counts_before: Mapping[str, int] | None = None) -> Report:
+    """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks."""
+    facts = [(table, look_at(table)) for table in watch.tables]
+    findings = [finding for table, seen in facts for finding in _of_table(table, seen, now, counts_before or {})]
+    for job in [*watch.jobs, *_streams(watch, store)]:
+        known = JobFacts(store.read(job.name), tuple(store.runs(job.name, RUNS_READ)), store.last_looked(job.name))
+        findings += _of_job(job, known, now)
+    return Report(now, tuple(findings))
+
+
+def _streams(watch: Watch, store: MarkStore) -> list[JobWatch]:
+    """Streams stand in no project file: the store knows which there are."""
+    known = {job.name for job in watch.jobs}
+    records = {name: store.read(name) for name in store.jobs() if name not in known}
+    return [JobWatch(name, watch.limits) for name, record in records.items() if record and HEALING in record.extras]
+
+
+def row_counts(report: Report) -> dict[str, int]:
+    """The tables' counts, for the next examination to compare with."""
+    counted = [f for f in report.findings if f.check == "record_counts" and "rows_before" in f.facts]
+    return {f.subject: rows for f in counted if isinstance(rows := f.facts["rows"], int)}
+
+
+def _of_table(table: TableWatch, facts: TableFacts, now: datetime, before: Mapping[str, int]) -> list[Finding]:
+    return [freshness(table, facts, now), table_count(table, facts, before.get(table.name))]
+
+
+def _of_job(job: JobWatch, facts: JobFacts, now: datetime) -> list[Finding]:
+    found = (
+        rows_agree(job, facts.last_of("done")),
+        quality(job, facts),
+        processing_offset(job, facts, now),
+        performance(job, facts),
+    )
+    return [finding for finding in found if finding is not None]

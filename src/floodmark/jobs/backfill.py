@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import BackfillOpen, ConfigError, LeaseHeld
 from floodmark.hwm import HWM, Json, deserialize
-from floodmark.jobs.range_tables import order_of
-from floodmark.jobs.ranges import Bounds, Range, mark_in, range_of
+from floodmark.jobs.ranges import Bounds, Range, mark_in, order_of, range_of
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Shaped, Sink
 from floodmark.step import Step
+from floodmark.step.commit import Clock, nothing_new
+from floodmark.step.intents import OPTIONS, Outside, work_of
 from floodmark.step.looking import Outlook, require_same_sources
-from floodmark.step.outside import OPTIONS, Outside, work_of
-from floodmark.step.summary import Clock, nothing_new
 from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
     from floodmark.sinks.contract import Session
     from floodmark.step.looking import Ledgers
     from floodmark.stores.record import Intent, JobRecord, Receipt
+
 
 log = get_logger(__name__)
 EXTRA = "@backfill"

@@ -1,4 +1,4 @@
-"""Two tables held against each other by key: which rows one lacks, which it has too many, and which differ."""
+"""What a table sink holds now, read back with Spark: the other half of a comparison."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from floodmark.sinks.own_columns import written_columns
-from floodmark.spark.delta_tables import quoted
-from floodmark.step.outside import GONE
+from floodmark.errors import ConfigError
+from floodmark.probes.postgres import Address, PostgresProbe, connect
+from floodmark.probes.tables import Asked
+from floodmark.probes.tables.relation import Relation, for_jdbc
+from floodmark.sinks import Delta, Postgres
+from floodmark.sinks.contract import written_columns
+from floodmark.sources.tables.postgres import jdbc_properties, jdbc_url, selected
+from floodmark.sources.tables.reading import partitions_for
+from floodmark.spark.tables import quoted
+from floodmark.step.intents import GONE
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+    from floodmark.sinks.contract import Sink
+
+
+# Two tables held against each other by key: which rows one lacks, which it has too many, and which differ.
 ORDER, DIGEST, WHAT, COLUMNS = "_fm_order", "_fm_digest", "_fm_what", "_fm_columns"
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 MOST_LITERALS = 500
@@ -140,3 +151,71 @@ def halved(conditions: Sequence[Column]) -> Column:
         return conditions[0]
     middle = len(conditions) // 2
     return halved(conditions[:middle]) | halved(conditions[middle:])
+
+
+FETCH_ROWS = 10_000
+PAGES_WORTH_SPLITTING = 2_000
+PAGES = """
+SELECT CASE WHEN c.relkind = 'r' THEN pg_relation_size(c.oid) / current_setting('block_size')::int ELSE 0 END
+FROM pg_class c WHERE c.oid = to_regclass(%s)
+"""
+
+
+def table_sink(sinks: tuple[Sink, ...], name: str | None, job: str) -> Delta | Postgres:
+    """The sink that is meant: the one of that name, or the job's only table. Raises ConfigError."""
+    tables = [sink for sink in sinks if isinstance(sink, (Delta, Postgres)) and name in (None, sink.name)]
+    if len(tables) == 1:
+        return tables[0]
+    if name is None and tables:
+        said, hint = f"job '{job}' has {len(tables)} tables", f"--sink {' or --sink '.join(t.name for t in tables)}"
+    else:
+        said = f"job '{job}' has no table that could be compared" if name is None else f"sink '{name}' is no such table"
+        hint = "Delta tables (but not scd1 and scd2) and PostgreSQL tables can be"
+    raise ConfigError(f"{said}.", hint=hint)
+
+
+def held_rows(sink: Delta | Postgres, spark: SparkSession) -> DataFrame:
+    """All rows of the target. Raises ConfigError if it is not there."""
+    rows = sink.read(lambda: spark) if isinstance(sink, Delta) else postgres_rows(sink, spark)
+    if rows is None:
+        raise ConfigError(f"{sink.describe()} is not there.", hint="floodmark run makes it")
+    return rows
+
+
+def postgres_rows(sink: Postgres, spark: SparkSession) -> DataFrame | None:
+    """The table through JDBC, in as many parts as there are cores, each of them some of its pages."""
+    from pyspark.sql import functions as F
+
+    if sink.schema(lambda: spark) is None:
+        return None
+    address, relation = Address.parse(sink.url), Relation(sink.table)
+    probe = PostgresProbe(address, relation, Asked(()), f"{sink.name}/reconcile")
+    columns = selected(probe.columns(), {}, sink.describe())
+    table = relation.sql(lambda name: '"' + name.replace('"', '""') + '"', {})
+    probe.close()
+    items = ", ".join(column.item for column in columns)
+    rows = spark.read.jdbc(
+        jdbc_url(address),
+        for_jdbc(f"(SELECT {items}, ctid AS _fm_place FROM {table} fm) fm"),
+        predicates=parts_of(pages_of(address, table), partitions_for(spark, None)),
+        properties=jdbc_properties(address, FETCH_ROWS, f"floodmark/{sink.name}"),
+    )
+    arrivals = {each.name: F.expr(each.arrival.format(f"`{each.name}`")) for each in columns if each.arrival}
+    return rows.drop("_fm_place").withColumns(arrivals)
+
+
+def pages_of(address: Address, table: str) -> int:
+    """How large the table is; 0 for a view, or one in partitions, which is read in one part."""
+    with connect(address, "floodmark/reconcile") as connection:
+        found = connection.execute(PAGES, [table]).fetchone()
+    return int(found[0]) if found else 0
+
+
+def parts_of(pages: int, parts: int) -> list[str]:
+    """Conditions that cut a table into ranges of pages; the last one takes what is appended meanwhile."""
+    if pages < PAGES_WORTH_SPLITTING or parts < 2:
+        return ["1 = 1"]
+    cuts = [pages * part // parts for part in range(1, parts)]
+    ends = [f"_fm_place < '({cut},0)'::tid" for cut in cuts]
+    starts = [f"_fm_place >= '({cut},0)'::tid" for cut in cuts]
+    return [ends[0], *(f"{low} AND {high}" for low, high in zip(starts, ends[1:], strict=False)), starts[-1]]

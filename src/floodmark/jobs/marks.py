@@ -9,7 +9,7 @@ from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, FileListHWM, FileModifiedTimeHWM, VersionHWM
 from floodmark.sources.contract import Request
 from floodmark.step import RunRequest
-from floodmark.step.acts import decide
+from floodmark.step.run import decide
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job
     from floodmark.sources.contract import Source
     from floodmark.stores.contract import MarkStore
+
 
 WHOLE = (FileListHWM, FileModifiedTimeHWM, VersionHWM)
 """Kinds that have one form wherever they are made; a column's or a topic's is told by the source itself."""

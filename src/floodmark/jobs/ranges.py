@@ -1,4 +1,4 @@
-"""A range of a table, by its cursor: all of its columns, or the first of several alone."""
+"""A range of a source at or below its mark, piece by piece: from a value that is in it to one that is not."""
 
 from __future__ import annotations
 
@@ -7,17 +7,147 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from floodmark.errors import ConfigError, RangeAboveMark
+from floodmark.errors import ConfigError, MarkInvalid, MarkKindMismatch, RangeAboveMark
 from floodmark.hwm import HWM, CompositeHWM, Json, Span
 from floodmark.jobs.quarantine import literal
-from floodmark.jobs.ranges import Bounds, empty_range, placed
-from floodmark.sources import Jdbc, Postgres, Sqlite
+from floodmark.sources import Jdbc, Kafka, Postgres, Sqlite
 from floodmark.sources.contract import Request, Session, Sight, Source
-from floodmark.sources.table_cursor import Cursor
-from floodmark.spark.delta_tables import quoted
+from floodmark.sources.kafka.offsets import as_json, from_json, mark_of, offsets_in, split
+from floodmark.sources.tables.cursor import Cursor
+from floodmark.spark.tables import quoted
 
+if TYPE_CHECKING:
+    from floodmark.stores.record import JobRecord
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A half-open range as somebody asked for it; None is the beginning, or the mark."""
+
+    start: str | None = None
+    stop: str | None = None
+
+    def __str__(self) -> str:
+        return f"from {self.start or 'the beginning'} to {self.stop or 'the mark'}"
+
+
+class Range(Protocol):
+    """Rows of one source between two values, in pieces."""
+
+    @property
+    def condition(self) -> str | None:
+        """What a row of a piece has to keep as well, as SQL: the last piece ends with a value that is not in it."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the range was asked to go beyond the mark, and ends with it."""
+
+    def piece(self, after: HWM[Any] | None, max_rows: int | None, remembered: Mapping[str, Json]) -> Sight:
+        """The next piece behind a mark, or the first one; its span is None if there is none left."""
+
+
+def range_of(source: Source, mark: HWM[Any], bounds: Bounds, session: Session) -> Range:
+    """The range in the words of the source. Raises ConfigError where it is empty, or where there is no order.
+
+    Raises RangeAboveMark for one that begins above the mark.
+    """
+    from floodmark.sources import Kafka
+
+    if isinstance(source, TABLES):
+        return table_range(source, mark, bounds, session)
+    if isinstance(source, Kafka):
+        return OffsetRange(source, mark, bounds, session)
+    raise ConfigError(
+        f"source '{source.name}' has no range of values that could be read again.",
+        hint="that works for tables (postgres, jdbc, sqlite) and for Kafka; others: floodmark run --full-refresh",
+    )
+
+
+def mark_in(record: JobRecord, source: Source) -> HWM[Any]:
+    """The mark that a range is held against. Raises ConfigError if there is none."""
+    mark = record.marks.get(source.name)
+    if mark is None:
+        raise ConfigError(f"job '{record.job}' has no mark, so nothing was delivered yet.", hint="floodmark run")
+    return mark
+
+
+def placed(mark: HWM[Any], text: str, option: str) -> HWM[Any]:
+    """The mark at the value of an option. Raises ConfigError for one that it cannot have."""
+    hint = f"write it like the mark: {mark.show()}"
+    try:
+        found = mark.set_value(text)
+        mark.reaches(found.value)
+    except MarkInvalid as error:
+        raise ConfigError(f"{option} {text}: {error.reason}.", hint=hint) from error
+    except MarkKindMismatch as error:  # a moment with a zone, and one without
+        raise ConfigError(f"{option} {text}: it cannot be compared with the mark.", hint=hint) from error
+    return found
+
+
+def empty_range(bounds: Bounds) -> ConfigError:
+    """What is said of a range in which no value can lie."""
+    return ConfigError(
+        f"nothing lies {bounds}.", hint="--from is in the range and --to is not: give --to a higher value"
+    )
+
+
+# A range of Kafka's messages, by offset.
+@dataclass(frozen=True)
+class OffsetRange:
+    """Messages by offset. Partitions that `stop` does not name are left out; each ends at the mark at the latest."""
+
+    source: Kafka
+    mark: HWM[Any]
+    bounds: Bounds
+    session: Session = field(repr=False)
+    condition: str | None = None
+
+    def __post_init__(self) -> None:
+        start, stop, mark = self._asked(self.bounds.start), self._asked(self.bounds.stop), self._offsets(self.mark)
+        above = {place for place, at in start.items() if at > mark.get(place, 0)}
+        if above:
+            raise RangeAboveMark(self.source.name, start=str(self.bounds.start), mark=str(self.mark.show()))
+        if start and stop and not any(at < stop.get(place, at) for place, at in start.items()):
+            raise empty_range(self.bounds)
+
+    @property
+    def is_cut(self) -> bool:
+        mark = self._offsets(self.mark)
+        return any(at > mark.get(place, 0) for place, at in self._asked(self.bounds.stop).items())
+
+    def piece(self, after: HWM[Any] | None, max_rows: int | None, remembered: Mapping[str, Json]) -> Sight:
+        first = self.bounds.start if after is None else None
+        sight = self.source.look(after, Request(first, whole=after is None and first is None), self.session)
+        return replace(sight, span=self._cut(sight.span, max_rows) if sight.span else None, expected_rows=None)
+
+    def _cut(self, span: Span, max_rows: int | None) -> Span | None:
+        begin, found = from_json(span.detail["from"]), from_json(span.detail["upto"])
+        ends = {place: min(found[place], self._ends().get(place, 0)) for place in begin}
+        lags = {place: max(ends[place] - begin[place], 0) for place in begin}
+        shares = lags if max_rows is None else split(lags, max_rows)
+        taken = {place: at for place, at in begin.items() if shares[place]}
+        if not taken:
+            return None
+        upto = {place: begin[place] + shares[place] for place in taken}
+        detail = {**span.detail, "from": as_json(taken), "upto": as_json(upto)}
+        stays = self._offsets(span.upto) | begin
+        return Span(span.after, mark_of(span.upto.name, self.source.topics, stays | upto), detail)
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        mark = self._offsets(self.mark)
+        stop = self._asked(self.bounds.stop) or mark
+        return {place: min(at, mark.get(place, 0)) for place, at in stop.items()}
+
+    def _asked(self, text: str | None) -> dict[tuple[str, int], int]:
+        return {} if text in (None, "earliest") else self._offsets(placed(self.mark, str(text), "--from or --to"))
+
+    def _offsets(self, mark: HWM[Any]) -> dict[tuple[str, int], int]:
+        return offsets_in(mark, self.source.topics)
+
+
+# A range of a table, by its cursor: all of its columns, or the first of several alone.
 TABLES = (Postgres, Jdbc, Sqlite)
 LARGEST_LONG = 2**63 - 1
 XMIN = "xmin"

@@ -1,32 +1,38 @@
-"""A node of the join tree as a source of the step: its elements with their keys, from where the last turn stopped."""
+"""What a look has read of the streams stays at hand for the turn that follows: a message is fetched and parsed once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from floodmark.hwm import HWM, Json, Span
-from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet
+from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable, Inlet, MessageBroker
 from floodmark.mill.codec import Codec
-from floodmark.mill.element_columns import (
+from floodmark.mill.columns import (
     IS_END,
     between,
     is_end,
+    is_plain,
     numbered_runs,
+    with_plain_keys,
     with_python_keys,
     with_window_numbers,
 )
-from floodmark.mill.horizon import EVERYTHING, NOTHING, Level
+from floodmark.mill.declaration import Declaration
+from floodmark.mill.horizon import EVERYTHING, NOTHING, Branch, Level, Node, level_from_json
+from floodmark.mill.join_tree import Stream, name_of
 from floodmark.mill.keys import Key, key_schema
-from floodmark.mill.plain_keys import is_plain, with_plain_keys
-from floodmark.mill.remembering import level_from_json
-from floodmark.mill.timed import numbers_by_lane
+from floodmark.mill.timed import Ranges, numbers_by_lane
 from floodmark.sources.contract import Reading, Request, Session, Sight
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+
+# A node of the join tree as a source of the step: its elements with their keys, from where the last turn stopped.
 DETAIL = "mill"
 """The part of a span's detail that is ours: from which level of keys to which, and how many elements that are."""
 
@@ -165,3 +171,97 @@ def is_in_runs(span: Span) -> bool:
 def elements_in(span: Span) -> int:
     """How many elements of a stream a turn reads."""
     return int(str(part_of(span, "elements") or 0))
+
+
+# The join tree in the words of those who work with it: as feeds that are read, and as nodes of the horizon.
+def feeds_of(declared: Declaration, broker: MessageBroker) -> dict[str, Feed]:
+    """Every node of the tree with its keys: first the one that orders it, then one for each edge that leaves it."""
+    feeds = {}
+    for stream in declared.tree.nodes:
+        leaving = [declared.keys[edge][0] for edge in declared.tree.edges_from(stream)]
+        own = [declared.keys[edge][1] for edge in declared.tree.edges if edge.right == stream]
+        has_window = stream == declared.tree.root and not declared.tree.has_told_windows
+        window = [declared.window_key] if has_window and declared.window_key is not None else []
+        keys = (*(own or window or leaving[:1]), *leaving)
+        feeds[name_of(stream)] = Feed(broker.inlet(stream), declared.codecs[stream], keys)
+    return feeds
+
+
+def node_of(declared: Declaration, stream: Stream) -> Node:
+    """The tree in the words of the horizon."""
+    tree = declared.tree
+    own = [edge.right_expression for edge in tree.edges if edge.right == stream]
+    leaving = tree.edges_from(stream)
+    has_window = tree.window is not None and stream == tree.root and not declared.tree.has_told_windows
+    window = [tree.window] if has_window else []
+    first = next(iter([*own, *window, *(edge.left_expression for edge in leaving)]), None)
+    branches = [
+        Branch(
+            node_of(declared, edge.right),
+            is_inner=edge.how == "inner",
+            shares_key=first is not None and first.fingerprint() == edge.left_expression.fingerprint(),
+        )
+        for edge in leaving
+    ]
+    return Node(name_of(stream), tuple(branches))
+
+
+MANY = 20_000
+"""Fewer messages are read a second time sooner than they are put aside."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Messages of a stream with their keys, in Spark's own storage."""
+
+    lanes: Ranges
+    rows: DataFrame
+
+    def holds(self, lanes: Ranges) -> bool:
+        """Whether all of these offsets are among them."""
+        known = {lane: self.lanes.get(lane, (0, 0)) for lane in lanes}
+        return all(known[lane][0] <= first and upto <= known[lane][1] for lane, (first, upto) in lanes.items())
+
+
+@dataclass
+class Shelf:
+    """By stream, what the last look has read. Whoever does not find something here reads it again."""
+
+    kept: dict[str, Kept] = field(default_factory=dict)
+
+    def keep(self, feed: Feed, span: Span, rows: DataFrame) -> DataFrame:
+        """The messages of a span with their keys, put aside as they are read if there are many."""
+        lanes = lanes_of(feed, span)
+        if sum(upto - first for first, upto in lanes.values()) >= MANY:
+            self.kept[feed.name] = Kept(lanes, rows.persist())
+        return rows
+
+    def elements(self, feed: Feed, spark: SparkSession, span: Span) -> DataFrame:
+        """The elements of a turn, as the feed reads them."""
+        kept, lanes = self.kept.get(feed.name), lanes_of(feed, span)
+        if kept is None or not kept.holds(lanes):
+            return feed.read(spark, span).rows
+        return feed.taken(kept.rows.where(is_within(lanes)), span)
+
+    def clear(self) -> None:
+        """Give back the room."""
+        for each in self.kept.values():
+            each.rows.unpersist()
+        self.kept.clear()
+
+
+def lanes_of(feed: Feed, span: Span) -> Ranges:
+    """What the span reads; nothing of a source that cannot say it, which is never kept."""
+    source = feed.inlet.source
+    return dict(source.lanes(span)) if isinstance(source, Cuttable) else {}
+
+
+def is_within(lanes: Ranges) -> Column:
+    """Whether a message stands in one of the lanes."""
+    from pyspark.sql import functions as F
+
+    own = [
+        (F.col(PARTITION) == lane) & (F.col(OFFSET) >= first) & (F.col(OFFSET) < upto)
+        for lane, (first, upto) in lanes.items()
+    ]
+    return reduce(or_, own, F.lit(False))

@@ -1,22 +1,47 @@
-"""What type an expression has, found before any element is read: wrong fields and mixed types are errors at once."""
+"""Keys: what an expression says about an element, in a form that Spark can order and compare as Python would."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, ElementInvalid, JoinTreeInvalid
 from floodmark.mill.codec import Codec
-from floodmark.mill.expressions import COMPARISONS, SIGNS, Call, Constant, Expression, Field, Item, Operation
-from floodmark.mill.field_types import hints_of
-from floodmark.mill.key_values import LONGEST
+from floodmark.mill.codec.types import hints_of
+from floodmark.mill.expressions import (
+    COMPARISONS,
+    ENCODERS,
+    EXACT_FLOATS,
+    KINDS,
+    LONGEST,
+    SIGNS,
+    SPARK_TYPES,
+    TOGETHER,
+    Call,
+    Constant,
+    Expression,
+    Field,
+    Item,
+    KeyValue,
+    Kind,
+    NotThisKind,
+    Operation,
+)
+from floodmark.mill.join_tree import Edge, JoinTree, Stream, name_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+
+# What type an expression has, found before any element is read: wrong fields and mixed types are errors at once.
 SAMPLES: Mapping[type, Any] = {
     int: 3,
     float: 2.5,
@@ -158,3 +183,218 @@ def _operated(operation: Operation, codec: Codec) -> type | None:
             f"{right.__name__}.",
             hint="use fields of one kind, or function_call(…) for what has no operator",
         ) from None
+
+
+# Expressions as Spark columns that give what Python would: its rounding, its signs, and null where it would raise.
+WHOLE_FLOATS = float(2**52)
+"""From here on every float is whole, and Spark's floor would not hold it."""
+
+
+def to_column(expression: Expression, codec: Codec, element: Column) -> Column:
+    """The expression over a struct column; only for what `is_compilable`."""
+    from pyspark.sql import functions as F
+
+    if isinstance(expression, Constant):
+        return F.lit(expression.value)
+    if isinstance(expression, Field):
+        return element.getField(expression.name)
+    if isinstance(expression, Item):
+        return to_column(expression.whole, codec, element)[expression.name]
+    if isinstance(expression, Operation):
+        return _operation(expression, codec, element)
+    raise LookupError(f"{expression.describe()} runs as Python")
+
+
+def _operation(operation: Operation, codec: Codec, element: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    sides = (operation.left, operation.right)
+    kinds = [type_of(side, codec) for side in sides]
+    left, right = (to_column(side, codec, element) for side in sides)
+    if operation.sign in COMPARED:
+        return COMPARED[operation.sign](left, right)
+    if str in kinds:
+        return F.concat(left, right)
+    number = "double" if float in kinds else "bigint"
+    left, right = left.cast(number), right.cast(number)
+    if operation.sign in PLAIN:
+        return F.call_function(PLAIN[operation.sign], left, right)
+    if number == "bigint" and is_positive(operation.right):
+        return (_floor_divided_by if operation.sign == "//" else F.pmod)(left, right)
+    divided = {("//", "bigint"): _floor_divided, ("//", "double"): _float_floor_divided}
+    return divided.get((operation.sign, number), _remainder)(left, right)
+
+
+COMPARED: Mapping[str, Callable[[Column, Column], Column]] = {
+    "==": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+PLAIN = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
+"""Beyond 64 bits they give null, which is refused as a key, whatever the session says about overflow."""
+
+
+def _not_zero(divisor: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.when(divisor != 0, divisor)
+
+
+def _turned(remainder: Column, divisor: Column) -> Column:
+    """Spark's remainder has the sign of the dividend, Python's that of the divisor."""
+    return (remainder != 0) & ((remainder < 0) != (divisor < 0))
+
+
+def _remainder(left: Column, right: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    divisor = _not_zero(right)
+    remainder = left % divisor
+    return F.when(_turned(remainder, divisor), remainder + divisor).otherwise(remainder)
+
+
+def _floor_divided_by(left: Column, right: Column) -> Column:
+    """By a positive number: below zero, the complement is divided, whose complement is the next lower whole number."""
+    from pyspark.sql import functions as F
+
+    above = F.call_function("div", left, right)
+    return F.when(left >= 0, above).otherwise(F.bitwise_not(F.call_function("div", F.bitwise_not(left), right)))
+
+
+def _floor_divided(left: Column, right: Column) -> Column:
+    """Spark's `div` cuts off towards zero, Python's `//` goes down; only by -1 can it leave the 64 bits."""
+    from pyspark.sql import functions as F
+
+    divisor = _not_zero(right)
+    quotient = F.call_function("div", left, divisor)
+    turned = F.when(_turned(left % divisor, divisor), quotient - 1).otherwise(quotient)
+    return F.when(divisor == -1, F.call_function("try_subtract", F.lit(0), left)).otherwise(turned)
+
+
+def _float_floor_divided(left: Column, right: Column) -> Column:
+    """As Python does it: from what is left after the remainder, so that 1.0 // 0.1 is 9 and not 10."""
+    from pyspark.sql import functions as F
+
+    divisor = _not_zero(right)
+    remainder = left % divisor
+    exact = (left - remainder) / divisor
+    down = F.when(_turned(remainder, divisor), exact - 1.0).otherwise(exact)
+    whole = F.floor(down).cast("double")
+    rounded = F.when(down - whole > 0.5, whole + 1.0).otherwise(whole)
+    return F.when(F.abs(down) < WHOLE_FLOATS, rounded).otherwise(down)
+
+
+@dataclass(frozen=True, eq=False)
+class Key:
+    """One side of an edge, or a window. `kind` is what both sides are compared as; "any" can only be equal or not."""
+
+    codec: Codec
+    expression: Expression
+    kind: Kind
+
+    @property
+    def spark_type(self) -> str:
+        return SPARK_TYPES[self.kind]
+
+    @property
+    def ordered(self) -> bool:
+        return self.kind != "any"
+
+    @cached_property
+    def compiled(self) -> bool:
+        """Whether `column` can be asked; otherwise `of` runs as Python."""
+        return self.kind in ("int", "float", "text") and is_compilable(self.expression, self.codec)
+
+    def column(self, element: Column) -> Column:
+        """The key over a struct column; null where `of` would raise."""
+        from pyspark.sql import functions as F
+
+        found = to_column(self.expression, self.codec, element)
+        if self.kind != "float":
+            return found.cast(self.spark_type)
+        if type_of(self.expression, self.codec) is float:
+            return F.when(~F.isnan(found), found)
+        whole = found.cast("bigint")
+        return F.when(whole.between(-EXACT_FLOATS, EXACT_FLOATS), whole.cast("double"))
+
+    def of(self, values: Mapping[str, Any] | None) -> KeyValue:
+        """The key of an element, given as `Codec.values` does; None on an idle poll. Raises ElementInvalid."""
+        try:
+            value = self.expression.evaluate(values)
+            if value is None:
+                raise self._invalid("the key is null")
+            return ENCODERS[self.kind](value)
+        except ElementInvalid:
+            raise
+        except Exception as error:
+            raise self._invalid(_told(error)) from error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Key, (self.codec, self.expression, self.kind)
+
+    def _invalid(self, reason: str) -> ElementInvalid:
+        return ElementInvalid(
+            name_of(self.codec.stream), field="", reason=f"key {self.expression.describe()}: {reason}"
+        )
+
+
+def edge_keys(edge: Edge, codecs: Mapping[Stream, Codec]) -> tuple[Key, Key]:
+    """The keys of both sides, of one kind. Raises JoinTreeInvalid for sides that cannot be compared."""
+    left, right = codecs[edge.left], codecs[edge.right]
+    kinds = (kind_of(edge.left_expression, left), kind_of(edge.right_expression, right))
+    kind = _common(edge, kinds)
+    return Key(left, edge.left_expression, kind), Key(right, edge.right_expression, kind)
+
+
+def window_key(tree: JoinTree, codecs: Mapping[Stream, Codec]) -> Key | None:
+    """The key of the windows, if the tree has any; where nobody knows its type it is only compared for equality."""
+    if tree.window is None:
+        return None
+    codec = codecs[tree.root]
+    return Key(codec, tree.window, kind_of(tree.window, codec) or "any")
+
+
+def kind_of(expression: Expression, codec: Codec) -> Kind | None:
+    """What the expression's values are compared as; None if it cannot be told, "any" if they have no order."""
+    found = type_of(expression, codec)
+    return KINDS.get(found, "any") if found is not None else None
+
+
+def key_schema(codec: Codec, keys: Sequence[Key]) -> StructType:
+    """Only those fields of an element that compiled keys read, for from_json."""
+    from floodmark.mill.codec.types import spark_schema
+
+    return spark_schema(codec.cls, only={path for key in keys if key.compiled for path in _paths(key.expression)})
+
+
+def _paths(expression: Expression) -> Iterator[tuple[str, ...]]:
+    """The fields that an expression reads, each as the names that lead to it."""
+    if isinstance(expression, Operation):
+        yield from (*_paths(expression.left), *_paths(expression.right))
+    elif isinstance(expression, Item):
+        yield from ((*path, expression.name) for path in _paths(expression.whole))
+    elif isinstance(expression, Field):
+        yield (expression.name,)
+
+
+def _common(edge: Edge, kinds: tuple[Kind | None, Kind | None]) -> Kind:
+    known: set[Kind] = {kind for kind in kinds if kind is not None}
+    if not known:
+        reason, hint = "nobody knows the type of either key", "annotate what the functions of function_call return"
+    elif "any" in known:
+        reason, hint = "a key has no order", "join on numbers, text, dates or times; function_call(…) can make one"
+    elif len(known) == 1:
+        return known.pop()
+    elif frozenset(known) in TOGETHER:
+        return TOGETHER[frozenset(known)]
+    else:
+        reason = f"{kinds[0]} keys on the left, {kinds[1]} keys on the right"
+        hint = "bring both sides to one type; function_call(…) can convert"
+    raise JoinTreeInvalid(edge.describe(), reason=reason, hint=hint)
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, NotThisKind) else f"{type(error).__name__}: {error}"

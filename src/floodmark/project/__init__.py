@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from floodmark.errors import JobNotFound
-from floodmark.jobs.python_names import load_name
-from floodmark.probes.durations import seconds_in
+from floodmark.hwm.parsing import seconds_in
+from floodmark.locations import load_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from floodmark.jobs.job import Job
-    from floodmark.jobs.kinds import Site
-    from floodmark.jobs.project import JobModel, Project
+    from floodmark.project.kinds import Site
+    from floodmark.project.models import JobModel, Project
     from floodmark.sinks.contract import Sink
     from floodmark.step import Transform
 

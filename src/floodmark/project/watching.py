@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from floodmark.health.alerts import Subscription
-from floodmark.health.channels import AlertFile, AlertLog, Email, Webhook
-from floodmark.health.watch import JobWatch, Limits, TableWatch, Watch
-from floodmark.probes.durations import seconds_in
+from floodmark.health.alerts import AlertFile, AlertLog, Email, Subscription, Webhook
+from floodmark.health.report import JobWatch, Limits, TableWatch, Watch
+from floodmark.hwm.parsing import seconds_in
 
 if TYPE_CHECKING:
     from floodmark.health.alerts import Channel
-    from floodmark.jobs.kinds import DeltaSink, Site
-    from floodmark.jobs.project import Alerts, JobModel, Project, TableHealth
+    from floodmark.project.kinds import DeltaSink, Site
+    from floodmark.project.models import Alerts, JobModel, Project, TableHealth
 
 
 def watch_of(project: Project, site: Site) -> Watch:
@@ -40,7 +39,7 @@ def subscriptions_of(project: Project, site: Site) -> list[Subscription]:
 
 def tables_of(project: Project, site: Site) -> dict[str, DeltaSink]:
     """The tables that jobs fill, each once: by catalog name or folder; where two share that, by the job's as well."""
-    from floodmark.jobs.kinds import DeltaSink
+    from floodmark.project.kinds import DeltaSink
 
     sinks = [(job.name, sink) for job in project.jobs for sink in job.sinks if isinstance(sink, DeltaSink)]
     found = {sink.table or str(sink.place(site)).rstrip("/"): (job, sink) for job, sink in sinks}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
+
 CORRUPT = "_fm_corrupt"
 HINT = 'one of: bytes, text, or {format: json, schema: "id long, v string"}'
 

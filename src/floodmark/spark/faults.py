@@ -4,12 +4,50 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING
 
-from floodmark.errors import ElementFailed, ElementInvalid, FloodmarkError
+from floodmark.errors import ElementFailed, ElementInvalid, FloodmarkError, SourceUnreadable
 
-BEGIN, END = "[floodmark element]", "[/floodmark element]"
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+# Refusing a row from inside a Spark plan, so that a bad batch is found in the pass that writes it.
+BEGIN, END = "[floodmark sink]", "[/floodmark sink]"
+FOUND = re.compile(rf"{re.escape(BEGIN)} (.*?) {re.escape(END)}", re.DOTALL)
+
+
+def refuse(reason: str | Column) -> Column:
+    """An expression that stops the job when it is evaluated."""
+    from pyspark.sql import functions as F
+
+    text = F.lit(reason) if isinstance(reason, str) else reason
+    return F.raise_error(F.concat(F.lit(f"{BEGIN} "), text, F.lit(f" {END}")))
+
+
+def refusal_in(error: Exception) -> str | None:
+    """The reason, if the job was stopped by one of ours."""
+    found = FOUND.search(str(error))
+    return found.group(1) if found else None
+
+
+# Words that a guard within a read fails with, and how they are found again in Spark's long error.
+GUARD_BEGIN, GUARD_END = "[floodmark] ", " [/floodmark]"
+GUARDED = re.compile(re.escape(GUARD_BEGIN) + "(.*?)" + re.escape(GUARD_END), re.DOTALL)
+
+
+def explained(error: Exception, source: str) -> SourceUnreadable | None:
+    """What one of our guards met, if that is what failed."""
+    found = GUARDED.search(str(error))
+    if not found:
+        return None
+    hint = "say how the column shall be read, as in `types: {column: string}`, or mend the row"
+    return SourceUnreadable(source, reason=found[1], hint=hint)
+
+
+ELEMENT_BEGIN, ELEMENT_END = "[floodmark element]", "[/floodmark element]"
 LONGEST_SHOWN = 200
-FOUND = re.compile(re.escape(BEGIN) + r"(?P<told>.*?)" + re.escape(END), re.DOTALL)
+ELEMENT_FOUND = re.compile(re.escape(ELEMENT_BEGIN) + r"(?P<told>.*?)" + re.escape(ELEMENT_END), re.DOTALL)
 
 
 class Mishap(Exception):
@@ -36,7 +74,7 @@ def failure(stream: str, place: str, error: Exception, element: object) -> Misha
 
 def mishap_in(error: Exception) -> FloodmarkError | None:
     """The error that an executor told of, if it did."""
-    found = FOUND.search(str(error))
+    found = ELEMENT_FOUND.search(str(error))
     if found is None:
         return None
     told = json.loads(found["told"])
@@ -45,4 +83,4 @@ def mishap_in(error: Exception) -> FloodmarkError | None:
 
 
 def _told(kind: str, facts: dict[str, str]) -> Mishap:
-    return Mishap(f"{BEGIN}{json.dumps({'kind': kind, **facts})}{END}")
+    return Mishap(f"{ELEMENT_BEGIN}{json.dumps({'kind': kind, **facts})}{ELEMENT_END}")

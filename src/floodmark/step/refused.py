@@ -1,25 +1,102 @@
-"""The table of a job's dead letters: a row for each record that was put aside, and one for all done about it since.
-
-Rows are only ever appended, each under the number of its batch. So what a letter was before a batch can be read at any
-time after it, and a batch that is written again after a kill finds the same letters.
-"""
+"""The dead letters of a batch: written once, under its number, after the sinks and before the mark is raised."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import ConfigError
+from floodmark.rules import Tally
+from floodmark.rules.rule_set import JSON_OPTIONS, Legend, as_json
 from floodmark.sinks import Delta
-from floodmark.sinks.contract import Batch
-from floodmark.step.json_rows import as_text
+from floodmark.sinks.contract import Batch, Sink, without_own
+from floodmark.sources.contract import LETTER, Immutable, Reading, Request, Saving, Session, Sight, Source
+from floodmark.step.checks import Judgement
+from floodmark.step.spool import Counted, Spool
+from floodmark.step.work import Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from floodmark.step.work import Work
+    from floodmark.hwm import HWM, Span
+    from floodmark.step.batch import Prepared
 
+
+# The quarantine: rows that broke a rule, put aside with their reasons, once, under the number of their batch.
+SCHEMA = (
+    "id string, job string, number long, batch_time timestamp, reasons array<string>, row string, schema string, "
+    "status string, replay string, repaired string, claim string"
+)
+"""`row` is the row as JSON and `schema` its types; `status` is open, replaying, replayed or discarded.
+
+A replay writes its id, the repaired row and what it has to find again (`claim`) beside the row.
+"""
+
+
+def put_aside(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
+    """Write what broke a rule to the quarantine; nothing is read or written if no row did.
+
+    It comes after the sinks: a batch that no sink has may still be dropped and planned again under another number,
+    and its rows would be put aside twice. It comes before the commit: a kill in between repeats it.
+    """
+    if work.quarantine is None or not (tally.quarantined or empties(work.quarantine, judgement, batch)):
+        return 0
+    broken = judgement.quarantined() if tally.quarantined else judgement.quarantined().limit(0)
+    written = work.quarantine.write(quarantine_rows(broken, judgement.legend, batch), batch)
+    return tally.quarantined if written is None else written
+
+
+def empties(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
+    """Whether rows of earlier batches have to go: a refresh reads everything anew, and judges them again."""
+    is_refresh = batch.kind == "refresh" and bool(judgement.rules)
+    return is_refresh and quarantine.holds_rows(lambda: judgement.marked.sparkSession)
+
+
+def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFrame:
+    """The rows in the form of the quarantine: any row fits, whatever its columns are tomorrow."""
+    from pyspark.sql import functions as F
+
+    nothing = F.lit(None).cast("string")
+    return broken.select(
+        F.expr("uuid()").alias("id"),
+        F.lit(batch.job).alias("job"),
+        F.lit(batch.number).cast("long").alias("number"),
+        F.lit(batch.batch_time).alias("batch_time"),
+        legend.reasons().alias("reasons"),
+        F.expr(as_json(broken)).alias("row"),
+        F.lit(without_own(broken).schema.json()).alias("schema"),
+        F.lit("open").alias("status"),
+        nothing.alias("replay"),
+        nothing.alias("repaired"),
+        nothing.alias("claim"),
+    )
+
+
+# Rows as JSON text with their schema beside it, as the quarantine and the dead letters keep them, and back.
+def as_text(record: Column) -> Column:
+    """A struct as JSON, with every digit of its times; bytes become base64."""
+    from pyspark.sql import functions as F
+
+    return F.to_json(record, JSON_OPTIONS)
+
+
+def parsed(rows: DataFrame, column: str, schema: str, *, beside: str) -> DataFrame:
+    """The JSON of a column as columns, after the one that is named; a text that somebody edited wrongly stops it."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    shape = StructType.fromJson(json.loads(schema))
+    row = F.from_json(F.col(column), shape, {**JSON_OPTIONS, "mode": "FAILFAST"})
+    return rows.select(beside, row.alias("row")).select(beside, "row.*")
+
+
+# The table of a job's dead letters: a row for each record that was put aside, and one for all done about it since.
+#
+# Rows are only ever appended, each under the number of its batch. So what a letter was before a batch can be read at
+# any time after it, and a batch that is written again after a kill finds the same letters.
 MetBy = Literal["source", "transform"]
 """Whether a letter's `record` is what came in, not parsed yet, or a row that was on its way; `shape` is its schema.
 
@@ -140,3 +217,142 @@ def _saved(frame: DataFrame) -> list[Column]:
         return [F.lit(None).cast("string").alias(name) for name in ("record", "shape")]
     shape = frame.select("record.*").schema.json()
     return [as_text(F.col("record")).alias("record"), F.lit(shape).alias("shape")]
+
+
+# Dead letters as the source of a batch: saved records, parsed as the job's own source would parse them today.
+UNREAD = "_fm_unread"
+"""Why a saved record cannot be parsed even now."""
+
+
+@dataclass(frozen=True)
+class SavedRecords(Immutable):
+    """The letters that a replay is about, in the place of the job's source.
+
+    Which of them could not be parsed is frozen before the others go on: with other code, a recovery would take one
+    that no sink has for one that was written.
+    """
+
+    origin: Source
+    letters: Letters
+    ids: tuple[str, ...]
+    unread: Spool
+
+    @property
+    def name(self) -> str:
+        return self.origin.name
+
+    def fingerprint(self, session: Session) -> str:
+        return f"dead letters of job {self.letters.job}"
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """Nothing comes by itself: a person asks for a replay."""
+        return Sight(None)
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        from pyspark.sql import functions as F
+
+        readings = list(self._readings(spark))
+        rows = reduce(
+            lambda one, other: one.unionByName(other, allowMissingColumns=True),
+            [told_apart(reading) for reading in readings],
+        )
+        if self.unread.counted() is None:
+            bad = rows.where(F.col(UNREAD).isNotNull())
+            self.unread.write(bad.select(F.col(LETTER)["letter"].alias("letter"), F.col(UNREAD).alias("why")))
+            self.unread.finish(Counted(read=0))
+        hidden = dict.fromkeys((UNREAD, LETTER, *(name for each in readings for name in each.hidden)))
+        return Reading(rows, F.col(UNREAD), tuple(hidden), position=F.col(LETTER))
+
+    def settled(self, spark: SparkSession, failed: DataFrame | None, batch: Batch) -> DataFrame:
+        """What became of every letter; `failed` are those that the transform failed on."""
+        failures = self.unread.read(spark)
+        if failed is not None:
+            failures = failures.unionByName(failed.selectExpr("letter", "reason as why"))
+        return settled(self._chosen(spark), failures, batch)
+
+    def _readings(self, spark: SparkSession) -> Iterator[Reading]:
+        """One for each schema in which records were saved."""
+        chosen = with_place(self._chosen(spark))
+        for met_by, shape in chosen.select("met_by", "shape").distinct().sort("met_by", "shape").collect():
+            such = chosen.where((chosen["met_by"] == met_by) & (chosen["shape"] == shape))
+            saved = parsed(such, "record", shape, beside=LETTER)
+            yield self._parsed_again(saved) if met_by == "source" else Reading(saved)
+
+    def _parsed_again(self, saved: DataFrame) -> Reading:
+        if isinstance(self.origin, Saving):
+            return self.origin.read_saved(saved)
+        raise ConfigError(
+            f"source '{self.name}' of job '{self.letters.job}' is another one than put these letters aside.",
+            hint=f"floodmark deadletters discard {self.letters.job}",
+        )
+
+    def _chosen(self, spark: SparkSession) -> DataFrame:
+        chosen = self.letters.replayable(spark, self.ids)
+        if chosen is None:
+            raise ConfigError(
+                f"the dead letters of job '{self.letters.job}' are gone: {self.letters.path}.",
+                hint=f"bring the table back, or `floodmark run --select {self.letters.job} --abandon`",
+            )
+        return chosen
+
+
+def with_place(letters: DataFrame) -> DataFrame:
+    """Letters with the column that goes with their records: it orders them as their source did, and names them."""
+    from pyspark.sql import functions as F
+
+    return letters.withColumn(LETTER, F.struct("line", "file", F.col("id").alias("letter")))
+
+
+def told_apart(reading: Reading) -> DataFrame:
+    """The rows, each with the reason for which it cannot be parsed, if there is one."""
+    from pyspark.sql import functions as F
+
+    nothing = F.lit(None).cast("string")
+    return reading.rows.withColumn(UNREAD, reading.reason if reading.reason is not None else nothing)
+
+
+def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> int:
+    """Write what could not be parsed, or failed; how many records that were. The source is read again only for that."""
+    if work.dead_letters is None:
+        return 0
+    source = work.sources[0]
+    if isinstance(source, SavedRecords):
+        return settle(source, prepared, work.dead_letters, batch)
+    parts = list(new_letters(work, prepared, counted, batch))
+    if batch.kind == "refresh":
+        return start_anew(work, work.dead_letters, parts, prepared.rows.sparkSession, batch)
+    return work.dead_letters.write(together(parts), batch) or 0 if parts else 0
+
+
+def new_letters(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> Iterator[DataFrame]:
+    """What the sources could not parse, and what the transform failed on."""
+    for name, reading in prepared.readings.items():
+        if reading.dead and counted.dead:
+            yield fresh(reading.dead(), name, "source", batch)
+    if prepared.failed is not None:
+        yield fresh(prepared.failed, work.sources[0].name, "transform", batch)
+
+
+def settle(source: SavedRecords, prepared: Prepared, sink: Sink, batch: Batch) -> int:
+    """What became of the letters of a replay; how many are still open."""
+    rows = source.settled(prepared.rows.sparkSession, prepared.failed, batch)
+    sink.write(rows, batch)
+    return rows.where("status = 'open'").count()
+
+
+def start_anew(work: Work, sink: Sink, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> int:
+    """A refresh reads every record again: earlier letters are given up, so that none is delivered a second time.
+
+    The table may hold letters of other jobs, so it is not overwritten.
+    """
+    earlier = Letters.of(work, batch.number).opened(spark)
+    found = together(parts).count() if parts else 0
+    gone = [given_up(earlier, batch.number - 1)] if earlier is not None else []
+    if parts or gone:
+        sink.write(together([*parts, *gone]), replace(batch, kind="batch"))
+    return found
+
+
+def together(parts: list[DataFrame]) -> DataFrame:
+    """All of them as one frame."""
+    return reduce(lambda one, other: one.unionByName(other), parts)

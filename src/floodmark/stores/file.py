@@ -1,29 +1,114 @@
-"""The files of one job, changed under its lock.
-
-`<job>.mark.jsonl` is the record and all that is committed with it. `<job>.items.<base>.jsonl` are logs of the items of
-itemised marks: how much of them counts stands in the mark file, so that the rows of a crashed save never do.
-`<job>.lease.json` and `<job>.looked` change on their own.
-"""
+"""Marks in plain files: one file per job, replaced by rename, so that a reader sees the old record or the new one."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from floodmark.errors import MarkUnreadable
-from floodmark.stores.durable import append_after, replace_file, sync_folder
-from floodmark.stores.mark_file import MarkFile, load, peek, salvage
+from floodmark.errors import MarkUnreadable, StoreUnreachable
+from floodmark.stores.durable import append_after, ensure_folder, file_name, locked, replace_file, sync_folder
+from floodmark.stores.page import Entry
+from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.wire import compact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
-    from floodmark.stores.page import Entry, ItemRow
+    from floodmark.stores.page import ItemRow, Page
 
 
+# The text of a mark file: line 1 names job and stamp, line 2 is the record, the rest are history and receipts.
+Part = Literal["history", "run"]
+
+
+@dataclass(frozen=True)
+class MarkFile:
+    """Everything that one rename commits. `logs` says how many bytes of each log of items are committed."""
+
+    entry: Entry | None = None
+    logs: Mapping[str, int] = field(default_factory=dict)
+    tail: tuple[str, ...] = ()
+
+    def text(self, job: str) -> str:
+        one = self.entry
+        first = {"format": 1, "job": job, "stamp": one and one.stamp, "number": one and one.number}
+        whole = {**first, "modified_time": one and one.modified_time, "logs": dict(self.logs)}
+        return "\n".join([compact(whole), one.val if one else "null", *self.tail, ""])
+
+    def newest(self, part: Part, limit: int) -> list[str]:
+        start = _prefix(part)
+        return [line[len(start) : -1] for line in reversed(self.tail) if line.startswith(start)][:limit]
+
+    def with_line(self, part: Part, text: str, keep: int) -> MarkFile:
+        """The file with a line more, and without the oldest ones of that part above `keep`."""
+        return replace(self, tail=(*self.tail, f"{_prefix(part)}{text}}}")).trimmed(part, keep)
+
+    def trimmed(self, part: Part, keep: int) -> MarkFile:
+        """The file without the oldest lines of that part above `keep`."""
+        dropped = frozenset([at for at, line in enumerate(self.tail) if line.startswith(_prefix(part))][:-keep])
+        return replace(self, tail=tuple(line for at, line in enumerate(self.tail) if at not in dropped))
+
+
+def _prefix(part: Part) -> str:
+    return f'{{"{part}":'
+
+
+def peek(path: Path, job: str, where: str) -> Mapping[str, Any] | None:
+    """Line 1 alone; None if there is no file."""
+    try:
+        with path.open("rb") as file:
+            return _first(file.readline(), job, where)
+    except FileNotFoundError:
+        return None
+
+
+def load(path: Path, job: str, where: str) -> MarkFile:
+    """The whole file; an empty MarkFile if there is none. Raises MarkUnreadable if it is damaged."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return MarkFile()
+    first = _first(lines[0] if lines else b"", job, where)
+    if len(lines) < 2 or not lines[1].endswith(b"\n"):
+        raise MarkUnreadable(job, where=where, reason="its file ends in the middle of the record")
+    entry = (
+        Entry(first["stamp"], first["number"], first["modified_time"], _decoded(lines[1])) if first["stamp"] else None
+    )
+    return MarkFile(entry, first["logs"], tuple(_decoded(line) for line in lines[2:]))
+
+
+def salvage(path: Path) -> MarkFile:
+    """What can be kept of a damaged file when its record is replaced: history and receipts."""
+    lines = (_decoded(line) for line in path.read_bytes().splitlines())
+    return MarkFile(tail=tuple(line for line in lines if line.startswith((_prefix("history"), _prefix("run")))))
+
+
+def _first(line: bytes, job: str, where: str) -> Mapping[str, Any]:
+    try:
+        first: dict[str, Any] = json.loads(line)
+        if line.endswith(b"\n") and first["format"] == 1 and {"job", "stamp", "number", "logs"} <= first.keys():
+            return first
+        reason = "its file is not of a format that this version knows"
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"the first line of its file is damaged ({error})"
+    raise MarkUnreadable(job, where=where, reason=reason)
+
+
+def _decoded(line: bytes) -> str:
+    # A damaged byte is shown and kept: what needs the line finds it unreadable by itself.
+    return line.decode("utf-8", "backslashreplace").rstrip("\n")
+
+
+# The files of one job, changed under its lock.
+#
+# `<job>.mark.jsonl` is the record and all that is committed with it. `<job>.items.<base>.jsonl` are logs of the items
+# of itemised marks: how much of them counts stands in the mark file, so that the rows of a crashed save never do.
+# `<job>.lease.json` and `<job>.looked` change on their own.
 class FilePage:
     """One job's files; changes are collected and written by `flush`."""
 
@@ -148,3 +233,68 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+
+
+class FileMarkStore(PagedMarkStore):
+    """Marks in a folder; a folder of its own below it for every namespace."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        namespace: str = "default",
+        keep_history: int = 100,
+        keep_runs: int = 1000,
+        patience_seconds: float = 10.0,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.folder = Path(folder)
+        pages = FilePages(self.folder, namespace, patience_seconds)
+        super().__init__(pages, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)
+
+
+class FilePages:
+    """The files of one namespace."""
+
+    def __init__(self, root: Path, namespace: str, patience_seconds: float) -> None:
+        self._root, self._folder = root, root / file_name(namespace)
+        self._patience_seconds = patience_seconds
+
+    def describe(self) -> str:
+        return f"file:{self._root}"
+
+    def names(self) -> Sequence[str]:
+        with self._reachable():
+            firsts = [peek(path, path.name, self.describe()) for path in self._folder.glob("*.mark.jsonl")]
+            return [first["job"] for first in firsts if first]
+
+    @contextmanager
+    def reading(self, job: str) -> Iterator[Page]:
+        stem = file_name(job)
+        lock = self._folder / f"{stem}.lock"
+        with self._reachable():
+            if not lock.exists():  # nobody has written here yet, and a look writes nothing
+                yield FilePage(self._folder, stem, job, self.describe())
+                return
+            with locked(lock, exclusive=False, patience_seconds=self._patience_seconds):
+                yield FilePage(self._folder, stem, job, self.describe())
+
+    @contextmanager
+    def writing(self, job: str) -> Iterator[Page]:
+        stem = file_name(job)
+        with self._reachable():
+            ensure_folder(self._folder)
+            with locked(self._folder / f"{stem}.lock", exclusive=True, patience_seconds=self._patience_seconds):
+                page = FilePage(self._folder, stem, job, self.describe())
+                yield page
+                page.flush()
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnreachable(self.describe(), reason=f"{type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        """Nothing stays open between two calls."""

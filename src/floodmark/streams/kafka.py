@@ -12,26 +12,25 @@ from typing import TYPE_CHECKING
 
 from floodmark import stores
 from floodmark.errors import ConfigError
+from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
-from floodmark.probes.durations import seconds_in
-from floodmark.probes.kafka_client import KafkaOptions, option_text
+from floodmark.probes.kafka.client import KafkaOptions, option_text
 from floodmark.spark.session import spark_session
 from floodmark.step.stopping import Stopping, stopping_on
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.record import Receipt
-from floodmark.streams.background import Background
-from floodmark.streams.closing import Closing
-from floodmark.streams.compiling import Program, compile_program
 from floodmark.streams.healer import Healer
-from floodmark.streams.journal import StateFolder, state_folder
-from floodmark.streams.kafka_group import GroupOffsets
-from floodmark.streams.looking import Lookout, reset_of
-from floodmark.streams.policy import OnError, on_error_of
-from floodmark.streams.running import run_for_ever, run_once
+from floodmark.streams.healer.closing import Closing
+from floodmark.streams.healer.journal import StateFolder, state_folder
+from floodmark.streams.healer.looking import GroupOffsets, Lookout, reset_of
+from floodmark.streams.healing_step import OnError, on_error_of
+from floodmark.streams.program import Program, compile_program
+from floodmark.streams.running import Background, run_for_ever, run_once
 from floodmark.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 log = get_logger(__name__)
 DEFAULT_STORE = "sqlite:///floodmark.db"

@@ -1,4 +1,4 @@
-"""The steps of a stream as plain values, and the graph they form; how each of them works is in `workers`."""
+"""The steps that are one function from a value to a value, or to nothing: map, starmap, pluck, filter, sink."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+# The steps of a stream as plain values, and the graph they form; how each of them works is in `workers`.
 Function = Callable[..., object]
 
 
@@ -201,3 +202,36 @@ class Node:
         for upstream in node.upstreams:
             upstream.downstreams.append(node)
         return node
+
+
+GONE = object()  # what a filter gives for a value that it takes out, and a sink for every value
+
+PlainFunction = Callable[[object], object]
+
+
+def plain_function(operator: Operator) -> PlainFunction | None:
+    """What the step makes of a value; None for steps that hold, split or heal."""
+    match operator:
+        case Entry() | Pass():
+            return _same
+        case Map(call):
+            return call if call.args or call.kwargs else call.func
+        case Starmap(call):
+            return lambda value: call.func(*value, *call.args, **call.kwargs)  # type: ignore[misc]
+        case Pluck(list() as picks):
+            return lambda value: tuple(value[pick] for pick in picks)  # type: ignore[index]
+        case Pluck(pick):
+            return lambda value: value[pick]  # type: ignore[index]
+        case Filter(predicate):
+            return _filter(predicate or bool)
+        case Sink(call):
+            return lambda value: (call(value), GONE)[1]
+    return None
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _filter(predicate: PlainFunction) -> PlainFunction:
+    return lambda value: value if predicate(value) else GONE

@@ -3,23 +3,89 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from functools import cached_property
+from json.encoder import encode_basestring_ascii
+from math import isfinite
 from typing import Any, TypeAlias
 
 from floodmark.errors import ConfigError, ElementInvalid
-from floodmark.mill.aliases import Stream, class_of, name_of
-from floodmark.mill.class_closures import class_reader, class_writer, plans_of
-from floodmark.mill.class_columns import ReadAll, columns_reader
-from floodmark.mill.column_values import column_check
-from floodmark.mill.element_texts import Kept, Writing, one_by_one, to_json, writing_of
-from floodmark.mill.encoding import Write
-from floodmark.mill.field_types import Hints, all_hints, mentions, remember
-from floodmark.mill.scalars import Read, Unfit
-from floodmark.mill.spark_schema import spark_schema
+from floodmark.mill.codec.classes import (
+    ReadAll,
+    Write,
+    class_reader,
+    class_writer,
+    columns_reader,
+    getter,
+    is_plain,
+    plans_of,
+)
+from floodmark.mill.codec.reading import Read, Unfit
+from floodmark.mill.codec.types import Hints, all_hints, column_check, mentions, remember, spark_schema
+from floodmark.mill.join_tree import Stream, class_of, name_of
+
+# Elements as JSON text: those of a class of plain values are kept as rows of values, and written many at a time.
+to_json = json.JSONEncoder(allow_nan=False).encode
+Kept: TypeAlias = Any
+"""What is kept of an element, so that it may change once it was given away: its text, or the values of its fields."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How elements become text: `keep` takes what matters of one at once, `texts` writes many of those later."""
+
+    keep: Callable[[Any], Kept]
+    texts: Callable[[Sequence[Kept]], list[str]]
+
+
+def one_by_one(write: Callable[[Any], str]) -> Writing:
+    """Elements that are written as they come."""
+    return Writing(write, list)
+
+
+def writing_of(cls: type) -> Writing:
+    """How elements of a class are written, as Python's own json would."""
+    if not is_plain(cls):
+        write = class_writer(cls)
+        return one_by_one(lambda element: to_json(write(element)))
+    names = [field.name for field in fields(cls)]
+    template = "{" + ", ".join(to_json(name).replace("%", "%%") + ": %s" for name in names) + "}"
+
+    def texts(rows: Sequence[tuple[Any, ...]]) -> list[str]:
+        if not names:
+            return [template] * len(rows)
+        columns = [column_texts(column) for column in zip(*rows, strict=True)]
+        return list(map(template.__mod__, zip(*columns, strict=True)))
+
+    return Writing(getter(names), texts)
+
+
+def column_texts(values: Sequence[Any]) -> Iterable[object]:
+    """The values of one field in a form that % shows as JSON does. Raises ValueError, TypeError for what it cannot."""
+    kinds = set(map(type, values))
+    if kinds == {int} or (kinds == {float} and all(map(isfinite, values))):
+        return values
+    return [TEXTS.get(type(value), to_json)(value) for value in values]
+
+
+def float_text(value: float) -> str:
+    """As JSON has it. Raises ValueError for what it has no word for."""
+    if not isfinite(value):
+        raise ValueError(f"{value} is no number that JSON knows")
+    return repr(value)
+
+
+TEXTS: Mapping[type, Callable[[Any], str]] = {
+    int: repr,
+    float: float_text,
+    str: encode_basestring_ascii,
+    bool: lambda value: "true" if value else "false",
+    type(None): lambda _: "null",
+}
+
 
 Element: TypeAlias = Any
 """An instance of a user's dataclass."""

@@ -1,20 +1,101 @@
-"""Closures that read and write elements of a class, made once, so that nothing is looked up per element."""
+"""Many elements of a class read at once, field by field: what happens per element happens in C."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, fields
-from operator import attrgetter
-from typing import Any, NoReturn
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from operator import attrgetter, itemgetter
+from typing import Any, Literal, NoReturn, TypeAlias, Union, get_args, get_origin
+from uuid import UUID
 
 from floodmark.errors import ConfigError
-from floodmark.mill.decoding import reader_for
-from floodmark.mill.encoding import Write, writer_for
-from floodmark.mill.field_types import hints_of
-from floodmark.mill.scalars import Read, Unfit, wrong
+from floodmark.mill.codec.reading import Read, Unfit, reader_for, unknown_type, wrong
+from floodmark.mill.codec.types import hints_of
+
+# Writers of values: the way back, from a field's value to what JSON can say.
+Write: TypeAlias = "Callable[[Any], Any]"
+Nested: TypeAlias = "Callable[[type], Write]"
+PLAIN = (int, float, str, bool, type(None))
 
 
+def writer_for(hint: object, nested: Nested) -> Write | None:
+    """The writer of a type hint; None where the value goes out as it is. Raises ConfigError for an unknown type."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint in PLAIN or origin is Literal:
+        return None
+    if hint in (Any, object):
+        return lambda value: write_any(value, nested)
+    if origin in (Union, types.UnionType):
+        return _union(args, nested)
+    if origin is not None:
+        return _container(origin, args, hint, nested)
+    if isinstance(hint, type):
+        return _class(hint, nested)
+    raise unknown_type(hint)
+
+
+def write_any(value: object, nested: Nested) -> object:
+    """A value whose type nobody promised, by the type that it has."""
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, Mapping):
+        return {write_key(key): write_any(one, nested) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [write_any(one, nested) for one in value]
+    written = _class(type(value), nested)
+    return written(value) if written else value
+
+
+def write_key(key: object) -> str:
+    """Keys of a JSON object are text."""
+    return key if type(key) is str else str(key.value if isinstance(key, Enum) else key)
+
+
+def _class(hint: type, nested: Nested) -> Write | None:
+    if is_dataclass(hint):
+        return _or_none(nested(hint))
+    if issubclass(hint, Enum):
+        return _or_none(lambda value: value.value)
+    if issubclass(hint, date | datetime):
+        return _or_none(lambda value: value.isoformat())
+    if issubclass(hint, Decimal | UUID):
+        return _or_none(str)
+    if hint in (list, tuple, set, frozenset, dict):
+        return lambda value: write_any(value, nested)
+    raise unknown_type(hint)
+
+
+def _or_none(write: Write) -> Write:
+    """A field may hold None although its type does not say so; JSON has a word for it."""
+    return lambda value: None if value is None else write(value)
+
+
+def _union(args: tuple[Any, ...], nested: Nested) -> Write | None:
+    writers = [writer_for(arg, nested) for arg in args if arg is not type(None)]
+    if len(writers) == 1:
+        return writers[0]
+    return (lambda value: write_any(value, nested)) if any(writers) else None
+
+
+def _container(origin: type, args: tuple[Any, ...], hint: object, nested: Nested) -> Write | None:
+    if origin in (dict, Mapping):
+        write = writer_for(args[1], nested)
+        return _or_none(lambda value: {write_key(k): write(v) if write else v for k, v in value.items()})
+    if origin is tuple and args[-1] is not Ellipsis:
+        return lambda value: write_any(value, nested)
+    if origin in (list, tuple, set, frozenset, Sequence):
+        write_one = writer_for(args[0], nested)
+        return _or_none(lambda value: [write_one(one) for one in value] if write_one else list(value))
+    raise unknown_type(hint)
+
+
+# Closures that read and write elements of a class, made once, so that nothing is looked up per element.
 @dataclass(frozen=True)
 class FieldPlan:
     """How one field is read: at once if its value is exactly of the type `plain`, by `read` if not."""
@@ -151,3 +232,41 @@ def getter(names: Sequence[str]) -> Callable[[object], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda element: tuple(getattr(element, name) for name in names)
+
+
+ReadAll: TypeAlias = "Callable[[Sequence[dict[str, Any]]], list[Any]]"
+
+
+def columns_reader(cls: type, plans: Sequence[FieldPlan]) -> ReadAll | None:
+    """A function from dicts to elements; None for a class that cannot be made from its fields in their order.
+
+    It raises whatever comes for the first batch in which an element lacks a field or has a value that does not fit:
+    read one by one, they tell which it was, or take their defaults.
+    """
+    names = [plan.name for plan in plans]
+    if not names or not _takes_in_order(cls, names):
+        return None
+
+    def read_all(raws: Sequence[dict[str, Any]]) -> list[Any]:
+        columns = [_column(plan, list(map(itemgetter(plan.name), raws))) for plan in plans]
+        return list(map(cls, *columns))
+
+    return read_all
+
+
+def _column(plan: FieldPlan, values: list[Any]) -> list[Any]:
+    """The values of one field; nearly always all of them are of its very type and need no reading."""
+    if plan.plain is not None and set(map(type, values)) <= {plan.plain}:
+        return values
+    read = plan.read
+    return [read(value) for value in values]
+
+
+def _takes_in_order(cls: type, names: Sequence[str]) -> bool:
+    """Not so with fields that are only taken by keyword, or arguments that are no fields in between."""
+    try:
+        parameters = list(inspect.signature(cls).parameters.values())[: len(names)]
+    except (TypeError, ValueError):
+        return False
+    in_order = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    return in_order == list(names)

@@ -1,4 +1,4 @@
-"""The Spark types of a dataclass's fields: for keys that are read from JSON, and for output into typed columns."""
+"""What typed columns can hold exactly: a value that a column would round, shift or drop is refused."""
 
 from __future__ import annotations
 
@@ -8,18 +8,69 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from floodmark.errors import ConfigError
-from floodmark.mill.field_types import hints_of
-from floodmark.mill.scalars import shown_type
+from floodmark.mill.codec.reading import Unfit, shown_type
+from floodmark.mill.expressions import fits_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
 
+# The types of a class's fields, found where the class was defined and taken along to where its elements are.
+Hints: TypeAlias = "dict[str, Any]"
+KNOWN: dict[type, Hints] = {}
+"""A class of a script travels to the tasks as a value, and there the names in its annotations mean nothing."""
+
+
+def hints_of(cls: type) -> Hints:
+    """The types of a class's fields. Raises ConfigError if one is named that cannot be found."""
+    if cls in KNOWN:
+        return KNOWN[cls]
+    try:
+        return get_type_hints(cls)
+    except NameError as error:
+        raise ConfigError(
+            f"the fields of {cls.__name__} cannot be understood: {error}.",
+            hint="define the class, and what it names, at the top of a module",
+        ) from error
+
+
+def all_hints(cls: type) -> dict[type, Hints]:
+    """The types of the fields of a class and of every dataclass inside it."""
+    found: dict[type, Hints] = {}
+    _collect(cls, found)
+    return found
+
+
+def remember(hints: Mapping[type, Hints]) -> None:
+    """Take over what was found elsewhere."""
+    KNOWN.update(hints)
+
+
+def mentions(cls: type, wanted: type) -> bool:
+    """Whether a field of a class, or of one inside it, has the wanted type."""
+    fields = [hint for hints in all_hints(cls).values() for hint in hints.values()]
+    return any(_has(hint, wanted) for hint in fields)
+
+
+def _collect(hint: object, found: dict[type, Hints]) -> None:
+    if isinstance(hint, type) and is_dataclass(hint) and hint not in found:
+        found[hint] = hints_of(hint)
+        for inner in found[hint].values():
+            _collect(inner, found)
+    for argument in get_args(hint):
+        _collect(argument, found)
+
+
+def _has(hint: object, wanted: type) -> bool:
+    return hint is wanted or any(_has(argument, wanted) for argument in get_args(hint))
+
+
+# The Spark types of a dataclass's fields: for keys that are read from JSON, and for output into typed columns.
 Paths: TypeAlias = "Collection[tuple[str, ...]]"
 """Fields by the names that lead to them."""
 
@@ -96,3 +147,42 @@ def _no_column(hint: object, where: str) -> ConfigError:
         f"{where} is {shown_type(hint)}, which no column can hold.",
         hint="send this class to a topic or a JSON file, or give its field one plain type",
     )
+
+
+def column_check(cls: type) -> Callable[[object], None] | None:
+    """A function that raises Unfit for an element that columns cannot hold; None for a class that needs no check."""
+    return require_exact if mentions(cls, Decimal) or mentions(cls, datetime) else None
+
+
+def require_exact(value: object) -> None:
+    """Raises Unfit, with the path to the value."""
+    if isinstance(value, Decimal):
+        _require_digits(value)
+    elif isinstance(value, datetime):
+        _require_zone(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            _require_below(getattr(value, field.name), f".{field.name}")
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            _require_below(one, f"[{key!r}]")
+    elif isinstance(value, list | tuple | set | frozenset):
+        for place, one in enumerate(value):
+            _require_below(one, f"[{place}]")
+
+
+def _require_below(value: object, part: str) -> None:
+    try:
+        require_exact(value)
+    except Unfit as unfit:
+        raise unfit.below(part) from None
+
+
+def _require_digits(value: Decimal) -> None:
+    if not fits_columns(value):
+        raise Unfit(f"{value} has more than 20 digits before the point, or 18 after it")
+
+
+def _require_zone(value: datetime) -> None:
+    if value.tzinfo is None:
+        raise Unfit(f"{value.isoformat()} has no time zone, which a column of times needs")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient
 
+
 JAVA, NATIVE, CONNECTOR = "kafka.", "librdkafka.", "spark."
 SECRET = re.compile(r"(?i)password|secret|jaas|token|\.key|pem|oauthbearer\.config|keystore|certificates?$")
 SECRET_LENGTH = 3

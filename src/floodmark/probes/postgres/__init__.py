@@ -5,28 +5,66 @@ One connection is kept, read-only and named after the source, so that an idle ti
 
 from __future__ import annotations
 
+import json
 import os
 import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.cursor_asking import Asking
-from floodmark.probes.cursor_columns import Catalog, Finder, kind_by_type
-from floodmark.probes.cursor_query import Relation
-from floodmark.probes.cursor_sql import Postgres
-from floodmark.probes.postgres_catalog import catalog_sql, catalog_told
-from floodmark.probes.postgres_xmin import XMIN, xmin_cursor
+from floodmark.probes.postgres.fence import Doubt, trust, xmin_cursor
 from floodmark.probes.tables import Asked, Column, Cursor, Kind
+from floodmark.probes.tables.dialects import XMIN, Postgres, text_literal
+from floodmark.probes.tables.questions import Asking
+from floodmark.probes.tables.relation import Catalog, Finder, Relation, kind_by_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import ModuleType
 
     from psycopg import Column as DriverColumn
     from psycopg import Connection
+
+
+# What PostgreSQL's catalog says of a table: its unique indexes, its primary key, and which columns are never null.
+NAMES = (
+    "SELECT json_agg(a.attname ORDER BY k.place)"
+    " FROM unnest(CAST(i.indkey AS smallint[])) WITH ORDINALITY AS k(number, place)"
+    " JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.place <= i.indnkeyatts"
+)
+"""The columns of an index, without those that it only carries along."""
+INDEXES = (
+    "FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL"
+    " AND 0 <> ALL (CAST(i.indkey AS smallint[]))"
+)
+"""Unique over the whole table and over plain columns."""
+REQUIRED = "SELECT json_agg(attname) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND attnotnull"
+
+
+def catalog_sql(relation: Relation) -> str:
+    """One statement, which gives one text that `catalog_told` understands; no row if the name is no table's."""
+    table = text_literal(relation.sql(SQL.quote, {}))
+    # A table with children gives their rows too, and its index does not know them.
+    is_whole = (
+        "c.relkind IN ('p', 'm') OR (c.relkind = 'r' AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid))"
+    )
+    facts = (
+        f"'is_known', {is_whole}, 'required', ({REQUIRED}),"
+        f" 'unique', (SELECT json_agg(({NAMES})) {INDEXES}), 'key', (SELECT ({NAMES}) {INDEXES} AND i.indisprimary)"
+    )
+    return f"SELECT CAST(json_build_object({facts}) AS text) FROM pg_class AS c WHERE c.oid = to_regclass({table})"
+
+
+def catalog_told(text: str) -> Catalog:
+    """What that statement said."""
+    told = json.loads(text)
+    if not told["is_known"]:
+        return Catalog()
+    unique = tuple(frozenset(names) for names in told["unique"] or ())
+    return Catalog(unique, tuple(told["key"] or ()), frozenset(told["required"] or ()))
+
 
 KINDS: dict[str, Kind] = {
     "smallint": "int",
@@ -223,3 +261,97 @@ def driver() -> ModuleType:
     except ImportError as error:
         raise ConfigError("PostgreSQL needs its driver.", hint="pip install 'floodmark[postgres]'") from error
     return psycopg
+
+
+# What `check` asks PostgreSQL about the cursor of a table, and about a table that is written to.
+COVERING_INDEXES = """
+SELECT array_agg(a.attname::text ORDER BY k.place), i.indisunique,
+  bool_and(coalesce(co.collname = 'C', true))
+FROM pg_index i
+CROSS JOIN LATERAL unnest((i.indkey::int2[])[0:i.indnkeyatts - 1], i.indcollation::oid[])
+  WITH ORDINALITY AS k(attnum, coll, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+LEFT JOIN pg_collation co ON co.oid = k.coll
+WHERE i.indrelid = to_regclass(%s) AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+GROUP BY i.indexrelid, i.indisunique
+"""
+"""A database whose default order is that of bytes has another name for it, and its planner goes by the name."""
+COLUMN = """
+SELECT format_type(a.atttypid, a.atttypmod), c.reltuples::bigint, has_table_privilege(c.oid, 'SELECT')
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+WHERE a.attrelid = to_regclass(%s) AND a.attname = %s AND NOT a.attisdropped
+"""
+TARGET = """
+SELECT c.oid IS NOT NULL,
+  coalesce(has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'SELECT'), true),
+  coalesce(has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'), true)
+FROM (SELECT to_regclass(%s)) AS t(name) LEFT JOIN pg_class c ON c.oid = t.name
+"""
+
+
+@dataclass(frozen=True)
+class Index:
+    """The columns of an index that covers every row, in their order; text is in the order of its bytes, or not."""
+
+    columns: tuple[str, ...]
+    is_unique: bool
+    is_by_bytes: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table and the first column of its cursor; `rows` is what the planner believes."""
+
+    type: str
+    rows: int
+    may_read: bool
+    indexes: tuple[Index, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    """Why a fence on the column may be incomplete."""
+
+    def index_on(self, columns: Sequence[str]) -> Index | None:
+        """An index that begins with these columns, one in the order of bytes if there is one."""
+        found = [each for each in self.indexes if each.columns[: len(columns)] == tuple(columns)]
+        return next((each for each in found if each.is_by_bytes), found[0] if found else None)
+
+    def is_unique(self, columns: Sequence[str]) -> bool:
+        """Whether no two rows have the same values here."""
+        return any(each.is_unique and set(each.columns) <= set(columns) for each in self.indexes)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A table that a sink writes to; rights that nobody asked for are not missed."""
+
+    exists: bool
+    may_insert: bool
+    may_change: bool
+
+
+def described(address: Address, table: str, columns: Sequence[str]) -> Table | None:
+    """A table, whose name is quoted as SQL has it; None if it does not have the first of these columns."""
+    with _asked(address) as connection:
+        column = connection.execute(COLUMN, [table, columns[0]]).fetchone()
+        if column is None:
+            return None
+        indexes = connection.execute(COVERING_INDEXES, [table]).fetchall()
+        trusted = trust(lambda sql: _row(connection, sql), text_literal(table), text_literal(columns[0]))
+    kind, rows, may_read = column
+    found = tuple(Index(tuple(names), is_unique, is_by_bytes) for names, is_unique, is_by_bytes in indexes)
+    return Table(kind, rows, may_read, found, trusted.doubts)
+
+
+def written(address: Address, table: str) -> Written:
+    """What may be done with a target."""
+    with _asked(address) as connection:
+        return Written(*_row(connection, TARGET.replace("%s", text_literal(table))))
+
+
+@contextmanager
+def _asked(address: Address) -> Iterator[Connection[tuple[Any, ...]]]:
+    with failing_as_unreadable(f"postgres {address}"), connect(address, "floodmark/check") as connection:
+        yield connection
+
+
+def _row(connection: Connection[tuple[Any, ...]], sql: str) -> Sequence[Any]:
+    return connection.execute(sql.encode()).fetchone() or ()

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from floodmark.hwm import (
-    ColumnDateHWM,
-    ColumnDateTimeHWM,
-    ColumnDecimalHWM,
-    ColumnHWM,
-    ColumnIntHWM,
-    ColumnTextHWM,
-)
+from floodmark.hwm import ColumnDateHWM, ColumnDateTimeHWM, ColumnDecimalHWM, ColumnHWM, ColumnIntHWM, ColumnTextHWM
 
 Kind = Literal["int", "decimal", "date", "timestamp", "timestamptz", "text", "uuid", "xid8"]
 """What a cursor can be. A uuid is compared as its database does, and its mark is text."""

@@ -1,16 +1,29 @@
-"""How each database spells names, values and comparisons: names quoted, values as typed literals, nothing pasted."""
+"""How a database behind JDBC spells things that we know nothing of: as the standard has it."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.postgres_xmin import FULL_XMIN, XMIN
 from floodmark.probes.tables import CursorColumn, Kind, Point
 
+# The transaction that wrote a row, as a cursor: every row version has one, and it costs the table nothing.
+#
+# A row keeps the lower 32 bits of its transaction's id. The full id is the highest one with these bits below the next
+# id of the server, which is right while a row is younger than 2^32 transactions; one that is older would be read again,
+# and is never missed. No index knows the column, so every look and every read scans the table.
+XMIN = CursorColumn("xmin", "xid8", "bigint", is_nullable=False)
+BITS = "CAST(CAST(fm.xmin AS text) AS bigint)"
+LAST = "(SELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint) - 1)"
+FULL_XMIN = f"(CASE WHEN {BITS} < 3 THEN {BITS} ELSE {LAST} - (({LAST} - {BITS}) & 4294967295) END)"
+"""Ids below 3 are no transactions: rows from before the beginning have them. The next id is asked for once."""
+
+
+# How each database spells names, values and comparisons: names quoted, values as typed literals, nothing pasted.
 POSTGRES_TOPS = {"smallint": str(2**15 - 1), "integer": str(2**31 - 1), "bigint": str(2**63 - 1), "numeric": "NaN"}
 """In PostgreSQL NaN lies above every other number."""
 Sign = Literal["=", "<", "<=", ">", ">="]
@@ -197,3 +210,69 @@ def no_clock(why: str) -> ConfigError:
     return ConfigError(
         f"max_future and delay go by the database's clock, and {why}.", hint="leave max_future and delay out"
     )
+
+
+@dataclass(frozen=True)
+class Ansi:
+    """Any other database behind JDBC; `mark` is what it quotes names with. How it orders text is not known."""
+
+    mark: str = '"'
+
+    def quote(self, name: str) -> str:
+        return quoted(name, self.mark)
+
+    def literal(self, value: str | None, column: CursorColumn) -> str:
+        if value is None:
+            return "NULL"
+        if column.kind in ("int", "decimal"):
+            return value
+        return f"{'DATE' if column.kind == 'date' else 'TIMESTAMP'} {text_literal(value.replace('T', ' '))}"
+
+    def top(self, column: CursorColumn) -> str:
+        tops: Mapping[Kind, str] = {"date": "9999-12-31", "timestamp": "9999-12-31 23:59:59.999999"}
+        return self.literal(tops.get(column.kind, "9" * 38), column)
+
+    def bottom(self, column: CursorColumn) -> str:
+        bottoms: Mapping[Kind, str] = {"date": "0001-01-01", "timestamp": "0001-01-01 00:00:00"}
+        return self.literal(bottoms.get(column.kind, "-" + "9" * 38), column)
+
+    def ordered(self, column: CursorColumn) -> str:
+        return value_of(self, column)
+
+    def compared(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:
+        """Written out, since not every database compares rows."""
+        return _written_out(list(left), sign, list(right))
+
+    def packed(self, expressions: Sequence[str]) -> str:
+        """One alone; a database that is not known has no value of several."""
+        return f"CAST({expressions[0]} AS CHAR(64))"
+
+    def packed_literal(self, texts: Point) -> str:
+        raise ConfigError(
+            "rows with the same cursor cannot be told apart in this database.",
+            hint="read by several columns, as in column: [updated_at, id], or say unique: true if no two are the same",
+        )
+
+    def unpacked(self, value: object, width: int) -> Point | None:
+        found = single(value)
+        return found and tuple(text.strip() for text in found)  # its text is of a fixed width
+
+    def truth(self, value: bool) -> str:
+        return "(1 = 1)" if value else "(1 = 0)"
+
+    def ahead(self, column: CursorColumn, seconds: float) -> str:
+        """As JDBC has every driver translate it; whole seconds, by the clock and zone of the database's session."""
+        if column.kind not in ("timestamp", "timestamptz"):
+            raise no_clock(f"the cursor {column.name!r} is {column.type}, which no clock tells")
+        return f"{{fn TIMESTAMPADD(SQL_TSI_SECOND, {math.floor(seconds)}, CURRENT_TIMESTAMP)}}"
+
+
+def _written_out(left: list[str], sign: Sign, right: list[str]) -> str:
+    first = f"{left[0]} {sign} {right[0]}"
+    if len(left) == 1:
+        return first
+    rest = _written_out(left[1:], sign, right[1:])
+    if sign == "=":
+        return f"{first} AND {rest}"
+    strict = sign.rstrip("=")
+    return f"({left[0]} {strict} {right[0]} OR ({left[0]} = {right[0]} AND {rest}))"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from floodmark.jobs.findings import Promise
-from floodmark.jobs.python_names import load_name
+from floodmark.locations import load_name
+from floodmark.project.findings import Promise
 
 if TYPE_CHECKING:
     from floodmark.sinks.contract import Sink
     from floodmark.sources.contract import Source
+
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
 PYTHON_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from floodmark.jobs.kinds import Columns, Duration, Model, Site, Text
-from floodmark.probes.durations import seconds_in
+from floodmark.hwm.parsing import seconds_in
+from floodmark.project.kinds import Columns, Duration, Model, Site, Text
 
 if TYPE_CHECKING:
     from floodmark.rules import Rule
+
 
 Scalar = int | float | date | datetime | str
 KINDS = (

@@ -2,27 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.jobs.findings import Finding, Guarantee
-from floodmark.jobs.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
-from floodmark.jobs.kinds_dimensions import DimensionMembers
-from floodmark.jobs.kinds_facts import FactSource
-from floodmark.jobs.lint_cursor import lint_cursor
-from floodmark.jobs.lint_limits import limits
-from floodmark.jobs.lint_rules import lint_rules
-from floodmark.jobs.lint_safety import lint_safety
-from floodmark.jobs.lint_sql import lint_expression, lint_sql
-from floodmark.jobs.project import JobModel, examine
-from floodmark.jobs.python_names import missing_part
+from floodmark.locations import missing_part
+from floodmark.project.findings import Finding, Guarantee
+from floodmark.project.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
+from floodmark.project.kinds.medallion import DimensionMembers, FactSource
+from floodmark.project.lint.parts import lint_cursor, lint_expression, lint_rules, lint_safety, lint_sql
+from floodmark.project.models import JobModel, examine
 
 if TYPE_CHECKING:
-    from floodmark.jobs.project_file import Document
-    from floodmark.jobs.yaml_text import Place
+    from floodmark.project.file import Document, Place
+
+
+# What a job does not promise, in plain words: one table of rules, each with its id and what to do about it.
+TABLES = ("postgres", "jdbc", "sqlite")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Something that a job with such a source or sink cannot do; the words may name {job}, {cursor} and {sink}."""
+
+    rule: str
+    holds: Callable[[JobModel, SinkModel], bool]
+    message: str
+    hint: str
+
+
+def of_source(*kinds: str) -> Callable[[JobModel, SinkModel], bool]:
+    """Holds for jobs that read one of these."""
+    return lambda job, sink: job.source.type in kinds
+
+
+def of_mode(*modes: str) -> Callable[[JobModel, SinkModel], bool]:
+    """Holds for sinks that write in one of these ways."""
+    return lambda job, sink: getattr(sink, "mode", None) in modes
+
+
+def _merges_by_position(job: JobModel, sink: SinkModel) -> bool:
+    return getattr(sink, "mode", None) == "merge" and not getattr(sink, "sequence", ())
+
+
+def _takes_added_rows(job: JobModel, sink: SinkModel) -> bool:
+    return job.source.type == "delta" and getattr(job.source, "changes", None) == "append"
+
+
+LIMITS = (
+    Limit(
+        "FM311",
+        of_source(*TABLES),
+        "updates without a new {cursor} are not seen, and deletes never",
+        "floodmark reconcile {job} finds them, --repair puts them right",
+    ),
+    Limit(
+        "FM312",
+        _merges_by_position,
+        "{sink} has no sequence: between two batches the later one wins, whichever row is newer",
+        "sequence: [the column that says which row is newer]",
+    ),
+    Limit(
+        "FM313",
+        of_mode("append"),
+        "{sink} appends: a backfill, or a run after `marks reset`, adds rows a second time",
+        "mode: merge with a key, where rows may be delivered again",
+    ),
+    Limit(
+        "FM314",
+        _takes_added_rows,
+        "an update or a delete in the source table stops the job (exit 5)",
+        "changes: feed delivers all three kinds",
+    ),
+    Limit(
+        "FM315",
+        of_source("kafka"),
+        "messages that retention or compaction takes away before they are read are lost; the job stops (exit 5)",
+        "floodmark check says how near the mark is to the oldest message",
+    ),
+    Limit(
+        "FM316",
+        of_source("files"),
+        "what is changed in a file after it was read is not delivered; the job stops (exit 5)",
+        "on_rewritten: reread",
+    ),
+    Limit(
+        "FM317",
+        lambda job, sink: sink.type == "kafka",
+        "consumers of {sink} without isolation.level=read_committed see messages of aborted attempts",
+        "set it in every consumer",
+    ),
+)
+
+
+def limits(job: JobModel, where: str) -> Iterator[Finding]:
+    """Everything that the job does not promise, each once: what is about its source does not depend on the sink."""
+    seen: set[str] = set()
+    for limit in LIMITS:
+        for sink in (sink for sink in job.sinks if limit.holds(job, sink)):
+            words = {"job": job.name, "cursor": cursor_of(job), "sink": f"sink '{sink.ledger_name()}'"}
+            message = limit.message.format(**words)
+            if message not in seen:
+                seen.add(message)
+                yield Finding(limit.rule, where, job.name, message, limit.hint.format(**words))
+
+
+def cursor_of(job: JobModel) -> str:
+    """The cursor's columns; empty where there is none."""
+    return ", ".join(getattr(getattr(job.source, "cursor", None), "column", ()))
 
 
 @dataclass(frozen=True)

@@ -3,28 +3,209 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
 from sqlglot import exp
 
 from floodmark.errors import ConfigError
-from floodmark.jobs.findings import Finding
-from floodmark.jobs.kinds import FilesSource
-from floodmark.jobs.lint_sql import asked_again, parse_mistake
+from floodmark.probes.tables.relation import Relation
+from floodmark.project.findings import Finding
+from floodmark.project.kinds import DeltaSink, FilesSource
+from floodmark.project.kinds.servers import JdbcSource, PostgresSink, PostgresSource, SqliteSource, TableOrQuery
 
 if TYPE_CHECKING:
-    from floodmark.jobs.kinds import Site
-    from floodmark.jobs.kinds_rules import RuleModel
-    from floodmark.jobs.project import JobModel
+    from floodmark.project.file import Place
+    from floodmark.project.kinds import SinkModel, Site
+    from floodmark.project.kinds.rules import RuleModel
+    from floodmark.project.models import JobModel
+
+
+# What can be told offline about the cursor of a table: rows that nothing tells apart, and rows without one.
+Found = Callable[["Place", str, str, str], Finding]
+"""Makes a finding of a place in the job, an id, a message and a hint."""
+CURSOR = ("source", "cursor")
+CHOICES = "key: [id], or column: [{}, id], or unique: true if no two rows ever have the same"
+
+
+def lint_cursor(job: JobModel, found: Found) -> Iterator[Finding]:
+    """The findings on the cursor of a job."""
+    source = job.source
+    if not isinstance(source, TableOrQuery):
+        return
+    if not _is_told_apart(source):
+        name = (source.cursor.column or source.cursor.coalesce)[0]
+        said = f"several rows may have the same {name}, and nothing tells them apart: the run will refuse"
+        yield found(CURSOR, "FM417", said, CHOICES.format(name))
+    if source.cursor.on_null == "include":
+        for position, sink in enumerate(job.sinks):
+            if getattr(sink, "mode", None) != "merge":
+                said = f"sink '{sink.ledger_name()}' would keep a row twice: without its cursor, and once it has one"
+                yield found(("sinks", position), "FM416", said, "mode: merge, or on_null: exclude, or coalesce")
+
+
+def _is_told_apart(source: TableOrQuery) -> bool:
+    """Whether a run can tell rows of one value apart, as far as the file says; of a table the catalog may know more."""
+    if source.cursor.unique or len(source.cursor.column) > 1 or "xmin" in source.cursor.column:
+        return True
+    if source.query is not None:
+        return bool(source.key) and not is_bounded(source.query)
+    is_silent = isinstance(source, JdbcSource) and not source.url.startswith("jdbc:postgresql:")
+    return not is_silent
+
+
+def is_bounded(query: str) -> bool:
+    """Whether the query names its bounds; FM206 tells of one that names them wrongly."""
+    try:
+        return Relation(query=query).is_bounded
+    except ConfigError:
+        return False
+
+
+# What can be told offline about reading a table while others write to it.
+def lint_safety(job: JobModel, found: Found) -> Iterator[Finding]:
+    """The findings on the safety of a job's cursor."""
+    source = job.source
+    if not isinstance(source, TableOrQuery):
+        return
+    if "xmin" in source.cursor.column:
+        yield found(CURSOR, "FM415", "no index knows xmin: every look and every read scans the table", SLOWER)
+        return
+    way = _way(source)
+    if way == "none" and not isinstance(source, SqliteSource):
+        said = "a row that commits late, at or below a value that was read, is never read"
+        yield found(CURSOR, "FM410", said, INSTEAD if isinstance(source, PostgresSource) else ELSEWHERE)
+    if way == "delay":
+        said = "rows of a transaction that is open for longer than the delay are never read"
+        yield found(CURSOR, "FM413", said, "make it longer than any transaction, or use safety: fence")
+    if way == "lag":
+        yield from _lag(job, source, found)
+
+
+def _lag(job: JobModel, source: TableOrQuery, found: Found) -> Iterator[Finding]:
+    if not getattr(source, "key", ()):
+        yield found(CURSOR, "FM414", "safety: lag reads some rows again, and nothing tells them apart", "add key: [id]")
+    for position, sink in enumerate(job.sinks):
+        if not _knows_again(sink):
+            said = f"sink '{sink.ledger_name()}' would write rows twice that safety: lag reads again"
+            yield found(("sinks", position), "FM414", said, "a Delta table with append or merge, or mode: merge")
+
+
+def _knows_again(sink: SinkModel) -> bool:
+    """As the sinks themselves answer `without_repeats`."""
+    if isinstance(sink, DeltaSink):
+        return sink.mode in ("append", "merge")
+    return isinstance(sink, PostgresSink) and sink.mode == "merge"
+
+
+def _way(source: TableOrQuery) -> str | None:
+    """The chosen way, else the source's own; None where the choice itself is wrong, and FM206 says so."""
+    from floodmark.sources.tables.safety import Safety
+
+    try:
+        return Safety.of(source.cursor.safety or ("fence" if isinstance(source, PostgresSource) else "none")).way
+    except ConfigError:
+        return None
+
+
+INSTEAD = "leave safety out: then a fence waits for whoever may still write"
+ELSEWHERE = "safety: {delay: 30s}, or safety: {lag: 1h} into a merge"
+SLOWER = "nothing, or a column with an index that grows"
+
+
+# What can be told about a transform's SQL without running it.
+if TYPE_CHECKING:
+    FoundInSql = Callable[[str, str, str], Finding]
+
+CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime)
+DICE = frozenset({"rand", "randn", "random", "uuid", "shuffle", "uniform"})
+NAMED_CLOCKS = frozenset({"now", "getdate", "localtimestamp", "current_timestamp"})
+PLACES = frozenset({"monotonically_increasing_id", "spark_partition_id"})
+
+
+def lint_sql(sql: str, found: FoundInSql, sources: Sequence[str] = ("source",)) -> Iterator[Finding]:
+    """The findings on one query over these sources; `found` makes one of a rule, a message and a hint."""
+    try:
+        statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
+    except sqlglot.errors.SqlglotError as error:
+        yield found("FM101", parse_mistake(error), "mend the SQL; it is Spark's dialect")
+        return
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        yield found("FM104", "the transform has to be one SELECT", f"write one query over {_listed(sources)}")
+        return
+    yield from _tables(statements[0], found, sources)
+    yield from _functions(statements[0], found)
+
+
+def lint_expression(sql: str, found: FoundInSql) -> Iterator[Finding]:
+    """The findings on one expression over a row."""
+    try:
+        expression = sqlglot.parse_one(sql, read="spark")
+    except sqlglot.errors.SqlglotError as error:
+        yield found("FM101", parse_mistake(error), "mend the SQL; it is Spark's dialect")
+        return
+    yield from _functions(expression, found)
+
+
+def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
+    """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
+    first = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
+    if not first:
+        return "the SQL cannot be parsed"
+    near = f"line {first.get('line')}, column {first.get('col')}, near '{first.get('highlight')}'"
+    return f"the SQL cannot be parsed ({near}): {first.get('description')}"
+
+
+def _listed(sources: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sources)
+
+
+def _tables(query: exp.Query, found: FoundInSql, sources: Sequence[str]) -> Iterator[Finding]:
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    tables = {".".join(part.name for part in table.parts) for table in query.find_all(exp.Table)}
+    names = {name for name in tables if name.lower() not in own}
+    others = sorted(name for name in names if name.lower() not in {each.lower() for each in sources})
+    if sources[0].lower() not in {name.lower() for name in names}:
+        yield found("FM102", f"the SQL does not read `{sources[0]}`", f"select … from {sources[0]}")
+    for name in others:
+        yield found(
+            "FM105",
+            f"{name} is read as it is at that moment: no mark covers it, and a repeat may see other rows",
+            "make it a job of its own, or know that late changes of it are not delivered again",
+        )
+
+
+def _functions(query: exp.Expr, found: FoundInSql) -> Iterator[Finding]:
+    clocks = {call.sql("spark").lower() for call in query.find_all(*CLOCKS)}
+    named = {_name(call) for call in query.find_all(exp.Func)}
+    for call in sorted(clocks | (named & NAMED_CLOCKS - {"current_timestamp"})):
+        yield found("FM103", f"{call} is another moment when a batch is repeated", "use :batch_time, which is not")
+    for call in sorted(named & DICE):
+        yield found(
+            "FM103", f"{call} gives other values when a batch is repeated", "derive it from the row, as with md5"
+        )
+    for call in sorted(named & PLACES):
+        yield found("FM103", f"{call} depends on how Spark splits the rows", "number rows by a column of theirs")
+
+
+def asked_again(condition: exp.Expr) -> list[str]:
+    """Calls in a condition that may answer otherwise the second time."""
+    clocks = {call.sql("spark").lower() for call in condition.find_all(*CLOCKS)}
+    named = {_name(call) for call in condition.find_all(exp.Func)}
+    return sorted(clocks | (named & (DICE | PLACES | NAMED_CLOCKS - {"current_timestamp"})))
+
+
+def _name(call: exp.Func) -> str:
+    return (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
+
 
 UNITS = frozenset(["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"])
-Found = Callable[[int, str, str, str], Finding]
+FoundInRule = Callable[[int, str, str, str], Finding]
 """Makes a finding of a rule's position in the job, an id, a message and a hint."""
 
 
-def lint_rules(job: JobModel, site: Site, found: Found) -> Iterator[Finding]:
+def lint_rules(job: JobModel, site: Site, found: FoundInRule) -> Iterator[Finding]:
     """The findings on all rules of a job, in the order of the file."""
     columns = columns_of(job)
     names: set[str] = set()

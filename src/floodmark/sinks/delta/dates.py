@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
-from floodmark.spark.delta_tables import quoted
+from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
 
 DATES = "floodmark.dates"
 """Under this name the column of the dates carries, in its metadata, the dates that a batch exchanges."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from floodmark.sinks.contract import POSITION
-from floodmark.sinks.own_columns import written_columns
-from floodmark.sinks.refusals import BEGIN, END, refuse
-from floodmark.spark.delta_tables import quoted
+from floodmark.sinks.contract import POSITION, written_columns
+from floodmark.spark.faults import BEGIN, END, refuse
+from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
 
 DELETE, ROW = "_fm_delete", "_fm_row"
 GONE = "_fm_gone"

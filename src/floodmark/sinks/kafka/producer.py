@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark.probes.kafka import is_between_leaders
-from floodmark.sinks.kafka_ledger import Page, read_pages
-from floodmark.sinks.kafka_lost import Headers
+from floodmark.sinks.kafka.ledger import Headers, Page, read_pages
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Consumer, Producer
 
-    from floodmark.probes.kafka_client import KafkaOptions
+    from floodmark.probes.kafka.client import KafkaOptions
+
 
 CALL_SECONDS = 10.0
 COMMIT_SECONDS = 20.0

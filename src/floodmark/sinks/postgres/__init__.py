@@ -8,25 +8,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
-from floodmark.probes.postgres_ledger import Entry, PostgresLedger
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
-from floodmark.sinks.postgres_copy import UNREACHABLE
-from floodmark.sinks.postgres_load import Load, load_of, merge_load_of, require_unique
-from floodmark.sinks.postgres_pour import Pieces, Pour, Refused
-from floodmark.sinks.postgres_server import PostgresServer, settings
-from floodmark.sinks.postgres_staging import Staging
-from floodmark.sinks.postgres_target import Target, split
-from floodmark.sinks.postgres_types import spark_type
-from floodmark.sinks.postgres_write import Write
-from floodmark.sinks.refusals import refusal_in
-from floodmark.sinks.table_modes import check_modes, column_names
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, check_modes, column_names
+from floodmark.sinks.postgres.server import Entry, PostgresLedger, PostgresServer, settings
+from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique
+from floodmark.sinks.postgres.target import Target, spark_type, split
+from floodmark.sinks.postgres.transport import UNREACHABLE, Pieces, Pour, Refused, Staging
+from floodmark.sinks.postgres.write import Write
+from floodmark.spark.faults import refusal_in
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from floodmark.sinks.postgres_write import Joining
+    from floodmark.sinks.postgres.write import Joining
 
 
 @dataclass(frozen=True)

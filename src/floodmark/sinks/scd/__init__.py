@@ -3,24 +3,71 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from floodmark.errors import ConfigError
 from floodmark.failpoints import reach
-from floodmark.sinks.contract import Batch, Recorded, Session
+from floodmark.sinks.contract import Batch, Recorded, Session, column_names
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
-from floodmark.sinks.scd_arrival import Arrival, Changes
-from floodmark.sinks.scd_events import Ordering, Ties
-from floodmark.sinks.scd_keeping import Keeping, Pending
-from floodmark.sinks.scd_options import check_options
-from floodmark.sinks.scd_tables import EventLog, rebuilt
-from floodmark.sinks.scd_versions import INTERVAL, IS_CURRENT, VALID_FROM, latest, versions
-from floodmark.sinks.table_modes import column_names
+from floodmark.sinks.scd.arrival import Arrival, Changes
+from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, Ordering, Ties, latest, versions
+from floodmark.sinks.scd.tables import EventLog, Keeping, Pending, rebuilt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from floodmark.sinks.scd_prune import Moment
+    from floodmark.sinks.scd.maintenance import Moment
+
+
+# Which options of a table with history go together.
+TIES = ("error", "quarantine", "last_arrival")
+CHANGES = ("log", "feed", "snapshot")
+
+
+class HistoryOptions(Protocol):
+    """What is judged."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+    @property
+    def sequence(self) -> tuple[str, ...]: ...
+    @property
+    def track(self) -> tuple[str, ...]: ...
+    @property
+    def delete_when(self) -> str | None: ...
+    @property
+    def untracked(self) -> tuple[str, ...]: ...
+    @property
+    def on_conflict(self) -> str: ...
+    @property
+    def changes(self) -> str: ...
+    @property
+    def allow_empty(self) -> bool: ...
+
+
+def check_options(sink: HistoryOptions) -> None:
+    """Raise ConfigError for what is missing, not known, or belongs to another kind of changes."""
+    for option, given, known in (("on_conflict", sink.on_conflict, TIES), ("changes", sink.changes, CHANGES)):
+        if given not in known:
+            raise ConfigError(f"{option}: {given!r} is not known.", hint=f"one of: {', '.join(known)}")
+    if not sink.key:
+        raise ConfigError(f"sink '{sink.name}' has no key.", hint="name the columns in `key: [...]`")
+    if sink.changes == "log" and not sink.sequence:
+        raise ConfigError(
+            f"sink '{sink.name}' has no sequence.", hint="name the column that says since when a row holds"
+        )
+    if sink.delete_when and sink.changes != "log":
+        raise ConfigError(f"sink '{sink.name}' has `delete_when` for a {sink.changes}.", hint="leave it out")
+    if sink.allow_empty and sink.changes != "snapshot":
+        raise ConfigError(f"sink '{sink.name}' has `allow_empty` for a {sink.changes}.", hint="leave it out")
+    if sink.track and sink.untracked:
+        raise ConfigError(f"sink '{sink.name}' has `track` and `untracked`.", hint="give one of the two")
+    both = [name for name in sink.track if name in (*sink.key, *sink.sequence)]
+    if both:
+        raise ConfigError(f"sink '{sink.name}' tracks '{both[0]}', its key or sequence.", hint="leave it out of track")
 
 
 @dataclass(frozen=True)
@@ -126,7 +173,7 @@ class Scd1:
         What is open at the moment becomes a key's first event; what arrives below it later is refused. No run of the
         job may be under way.
         """
-        from floodmark.sinks.scd_prune import prune_log
+        from floodmark.sinks.scd.maintenance import prune_log
 
         return prune_log(self._keeping, spark, before)
 
@@ -135,7 +182,7 @@ class Scd1:
 
         Returns how many were set aside. No run of the job may be under way.
         """
-        from floodmark.sinks.scd_settle import settle_log
+        from floodmark.sinks.scd.maintenance import settle_log
 
         return settle_log(self._keeping, spark, keep)
 

@@ -3,24 +3,87 @@
 from __future__ import annotations
 
 import uuid
-from functools import reduce
-from operator import and_
-from typing import TYPE_CHECKING
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError
+from floodmark.probes.delta import note
 from floodmark.sinks.contract import Recorded
-from floodmark.sinks.scd_compare import state_of
-from floodmark.sinks.scd_events import DELETED, REFUSED, Ordering, contradicting
-from floodmark.spark.delta_tables import DeltaPlace, quoted
+from floodmark.sinks.scd.events import (
+    FLOOR,
+    REFUSED,
+    ROW,
+    RUN,
+    SET_ASIDE,
+    SETTLED,
+    SINCE,
+    VALID_FROM,
+    Ordering,
+    contradicting,
+    runs,
+)
+from floodmark.sinks.scd.tables import PRUNED, Keeping
+from floodmark.spark.tables import DeltaPlace, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from floodmark.sinks.scd_keeping import Keeping
 
-SETTLED = "floodmark.settle"
-"""The ledger under which a table counts how often it was settled."""
-SET_ASIDE = "set aside: another event of the same key and sequence was chosen"
+# Pruning the log of a table with history: what was open at the floor becomes the first event of its key.
+Moment: TypeAlias = datetime | date | int | str
+
+
+def prune_log(keeping: Keeping, spark: SparkSession, before: Moment) -> int:
+    """Exchange all events below the moment for one per key, in one commit; returns how many events were dropped.
+
+    Done twice it changes nothing the second time: the event that is left is again the last below the floor.
+    """
+    log = keeping.log
+    every = log.read(spark)
+    if every is None:
+        raise ConfigError(f"{log.sink.describe()} does not exist.", hint="run the job first")
+    floor = literal(before, every.schema[keeping.order.moment].dataType.simpleString())
+    is_below = f"{quoted(keeping.order.moment)} < {floor}"
+    below = every.where(is_below)
+    with log.sink.alone(spark, PRUNED):
+        held, left = below.count(), first_events(keeping, below, floor)
+        before_now = log.sink.recorded(PRUNED, lambda: spark)
+        number = before_now.number + 1 if before_now else 1
+        writer = left.write.format("delta").mode("overwrite").option("replaceWhere", is_below)
+        writer = writer.option("txnAppId", PRUNED).option("txnVersion", str(number))
+        writer = writer.option("userMetadata", note(PRUNED, number, None, before=str(before)))
+        writer.save(DeltaPlace(log.sink.path, log.sink.table).location(lambda: spark))
+    now = log.read(spark)
+    return held - now.where(is_below).count() if now is not None else held
+
+
+def first_events(keeping: Keeping, below: DataFrame, floor: str) -> DataFrame:
+    """The last event of each key below the floor, with the start of its version; what was refused stays."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = keeping.order
+    told = runs(keeping.counting(below.where(f"{REFUSED} IS NULL")), order)
+    newest = Window.partitionBy(*map(quoted, order.key)).orderBy(F.col(RUN).desc())
+    last = told.withColumn("_fm_rank", F.row_number().over(newest)).where("_fm_rank = 1")
+    own = [name for name in below.columns if name not in (FLOOR, SINCE)]
+    first = last.select(
+        *(F.col(f"{ROW}.{quoted(name)}").alias(name) for name in own),
+        F.expr(floor).alias(FLOOR),
+        F.col(VALID_FROM).alias(SINCE),
+    )
+    return first.unionByName(keeping.refused_among(below)).select(*map(quoted, below.columns))
+
+
+def literal(moment: Moment, kind: str) -> str:
+    """The moment as SQL says it, in the type of the sequence."""
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise ConfigError(f"the floor {moment} has no time zone.", hint="give one that has, such as UTC")
+        utc = moment.astimezone(timezone.utc)
+        return f"CAST('{utc.isoformat(sep=' ')}' AS {kind})"
+    quotable = str(moment).replace("\\", "\\\\").replace("'", "\\'")
+    return f"CAST('{quotable}' AS {kind})"
 
 
 def settle_log(keeping: Keeping, spark: SparkSession, keep: str) -> int:
@@ -40,23 +103,6 @@ def settle_log(keeping: Keeping, spark: SparkSession, keep: str) -> int:
         settled = _set_aside(keeping, decided, keep)
     _rebuild(keeping, spark)
     return settled
-
-
-def refused_again(arriving: DataFrame, log: DataFrame, order: Ordering) -> DataFrame:
-    """The arriving events; one that was set aside before and comes once more stays so."""
-    from pyspark.sql import functions as F
-
-    same = (*order.key, *order.sequence)
-    tracked = [name for name in order.tracked(log.columns) if name in arriving.columns]
-    aside = log.where(f"{REFUSED} = '{SET_ASIDE}'").select(
-        *(F.col(quoted(name)).alias(f"_fm_{place}") for place, name in enumerate(same)),
-        state_of(log.schema, tracked).alias("_fm_state"),
-    )
-    alike = [F.col(quoted(name)) == F.col(f"_fm_{place}") for place, name in enumerate(same)]
-    is_it = reduce(and_, alike) & state_of(arriving.schema, tracked).eqNullSafe(F.col("_fm_state")) & ~F.col(DELETED)
-    met = arriving.join(F.broadcast(aside.distinct()), is_it, "left")
-    reason = F.coalesce(REFUSED, F.when(F.col("_fm_state").isNotNull(), F.lit(SET_ASIDE)))
-    return met.withColumn(REFUSED, reason).select(*map(quoted, arriving.columns))
 
 
 def _decided(events: DataFrame, order: Ordering, keep: str) -> DataFrame:
@@ -90,7 +136,7 @@ def _rebuild(keeping: Keeping, spark: SparkSession) -> None:
     every, held = keeping.log.read(spark), keeping.table.read(spark)
     if every is None or held is None:
         return
-    from floodmark.sinks.scd_keeping import Pending
+    from floodmark.sinks.scd.tables import Pending
 
     keys = every.where(f"{REFUSED} = '{SET_ASIDE}'").select(*map(quoted, keeping.order.key)).distinct()
     number = keeping.table.number(SETTLED, lambda: spark) + 1

@@ -1,29 +1,34 @@
-"""Reading exactly these files with Spark, so that a malformed record is seen and never becomes a row of nulls.
-
-Spark judges a record only by the columns that a plan needs, and by the filters pushed into its parser. So the reason
-of a malformed record is built from every column: whatever the transform drops, the same records are malformed.
-One thing its parser does not see: what follows a complete JSON value on its line (or, for `json`, in its file).
-"""
+"""Lines of JSON that were saved as dead letters, parsed again by the schema of today."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
 
+from floodmark.errors import RecordMalformed
 from floodmark.probes.files import is_remote
-from floodmark.sources.contract import Reading
+from floodmark.sources.contract import LETTER, Reading
+from floodmark.sources.kafka.reading import PARSED, REASON, TEXT, is_not_the_object
+from floodmark.sources.values import CORRUPT, Json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
+
+# Reading exactly these files with Spark, so that a malformed record is seen and never becomes a row of nulls.
+#
+# Spark judges a record only by the columns that a plan needs, and by the filters pushed into its parser. So the reason
+# of a malformed record is built from every column: whatever the transform drops, the same records are malformed.
+# One thing its parser does not see: what follows a complete JSON value on its line (or, for `json`, in its file).
 Format = Literal["json", "jsonl", "csv", "parquet"]
 Malformed = Literal["fail", "dead_letter"]
 
-CORRUPT = "_fm_corrupt"
+CORRUPT_RECORD = "_fm_corrupt"
 FILLER = "_fm_filler"
 MARKER = "floodmark: malformed record"
 GLOB_SIGNS = frozenset("{}[]*?\\")
@@ -90,7 +95,7 @@ class FileReading:
     @property
     def hidden(self) -> tuple[str, ...]:
         """Columns that are ours and not the user's."""
-        return (CORRUPT, FILLER)
+        return (CORRUPT_RECORD, FILLER)
 
     def reason(self) -> Column:
         """Why a record is malformed; null for the others."""
@@ -104,8 +109,6 @@ class FileReading:
         A line of JSON can be parsed again by itself; one of CSV would need the header of its file.
         """
         from pyspark.sql import functions as sf
-
-        from floodmark.sources.file_lines import with_lines
 
         bad = _malformed_records(self)
         if not self.has_lines:
@@ -129,7 +132,7 @@ class FileReading:
 
     @property
     def _reader(self) -> DataFrameReader:
-        parsing = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        parsing = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT_RECORD}
         options = {**self.all_options, **ALWAYS, **(parsing if self.format != "parquet" else {})}
         return self.spark.read.format(SPARK_FORMATS[self.format]).options(**options)
 
@@ -141,23 +144,23 @@ class FileReading:
         from pyspark.sql.types import StringType, StructField, StructType
 
         if isinstance(self.schema, str):
-            return f"{self.schema.strip().rstrip(',')}, {CORRUPT} STRING"
+            return f"{self.schema.strip().rstrip(',')}, {CORRUPT_RECORD} STRING"
         found = self.schema if self.schema is not None else self._load(self._reader).schema
-        fields = [field for field in found.fields if field.name != CORRUPT]
+        fields = [field for field in found.fields if field.name != CORRUPT_RECORD]
         # Spark refuses a plan that needs CORRUPT alone, as it would for files without one good record.
         columns = fields or [StructField(FILLER, StringType())]
-        return StructType([*columns, StructField(CORRUPT, StringType())])
+        return StructType([*columns, StructField(CORRUPT_RECORD, StringType())])
 
     def _is_corrupt(self) -> Column:
         from pyspark.sql import functions as sf
 
-        return sf.col(CORRUPT).isNotNull()
+        return sf.col(CORRUPT_RECORD).isNotNull()
 
     def _judged(self) -> Column:
         """What could be read of the record. It names every column, or Spark would leave some out and not judge them."""
         from pyspark.sql import functions as sf
 
-        columns = [sf.col(_quoted(name)) for name in self.loaded.columns if name != CORRUPT]
+        columns = [sf.col(_quoted(name)) for name in self.loaded.columns if name != CORRUPT_RECORD]
         readable = sf.substring(sf.to_json(sf.struct(*columns)), 1, READABLE_PART_CHARACTERS)
         return sf.concat(sf.lit(f"not a {self.format} record of this schema; readable part: "), readable)
 
@@ -169,7 +172,10 @@ def _malformed_records(files: FileReading) -> DataFrame:
     path = rows.metadataColumn("_metadata")["file_path"]
     bad = rows.where(files.reason().isNotNull())
     return bad.select(
-        path.alias("at"), _plain_path(path).alias("file"), sf.col(CORRUPT).alias("text"), files.reason().alias("reason")
+        path.alias("at"),
+        _plain_path(path).alias("file"),
+        sf.col(CORRUPT_RECORD).alias("text"),
+        files.reason().alias("reason"),
     ).dropDuplicates(["at", "text"])
 
 
@@ -207,3 +213,85 @@ def spark_path(path: str) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+# The line numbers of malformed records, found by one more look at only the files that hold one.
+def with_lines(files: FileReading, bad: DataFrame) -> DataFrame:
+    """`bad` with the line of each record; a text that stands on several lines of a file is malformed on all of them.
+
+    The texts are joined, never collected: a file may hold more malformed lines than fit into the driver.
+    """
+    affected = [row.file for row in bad.select("file").distinct().collect()]
+    if not affected:
+        return bad.selectExpr("file", "cast(null as long) as line", "text", "reason")
+    lines = _numbered_lines(files, affected)
+    data = lines.where("line > 1") if files.is_on("header") else lines
+    found = data.join(bad.select("at", "text"), ["at", "text"], "left_semi")
+    return bad.join(found, ["at", "text"], "left").select("file", "line", "text", "reason")
+
+
+def _numbered_lines(files: FileReading, paths: list[str]) -> DataFrame:
+    """Every line of the files as (at, text, line).
+
+    Spark cuts large files into blocks that different tasks read; within a block the ids of a task are consecutive, so a
+    line's number is its place within its block and the lines of all blocks before.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sf
+
+    lines = _text_lines(files, paths)
+    blocks = lines.groupBy("at", "block").agg(sf.count(sf.lit(1)).alias("lines"), sf.min("id").alias("first_id"))
+    earlier = Window.partitionBy("at").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    starts = blocks.select(
+        "at", "block", "first_id", sf.coalesce(sf.sum("lines").over(earlier), sf.lit(0)).alias("before")
+    )
+    line = sf.col("before") + sf.col("id") - sf.col("first_id") + 1
+    return lines.join(sf.broadcast(starts), ["at", "block"]).select("at", "text", line.alias("line"))
+
+
+def _text_lines(files: FileReading, paths: list[str]) -> DataFrame:
+    from pyspark.sql import functions as sf
+
+    separator = {name: value for name, value in files.options.items() if name.lower() == "linesep"}
+    text = files.spark.read.options(**separator, recursiveFileLookup="true").format("text")
+    rows = text.load([spark_path(path) for path in paths])
+    file = rows.metadataColumn("_metadata")
+    return rows.select(
+        file["file_path"].alias("at"),
+        file["file_block_start"].alias("block"),
+        sf.monotonically_increasing_id().alias("id"),
+        sf.col("value").alias("text"),
+    )
+
+
+# What a failed read of files really met, told from Spark's error: a malformed record, or an unexpected CSV header.
+CSV_HEADER = re.compile(
+    r"(?:CSV header does not conform to the schema|Number of column in CSV header).*?"
+    r"Header(?: length)?: (?P<header>[^\n]*)\n.*?CSV file: (?P<file>[^\n]*)",
+    re.DOTALL,
+)
+
+
+def first_malformed(error: Exception, files: FileReading, *, source: str) -> RecordMalformed | None:
+    """The first malformed record of these files, if that is what the error is about."""
+    text = str(error)
+    header = CSV_HEADER.search(text)
+    if header:
+        file = unquote(header["file"]).removeprefix("file://")
+        return RecordMalformed(source, file=file, line=1, text=header["header"].strip())
+    if MARKER not in text:
+        return None
+    first = files.dead().orderBy("file", "line").limit(1).collect()
+    return RecordMalformed(source, file=first[0].file, line=first[0].line, text=first[0].text) if first else None
+
+
+def saved_lines(saved: DataFrame, schema: str | StructType, options: Mapping[str, str]) -> Reading:
+    """The objects of the lines; one that is none of this schema has a reason."""
+    from pyspark.sql import functions as F
+
+    lines = saved.select(LETTER, F.col("text").alias(TEXT))
+    parsed = lines.withColumn(PARSED, Json(schema).parsed(F.col(TEXT), options))
+    names = [name for name in parsed.select(f"{PARSED}.*").columns if name != CORRUPT]
+    told = F.when(is_not_the_object(), "not a jsonl record of this schema").alias(REASON)
+    rows = parsed.select(*(F.col(PARSED)[name].alias(name) for name in names), told, LETTER)
+    return Reading(rows, F.col(REASON), hidden=(REASON,))

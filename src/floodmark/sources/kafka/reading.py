@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.errors import ConfigError
 from floodmark.probes.kafka import Offsets
 from floodmark.sources.contract import LETTER, Reading
-from floodmark.sources.kafka_mark import by_topic
-from floodmark.sources.kafka_value import CORRUPT, Json, Value
+from floodmark.sources.kafka.offsets import by_topic
+from floodmark.sources.values import CORRUPT, Json, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
 
 Malformed = Literal["fail", "dead_letter"]
 Key = Literal["bytes", "text"]

@@ -13,24 +13,20 @@ from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Offsets, Place
 from floodmark.sources.contract import Session
+from floodmark.step.commit import Clock, as_texts, nothing_new
 from floodmark.step.run import LONGEST_MARK_TOLD, noted_in
-from floodmark.step.summary import Clock, as_texts, nothing_new
 from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
-from floodmark.streams.closing import Closing
-from floodmark.streams.compiling import Program
-from floodmark.streams.journal import StateFolder
-from floodmark.streams.looking import Lookout, Outlook, reads_in
-from floodmark.streams.outcomes import Progress
-from floodmark.streams.policy import OnError
-from floodmark.streams.receipts import stuck_lines
-from floodmark.streams.standing import EXTRAS, extras_with, standing_in
-from floodmark.streams.task import Order
-from floodmark.streams.tries import Tries
-from floodmark.streams.turn import Agenda, Turn
-from floodmark.streams.ward import Ward
+from floodmark.streams.healer.closing import Closing, stuck_lines
+from floodmark.streams.healer.journal import StateFolder
+from floodmark.streams.healer.looking import Lookout, Outlook, reads_in
+from floodmark.streams.healer.progress import EXTRAS, Progress, extras_with, standing_in
+from floodmark.streams.healer.turn import Agenda, Order, Turn
+from floodmark.streams.healer.unsettled import Tries, Ward
+from floodmark.streams.healing_step import OnError
+from floodmark.streams.program import Program
 
 log = get_logger(__name__)
 

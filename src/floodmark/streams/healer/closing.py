@@ -5,33 +5,85 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from typing import Any
 
 from floodmark.errors import PublicationFailed
 from floodmark.failpoints import reach
+from floodmark.hwm import HWM, Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
-from floodmark.step.summary import Clock, as_texts
+from floodmark.step.commit import Clock, as_texts
+from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import JobRecord, Receipt
-from floodmark.streams import failures
-from floodmark.streams.arrivals import read_arrivals
-from floodmark.streams.compiling import DriverRun, Program, Verdict
-from floodmark.streams.dead_letters import DeadLetter, DeadLetters
 from floodmark.streams.elements import RecordId
-from floodmark.streams.failures import Failed
-from floodmark.streams.journal import StateFolder
-from floodmark.streams.kafka_group import GroupOffsets
-from floodmark.streams.outcomes import Progress
-from floodmark.streams.receipts import receipt_of, stuck_line, stuck_lines
-from floodmark.streams.standing import extras_with, marks_with
-from floodmark.streams.turn import Agenda, Tallied, Turn
-from floodmark.streams.ward import Held, Ward
+from floodmark.streams.healer import journal as failures
+from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
+from floodmark.streams.healer.journal import Failed, StateFolder, read_arrivals
+from floodmark.streams.healer.looking import GroupOffsets
+from floodmark.streams.healer.progress import Progress, Range, extras_with, marks_with
+from floodmark.streams.healer.turn import Agenda, Tallied, Turn
+from floodmark.streams.healer.unsettled import FailedRecords, Held, Ward
+from floodmark.streams.program import DriverRun, Program, Verdict
 
 log = get_logger(__name__)
+
+
+# What a turn of a stream leaves to read: its receipt, and which records keep its marks from moving.
+def receipt_of(
+    record: JobRecord,
+    marks: Mapping[str, HWM[Any]],
+    reads: Mapping[Place, Range],
+    tallied: Iterable[Tallied],
+    clock: Clock,
+    *,
+    dead: int,
+    notes: Sequence[str],
+) -> Receipt:
+    """What a turn did."""
+    own = tuple(tallied)
+    span: dict[str, Json] = {f"{topic}/{part}": [low, high] for (topic, part), (low, high) in sorted(reads.items())}
+    return Receipt(
+        job=record.job,
+        run=uuid.uuid4().hex[:12],
+        status="done",
+        started=clock.started,
+        seconds=clock.elapsed(),
+        batches=1,
+        number=record.intent.number if record.intent else record.number,
+        rows_read=sum(each.taken for each in own),
+        rows_written={"healed": sum(each.healed for each in own)},
+        rows_refused=sum(each.dropped for each in own),
+        rows_dead=dead,
+        rows_held_back=sum(each.failed + len(each.held) for each in own),
+        mark_before=shown(record.marks),
+        mark_after=shown(marks),
+        span=span,
+        durations=dict(clock.seconds),
+        notes=tuple(notes),
+    )
+
+
+def stuck_lines(failed: FailedRecords, now: float) -> list[str]:
+    """Which records keep the marks from moving, the first of each partition before the others."""
+    every = [(place, each) for place, own in failed.items() for each in own.values()]
+    firsts = {place: min(own) for place, own in failed.items() if own}
+    ordered = sorted(every, key=lambda entry: (entry[1].offset != firsts[entry[0]], entry[0], entry[1].offset))
+    return [stuck_line(place, each, now) for place, each in ordered]
+
+
+def stuck_line(place: Place, failed: Failed, now: float) -> str:
+    """One of them: where it is, since when, how often it was tried, and why it failed."""
+    age, times = round(now - failed.first_at), failed.attempts
+    tried = f"{times} attempts" if times > 1 else "1 attempt"
+    return f"{place[0]}/{place[1]}, offset {failed.offset}, since {age} s, {tried}: {failed}"
+
+
 MOST_NOTES = 10
 
 
