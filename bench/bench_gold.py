@@ -10,8 +10,7 @@ from run import Result
 from timing import seconds
 
 import floodmark as fm
-from floodmark.medallion.fact import fact
-from floodmark.medallion.fact_inputs import FactRows, Lookup
+from floodmark.medallion.facts import FactRows, Lookup, fact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

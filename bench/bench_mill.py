@@ -29,7 +29,7 @@ from floodmark.mill import JoinWith, JsonFileMessageBroker, KafkaMessageBroker, 
 from floodmark.testing.servers import Broker, kafka_broker
 
 if TYPE_CHECKING:
-    from floodmark.mill.aliases import Stream
+    from floodmark.mill.join_tree import Stream
 
 ELEMENTS = int(os.environ.get("MILL_ELEMENTS", "1_000_000"))
 FEW = ELEMENTS // 10

@@ -33,7 +33,7 @@ from observability.reckoning import cost_by_date  # noqa: E402
 from observability.tasks import all_jobs  # noqa: E402
 
 if TYPE_CHECKING:
-    from floodmark.jobs.workflow.attempt import Ended
+    from floodmark.jobs.workflow.running import Ended
 
 WORKFLOW = PLATFORM / "jobs" / "daily_observability_workflow.json"
 FACT = "fact_usage_priced_day"

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "floodmark"
-FREE = frozenset({"errors", "failpoints", "logs"})
+FREE = frozenset({"errors", "failpoints", "locations", "logs"})
 LAYERS = {
-    "errors", "failpoints", "logs", "hwm", "stores", "probes", "spark", "sources", "sinks", "rules", "step",
-    "streams", "jobs", "mill", "medallion", "lineage", "health", "cli", "web", "testing",
+    "errors", "failpoints", "locations", "logs", "hwm", "stores", "probes", "spark", "sources", "sinks", "rules",
+    "step", "streams", "jobs", "mill", "medallion", "project", "lineage", "health", "cli", "web", "compat", "testing",
 }  # fmt: skip
 
 

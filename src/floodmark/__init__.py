@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job
     from floodmark.spark.session import spark_session
     from floodmark.stores.record import Receipt
-    from floodmark.streams.record_healing import heal
+    from floodmark.streams.records import heal
+
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,7 @@ __all__ = [
 _HOMES = {
     "Job": "floodmark.jobs.job",
     "Receipt": "floodmark.stores.record",
-    "heal": "floodmark.streams.record_healing",
+    "heal": "floodmark.streams.records",
     "spark_session": "floodmark.spark.session",
 }
 _FOLDERS = frozenset({"hwm", "rules", "sinks", "sources", "stores", "streams"})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+
 VARIABLE = "FLOODMARK_CRASH_AT"
 
 

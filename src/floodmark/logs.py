@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
+
 LEVELS = ("debug", "info", "warning", "error")
 Format = Literal["json", "pretty"]
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from floodmark.streams.dead_letters import DeadLetter, DeadLetters
 from floodmark.streams.elements import RecordId
+from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ import pytest
 from deltalake import CommitProperties, write_deltalake
 
 from floodmark import stores
-from floodmark.probes.delta_commit import note
+from floodmark.probes.delta import note
 from floodmark.stores.record import UPKEEP, Receipt, RuleOutcome
 from tests.cli.conftest import Said
 

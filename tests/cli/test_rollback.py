@@ -21,9 +21,8 @@ from floodmark.cli.invocation import Invocation, Tools
 from floodmark.cli.rollback import RollbackCommand, without_python
 from floodmark.errors import SinkFailed
 from floodmark.hwm import HWM, ColumnIntHWM, VersionHWM
-from floodmark.jobs.rollback import Rollback, WayBack
-from floodmark.jobs.rollback_goals import Target
-from floodmark.probes.delta_commit import note
+from floodmark.jobs.rollback import Rollback, Target, WayBack
+from floodmark.probes.delta import note
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.cli.invocation import Tools
+from floodmark.cli.invocation import LazySession, Tools
 from floodmark.errors import FloodmarkError, JobNotFound, LeaseHeld, SinkFailed, SourceRewritten
-from floodmark.jobs.session import LazySession
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Receipt
 from tests.cli.conftest import Said

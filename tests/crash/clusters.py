@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import floodmark as fm
 from floodmark.jobs.workflow import Workflow, WorkflowRun
 from floodmark.jobs.workflow.code import Library, Surroundings
-from floodmark.medallion.fact import fact
-from floodmark.medallion.fact_inputs import FactRows
+from floodmark.medallion.facts import FactRows, fact
 from tests.crash.shop import SETTINGS, open_store
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from floodmark.streams import Stream
-    from floodmark.streams.kafka_stream import KafkaStream
+    from floodmark.streams.kafka import KafkaStream
 
 GROUP = "patients"
 STUCK = 3

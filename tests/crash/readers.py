@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from floodmark.probes.cursor_sql import Postgres as Dialect
+from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.sources.contract import Request
-from floodmark.sources.table_split import ranges, tie_conditions
+from floodmark.sources.tables.reading import ranges, tie_conditions
 from tests.sources.reading_tables import no_session
 
 if TYPE_CHECKING:

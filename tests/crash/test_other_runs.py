@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.errors import LeaseHeld
-from floodmark.stores.owner import stopped
+from floodmark.stores.lease import stopped
 from tests.crash import shop, waiting
 from tests.crash.killing import ids_in_table
 

@@ -12,7 +12,7 @@ import pytest
 
 from floodmark import Job, sinks, stores
 from floodmark.sources import Postgres
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 from tests.crash.readers import Reader
 from tests.crash.writers import TABLE, Crowd
 

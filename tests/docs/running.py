@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.jobs.session import LazySession
+from floodmark.cli.invocation import LazySession
 from tests.docs.pages import Block
 
 LONG_AGO = 1_700_000_000

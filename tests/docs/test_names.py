@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from floodmark.cli.app import COMMANDS, app, loaded
-from floodmark.jobs import project
-from floodmark.jobs.kinds_known import AnySink, AnySource
+from floodmark.project import models as project
+from floodmark.project.models import AnySink, AnySource
 from tests.docs.pages import PAGES, ROOT, all_blocks, first_cells, links, sections
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ import yaml
 
 from floodmark.cli.app import run
 from floodmark.cli.invocation import Tools
-from floodmark.jobs.lint import lint
-from floodmark.jobs.project import JobModel
-from floodmark.jobs.project_file import Document, read_document
-from floodmark.jobs.variables import Variables
+from floodmark.project.file import Document, Variables, read_document
+from floodmark.project.lint import lint
+from floodmark.project.models import JobModel
 from tests.docs.pages import ROOT, Block, all_blocks, blocks
 from tests.docs.running import SharedSession, write_input
 

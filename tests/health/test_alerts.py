@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.health.alerts import Alert, Severity, Subscription, judged, send, summary
-from floodmark.health.channels import AlertFile, Webhook
-from floodmark.health.findings import Finding, Report, Status
+from floodmark.health.alerts import Alert, AlertFile, Severity, Subscription, Webhook, judged, send, summary
+from floodmark.health.report import Finding, Report, Status
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 OPEN = Alert("stale:orders", "stale", "orders", "warning", "open", "STALE", NOON)

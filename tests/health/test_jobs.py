@@ -7,12 +7,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from floodmark.health.counts import rows_agree
-from floodmark.health.examining import examine
-from floodmark.health.offsets import JobFacts, processing_offset
-from floodmark.health.performance import performance
-from floodmark.health.quality import quality
-from floodmark.health.watch import JobWatch, Watch
+from floodmark.health.checks import JobFacts, examine, performance, processing_offset, quality, rows_agree
+from floodmark.health.report import JobWatch, Watch
 from floodmark.hwm import ColumnIntHWM, Json
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from floodmark.health.metrics import Sample, exposition, metrics
-from floodmark.health.watch import JobWatch, TableWatch, Watch
+from floodmark.health.report import JobWatch, TableWatch, Watch
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt, RuleOutcome

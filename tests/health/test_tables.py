@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from floodmark.health.counts import table_count
-from floodmark.health.freshness import freshness
-from floodmark.health.tables import TableFacts, look_at
-from floodmark.health.watch import HOUR, Limits, TableWatch
+from floodmark.health.checks import TableFacts, freshness, look_at, table_count
+from floodmark.health.report import HOUR, Limits, TableWatch
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 ORDERS = TableWatch("orders", "lake/orders")

@@ -12,7 +12,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import BackfillOpen, ConfigError, RangeAboveMark, SinkFailed
 from floodmark.hwm import ColumnIntHWM
-from floodmark.jobs.backfilling import EXTRA
+from floodmark.jobs.backfill import EXTRA
 from floodmark.sinks.contract import Sink
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import hold

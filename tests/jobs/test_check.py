@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import floodmark as fm
-from floodmark.jobs.checking import Checked, JobCheck, exit_code
+from floodmark.project.check import Checked, JobCheck, exit_code
 from floodmark.sources.contract import Source
 from floodmark.step import RunRequest
 from floodmark.stores.contract import MarkStore

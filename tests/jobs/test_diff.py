@@ -12,9 +12,8 @@ from deltalake import CommitProperties, write_deltalake
 
 import floodmark as fm
 from floodmark.errors import RunNotFound
-from floodmark.jobs.diff_tables import ColumnChange, FileChange, RowChange, table_change
-from floodmark.jobs.diffing import RuleChange, diff
-from floodmark.probes.delta_commit import note
+from floodmark.jobs.diff import ColumnChange, FileChange, RowChange, RuleChange, diff, table_change
+from floodmark.probes.delta import note
 from floodmark.sinks.contract import Sink
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Receipt, RuleOutcome

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from floodmark.errors import FieldInvalid
-from floodmark.jobs.building import build_jobs
-from floodmark.jobs.kinds import Site
-from floodmark.jobs.lint import lint
-from floodmark.jobs.project import load
 from floodmark.lineage import lineage_of
 from floodmark.lineage.flows import Parts
-from floodmark.medallion.dimension import dimension
+from floodmark.medallion.dimensions import dimension
+from floodmark.project import build_jobs
+from floodmark.project.kinds import Site
+from floodmark.project.lint import lint
+from floodmark.project.models import load
 from tests.jobs.test_facts import document
 
 DIMENSION = """\

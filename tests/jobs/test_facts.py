@@ -8,14 +8,12 @@ import pytest
 
 from floodmark import stores
 from floodmark.errors import FieldInvalid
-from floodmark.jobs.building import build_jobs
-from floodmark.jobs.kinds import Site
-from floodmark.jobs.lint import lint
-from floodmark.jobs.project import load
-from floodmark.jobs.project_file import Document, read_document
-from floodmark.jobs.variables import Variables
-from floodmark.medallion.fact import fact
-from floodmark.medallion.fact_inputs import FactRows, Lookup
+from floodmark.medallion.facts import FactRows, Lookup, fact
+from floodmark.project import build_jobs
+from floodmark.project.file import Document, Variables, read_document
+from floodmark.project.kinds import Site
+from floodmark.project.lint import lint
+from floodmark.project.models import load
 
 BUILD = "SELECT u.date_sk, count(p.price) AS n FROM usage u LEFT JOIN prices p ON p.sku = u.sku GROUP BY u.date_sk"
 FACT = f"""\

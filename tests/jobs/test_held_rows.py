@@ -10,7 +10,7 @@ import pytest
 from floodmark import Job, sinks, stores
 from floodmark.cli.output import run_line
 from floodmark.sources import Postgres
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

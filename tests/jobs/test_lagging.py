@@ -11,9 +11,9 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from floodmark.hwm import VersionHWM
-from floodmark.jobs.kinds import Site
-from floodmark.jobs.lagging import rows_behind
-from floodmark.jobs.project import JobModel
+from floodmark.project.check import rows_behind
+from floodmark.project.kinds import Site
+from floodmark.project.models import JobModel
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import JobRecord

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.jobs.findings import RULES, Finding
-from floodmark.jobs.lint import Report, lint
-from floodmark.jobs.project_file import read_document
-from floodmark.jobs.variables import Variables
+from floodmark.project.file import Variables, read_document
+from floodmark.project.findings import RULES, Finding
+from floodmark.project.lint import Report, lint
 
 CLEAN = """\
 jobs:

@@ -10,8 +10,7 @@ import pytest
 
 from floodmark.errors import ConfigError, LeaseHeld, SinkFailed, SourceRewritten
 from floodmark.jobs.job import Retries
-from floodmark.jobs.loop import Loop
-from floodmark.jobs.running import Outcome, Runner
+from floodmark.jobs.running import Loop, Outcome, Runner
 from floodmark.step.stopping import Stopping, stopping_on
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore

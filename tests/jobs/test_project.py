@@ -11,10 +11,9 @@ import pytest
 
 from floodmark import rules
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind, VariableMissing
-from floodmark.jobs.kinds import Site
-from floodmark.jobs.project import Project, examine, load
-from floodmark.jobs.project_file import Document, StoreSettings, find_project, read_document, store_settings
-from floodmark.jobs.variables import Variables
+from floodmark.project.file import Document, StoreSettings, Variables, find_project, read_document, store_settings
+from floodmark.project.kinds import Site
+from floodmark.project.models import Project, examine, load
 
 JOB = """\
 store: sqlite:///state/marks.db

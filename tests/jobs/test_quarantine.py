@@ -12,8 +12,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError, SinkFailed
-from floodmark.jobs.quarantine import Heap, Quarantine, Selection
-from floodmark.jobs.replaying import Replayed, replay
+from floodmark.jobs.quarantine import Heap, Quarantine, Replayed, Selection, replay
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import pytest
 
 from floodmark.errors import ConfigError, RangeAboveMark
 from floodmark.hwm import KeyValueIntHWM
-from floodmark.jobs.range_offsets import OffsetRange
-from floodmark.jobs.ranges import Bounds
+from floodmark.jobs.ranges import Bounds, OffsetRange
 from floodmark.sources import Kafka
 from tests.sources.reading_kafka import put
 

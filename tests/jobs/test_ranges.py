@@ -11,10 +11,9 @@ import pytest
 
 from floodmark.errors import ConfigError, RangeAboveMark
 from floodmark.hwm import ColumnDateTimeHWM, ColumnIntHWM, CompositeHWM
-from floodmark.jobs.range_tables import TableRange, sql_literal, table_range
-from floodmark.jobs.ranges import Bounds
+from floodmark.jobs.ranges import Bounds, TableRange, sql_literal, table_range
 from floodmark.sources import Postgres
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError
-from floodmark.jobs.reconciling import Sample
+from floodmark.jobs.reconcile import Sample
 from floodmark.sinks.contract import Sink
 from floodmark.stores.contract import MarkStore
 

@@ -10,8 +10,7 @@ from deltalake import DeltaTable
 
 import floodmark as fm
 from floodmark.errors import ConfigError, RuleBroken
-from floodmark.jobs.rollback import Rollback
-from floodmark.jobs.rollback_goals import Target
+from floodmark.jobs.rollback import Rollback, Target
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.testing import RowsSource

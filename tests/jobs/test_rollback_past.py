@@ -8,9 +8,8 @@ import pytest
 
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound
 from floodmark.hwm import ColumnIntHWM
-from floodmark.jobs.rollback_goals import Target
-from floodmark.jobs.rollback_past import WENT_BACK_TO, Past
-from floodmark.jobs.workflow.memory import Remembered, TaskOutcome, holding
+from floodmark.jobs.rollback import WENT_BACK_TO, Past, Target
+from floodmark.jobs.workflow.running import Remembered, TaskOutcome, holding
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import JobRecord, Origin, Receipt, RuleOutcome

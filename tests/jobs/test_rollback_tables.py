@@ -15,13 +15,11 @@ from floodmark import sinks, sources
 from floodmark.errors import ConfigError
 from floodmark.hwm import TableVersionsHWM, VersionHWM
 from floodmark.jobs.job import Job
-from floodmark.jobs.rollback_past import Past
-from floodmark.jobs.rollback_readers import behind_restores, newest_built_on, producers_first, versions_read
-from floodmark.medallion.fact_inputs import FactRows
-from floodmark.medallion.fact_source import TouchedDates
-from floodmark.probes.delta_commit import note
-from floodmark.probes.delta_files import files_gone
-from floodmark.sinks.delta_restore import RestorePoint
+from floodmark.jobs.rollback import Past
+from floodmark.jobs.table_readers import behind_restores, newest_built_on, producers_first, versions_read
+from floodmark.medallion.facts import FactRows, TouchedDates
+from floodmark.probes.delta import files_gone, note
+from floodmark.sinks.delta import RestorePoint
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore

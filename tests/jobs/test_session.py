@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from floodmark.jobs.session import LazySession
+from floodmark.cli.invocation import LazySession
 from floodmark.step.stopping import stopping_on
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.errors import ConfigError, VariableMissing
-from floodmark.jobs.variables import Variables, read_env_file
+from floodmark.project.file import Variables, read_env_file
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import ConfigError
-from floodmark.jobs.yaml_text import parse
+from floodmark.project.file import parse
 
 
 def test_every_value_knows_its_line() -> None:

@@ -12,9 +12,8 @@ from deltalake import write_deltalake
 import floodmark as fm
 from floodmark.errors import ConfigError
 from floodmark.lineage import Dataset, Hop, Lineage, Point, lineage_of
-from floodmark.medallion.dimension import dimension
-from floodmark.medallion.fact import fact
-from floodmark.medallion.fact_inputs import FactRows, Lookup
+from floodmark.medallion.dimensions import dimension
+from floodmark.medallion.facts import FactRows, Lookup, fact
 
 ORDERS, SILVER, GOLD, PRICES = (Dataset("file", f"/lake/{name}") for name in ("orders", "silver", "gold", "prices"))
 DIMENSION = Dataset("file", "/lake/dim")

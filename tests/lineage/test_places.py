@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from floodmark.lineage import Dataset, places
+from floodmark.lineage import Dataset
+from floodmark.lineage import datasets as places
 
 
 def test_a_folder_is_called_by_its_path_or_its_bucket() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import ConfigError
-from floodmark.lineage.columns import Dataset, Relation, Rest
+from floodmark.lineage.datasets import Dataset, Relation, Rest
 from floodmark.lineage.queries import columns_of
 
 ORDERS, PRICES = Dataset("file", "orders"), Dataset("file", "prices")

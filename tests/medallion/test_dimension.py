@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import floodmark as fm
-from floodmark.medallion.dimension import dimension
-from floodmark.medallion.fact import fact
-from floodmark.medallion.fact_inputs import FactRows, Lookup
+from floodmark.medallion.dimensions import dimension
+from floodmark.medallion.facts import FactRows, Lookup, fact
 from floodmark.medallion.layers import Layer
 from floodmark.testing import RowsSource
 

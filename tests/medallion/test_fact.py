@@ -9,8 +9,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError
-from floodmark.medallion.fact import fact
-from floodmark.medallion.fact_inputs import FactRows, Lookup
+from floodmark.medallion.facts import FactRows, Lookup, fact
 from tests.sinks.batches import delta_rows
 
 if TYPE_CHECKING:

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.errors import KeysCollide
-from floodmark.medallion.asof import asof, asof_key
-from floodmark.medallion.keys import require_distinct, surrogate_key, with_key, with_superseded, with_unknown
+from floodmark.medallion.dimensions import (
+    asof,
+    asof_key,
+    require_distinct,
+    surrogate_key,
+    with_key,
+    with_superseded,
+    with_unknown,
+)
 from floodmark.spark.session import isolated
 
 if TYPE_CHECKING:

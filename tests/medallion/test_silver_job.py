@@ -10,10 +10,10 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError, LeaseHeld, SchemaChanged
-from floodmark.medallion.histories import prune_events
+from floodmark.medallion.upkeep import prune_events
 from floodmark.stores.lease import hold
 from floodmark.testing import ListSink, RowsSource
-from floodmark.testing.rows import Accident
+from floodmark.testing.doubles import Accident
 from tests.sinks.batches import delta_rows, on_disk
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from floodmark.hwm import TableVersionsHWM, VersionHWM
-from floodmark.medallion.fact_inputs import FactRows, Lookup
-from floodmark.medallion.fact_source import TouchedDates
-from floodmark.medallion.readers import Reader, readers_of, safe_retention
+from floodmark.jobs.table_readers import Reader, readers_of, safe_retention
+from floodmark.medallion.facts import FactRows, Lookup, TouchedDates
 from floodmark.medallion.silver import Processed, commit_processing_state
 from floodmark.medallion.upkeep import Upkeep, optimize
 from floodmark.probes.delta import DeltaProbe

@@ -9,22 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import floodmark as fm
-from floodmark.mill import (
-    JoinWith,
-    KafkaMessageBroker,
-    WaterMill,
-    function_call,
-    get_field,
-    join_streams,
-    shelf,
-    window,
-)
+from floodmark.mill import JoinWith, KafkaMessageBroker, WaterMill, function_call, get_field, join_streams, window
+from floodmark.mill import inputs as shelf
 from tests.mill.cases import BY_K, Joined, L, R, join_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.mill.aliases import Stream
+    from floodmark.mill.join_tree import Stream
 
 SETTINGS = {
     "spark.master": "local[2]",

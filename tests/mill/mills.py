@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from floodmark import stores
 from floodmark.mill import JsonFileMessageBroker, KafkaMessageBroker, WaterMill
-from floodmark.mill.aliases import Stream
+from floodmark.mill.join_tree import Stream
 from floodmark.testing.servers import Broker
 from tests.mill.cases import Case
 

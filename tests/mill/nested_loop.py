@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from floodmark.mill.aliases import Stream
 from floodmark.mill.expressions import Expression
-from floodmark.mill.joining import Edge, JoinTree
+from floodmark.mill.join_tree import Edge, JoinTree, Stream
 
 Partitions: TypeAlias = "Sequence[Sequence[Any]]"
 """The elements of one stream: a list for each partition, in the order of its offsets."""

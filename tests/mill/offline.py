@@ -8,18 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span
-from floodmark.mill.aliases import Stream, name_of
 from floodmark.mill.brokers import Inlet, Outlet
 from floodmark.mill.declaration import Declaration, declare
-from floodmark.mill.feeds import is_in_runs, levels_in, windows_in
-from floodmark.mill.planning import Planner, Turn
-from floodmark.mill.remembering import Memory
-from floodmark.mill.scouting import Found, found_in
-from floodmark.mill.stretches import Stretch
-from floodmark.mill.surveying import Survey
+from floodmark.mill.horizon import Memory
+from floodmark.mill.inputs import feeds_of, is_in_runs, levels_in, node_of, windows_in
+from floodmark.mill.join_tree import Stream, name_of
+from floodmark.mill.pending import Found, Stretch, found_in
+from floodmark.mill.planning import Planner, Turn, asked_below, plan_timed
+from floodmark.mill.survey import Survey
 from floodmark.mill.timed import timed_windows
-from floodmark.mill.timed_turns import asked_below, plan_timed
-from floodmark.mill.trees import feeds_of, node_of
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from tests.mill.nested_loop import Match, calls
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from floodmark.hwm import Json
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
-from floodmark.mill.ending import Returned, cut_at
-from floodmark.mill.remembering import Memory
+from floodmark.mill.horizon import Memory
+from floodmark.mill.turn import Returned, cut_at
 from floodmark.stores.record import Intent
 from tests.mill.cases import L, R
 from tests.mill.offline import OfflineMill, offline_mill

@@ -9,8 +9,8 @@ from floodmark import stores
 from floodmark.hwm import KeyValueIntHWM
 from floodmark.mill import JoinWith, get_field, join_streams
 from floodmark.mill.progress import Watch
-from floodmark.mill.turning import MillStep, MillWork
-from floodmark.step.summary import Begun, record_after
+from floodmark.mill.turn import MillStep, MillWork
+from floodmark.step.commit import Begun, record_after
 from floodmark.stores.lease import hold
 from floodmark.stores.record import Intent, JobRecord
 from tests.mill.cases import L, R, join_names

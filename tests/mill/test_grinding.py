@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 from floodmark.mill.declaration import declare
-from floodmark.mill.eos import EndOfStream
-from floodmark.mill.grinding import Task
-from floodmark.mill.milling import joined_shape
-from floodmark.mill.mishaps import Mishap
+from floodmark.mill.join_tree import EndOfStream
+from floodmark.mill.process import Task, joined_shape
+from floodmark.spark.faults import Mishap
 
 
 @dataclass

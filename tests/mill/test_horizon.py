@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from floodmark.mill.horizon import EVERYTHING, NOTHING, Branch, Lane, Node, Piece, State, at, begun_apart, horizon, past
-from floodmark.mill.lateness import promised
+from floodmark.mill.pending import promised
 
 JOIN = Node("l", (Branch(Node("r"), shares_key=True),))
 LEFT = Node("l", (Branch(Node("r"), is_inner=False, shares_key=True),))

@@ -12,9 +12,9 @@ import pytest
 
 from floodmark.errors import ConfigError
 from floodmark.mill import Attempt
-from floodmark.mill.calling import caller
 from floodmark.mill.declaration import declare
 from floodmark.mill.injection import Injector, Position
+from floodmark.mill.process import caller
 from tests.mill.cases import Joined, L
 
 ATTEMPT = Attempt(7, Position(0, 3))

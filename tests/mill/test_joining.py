@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.errors import ConfigError, JoinTreeInvalid
 from floodmark.mill import JoinWith, get_field, join_streams, type_alias, window
-from floodmark.mill.joining import single_stream
+from floodmark.mill.join_tree import single_stream
 from tests.mill.cases import L, R, S
 
 K = get_field("k")

@@ -11,10 +11,8 @@ import pytest
 from floodmark.errors import ConfigError, SourceRegressed, SourceRewritten, SourceUnreadable
 from floodmark.hwm import ColumnIntHWM
 from floodmark.mill import JsonFileMessageBroker
-from floodmark.mill import json_array as array_module
-from floodmark.mill.json_array import ArrayReader
-from floodmark.mill.json_sink import JsonParts
-from floodmark.mill.json_source import JsonArray, rows_of, surveyed
+from floodmark.mill.brokers import files as array_module
+from floodmark.mill.brokers.files import ArrayReader, JsonArray, JsonParts, rows_of, surveyed
 from floodmark.sinks.contract import POSITION
 from floodmark.sources.contract import Request
 from tests.mill.cases import Joined, L, R

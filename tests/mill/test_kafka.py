@@ -11,7 +11,7 @@ import pytest
 from floodmark.errors import ConfigError
 from floodmark.mill import EndOfStream, JoinWith, function_call, get_field, join_streams, window
 from floodmark.probes.kafka import KafkaProbe
-from floodmark.probes.kafka_client import KafkaOptions
+from floodmark.probes.kafka.client import KafkaOptions
 from tests.mill.cases import BY_K, Joined, L, R, identity, join_names, joined, keyed
 from tests.mill.mills import END, Topics, run_side_by_side, run_until
 

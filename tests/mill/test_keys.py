@@ -18,9 +18,8 @@ from pyspark.sql import functions as F_
 from floodmark.errors import ElementInvalid, JoinTreeInvalid
 from floodmark.mill import JoinWith, const_expression, function_call, get_field, join_streams, window
 from floodmark.mill.codec import Codec
-from floodmark.mill.expressions import Expression
-from floodmark.mill.joining import single_stream
-from floodmark.mill.key_values import Kind
+from floodmark.mill.expressions import Expression, Kind
+from floodmark.mill.join_tree import single_stream
 from floodmark.mill.keys import Key, edge_keys, key_schema, kind_of, window_key
 
 if TYPE_CHECKING:

@@ -12,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
-from floodmark.mill.aliases import Stream
 from floodmark.mill.declaration import declare
-from floodmark.mill.grinding import Task
-from floodmark.mill.joining import JoinTree
-from floodmark.mill.milling import has_one_key, joined_shape
+from floodmark.mill.join_tree import JoinTree, Stream
+from floodmark.mill.process import Task, has_one_key, joined_shape
 from tests.mill.cases import Joined, L, R, S, join_names, join_two
 from tests.mill.nested_loop import Match, calls
 

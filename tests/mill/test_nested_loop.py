@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from floodmark.mill.calling import caller
 from floodmark.mill.declaration import declare
 from floodmark.mill.injection import Attempt, Position
+from floodmark.mill.process import caller
 from tests.mill.cases import CASES, Case
 from tests.mill.nested_loop import Match, calls
 

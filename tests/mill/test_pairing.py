@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from floodmark.mill.calling import merged
-from floodmark.mill.pairing import Pairing
+from floodmark.mill.injection import Pairing
+from floodmark.mill.process import merged_edges as merged
 
 
 @dataclass

@@ -11,9 +11,9 @@ import pytest
 
 from floodmark.mill import get_field
 from floodmark.mill.codec import Codec
-from floodmark.mill.key_values import KeyValue, Kind
+from floodmark.mill.columns import PlainKeys, is_plain
+from floodmark.mill.expressions import KeyValue, Kind
 from floodmark.mill.keys import Key
-from floodmark.mill.plain_keys import PlainKeys, is_plain
 
 
 @dataclass

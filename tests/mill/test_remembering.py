@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from floodmark.mill.horizon import NOTHING, at
-from floodmark.mill.remembering import Memory
+from floodmark.mill.horizon import NOTHING, Memory, at
 
 KEPT = Memory(
     last={0: (Decimal("1.5"), 7, 7)},

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.mill.element_columns import IS_END
+from floodmark.mill.columns import IS_END
 from floodmark.mill.horizon import Piece
-from floodmark.mill.scouting import Found, ends_in
+from floodmark.mill.pending import Found, ends_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.mill import shelf
-from floodmark.mill.json_source import JsonArray
-from floodmark.mill.shelf import Kept, Shelf
+from floodmark.mill import inputs as shelf
+from floodmark.mill.brokers.files import JsonArray
+from floodmark.mill.inputs import Kept, Shelf
 from tests.mill.cases import BY_K, Case, Joined, L, R, join_names, keyed
 from tests.mill.mills import Topics, mill_on_files
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.hwm import Span
-    from floodmark.mill.feeds import Feed
+    from floodmark.mill.inputs import Feed
     from floodmark.sources.contract import Reading
     from floodmark.testing.servers import Broker
 

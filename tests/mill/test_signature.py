@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError, SignatureInvalid
 from floodmark.mill import Attempt, EndOfStream, JoinWith, get_field, join_streams, type_alias, window
 from floodmark.mill.declaration import declare
 from floodmark.mill.injection import Injector, Position
-from floodmark.mill.joining import JoinTree, single_stream
+from floodmark.mill.join_tree import JoinTree, single_stream
 from floodmark.mill.signature import Injected, Mapped, read_signature, stream_of
 from tests.mill.cases import Joined, L, R, S
 

@@ -15,7 +15,7 @@ import pytest
 from floodmark import stores
 from floodmark.errors import ConfigError
 from floodmark.mill import JoinWith, SourceMessageBroker, WaterMill, get_field, join_streams
-from floodmark.mill.source_broker import elements_of
+from floodmark.mill.brokers import elements_of
 from floodmark.sinks import Delta
 from floodmark.testing import RowsSource
 from tests.mill.cases import Joined, L, R

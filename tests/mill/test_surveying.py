@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.mill.element_columns import IS_END
-from floodmark.mill.surveying import NOTES, Survey
+from floodmark.mill.columns import IS_END
+from floodmark.mill.survey import NOTES, Survey
 
 SCHEMA = pa.schema(
     [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from floodmark.errors import KeyDecreased
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
-from floodmark.mill.aliases import Stream
+from floodmark.mill.join_tree import Stream
 from tests.mill.cases import L, R, S
 from tests.mill.nested_loop import calls
 from tests.mill.offline import END, OfflineMill, offline_mill

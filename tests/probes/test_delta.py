@@ -11,9 +11,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from floodmark.errors import SourceUnreadable
-from floodmark.probes.delta import DeltaProbe
-from floodmark.probes.delta_commit import Commit, note
-from floodmark.probes.places import local_path, native_uri
+from floodmark.locations import local_path, native_uri
+from floodmark.probes.delta import Commit, DeltaProbe, note
 
 ROWS = pa.table({"id": [1, 2, 3]})
 LEDGER = "floodmark.prod.orders.lake"

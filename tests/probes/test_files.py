@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.durations import seconds_in
-from floodmark.probes.file_rows import rows_in
-from floodmark.probes.files import SeenFile, _remote_files, absolute, current, list_files, without_login
+from floodmark.hwm.parsing import seconds_in
+from floodmark.probes.files import SeenFile, _remote_files, absolute, current, list_files, rows_in, without_login
 
 
 def put(path: Path, text: str = "x", mtime_ns: int = 1_000_000_001) -> str:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.probes.kafka import Bounds, KafkaProbe, Topic
-from floodmark.probes.kafka_client import KafkaOptions
+from floodmark.probes.kafka.client import KafkaOptions
 from tests.sources.reading_kafka import commit_offset, open_transaction, put, recreate
 
 if TYPE_CHECKING:

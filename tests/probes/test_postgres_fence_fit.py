@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from floodmark.errors import FenceBlind
-from floodmark.probes.postgres_fence_fit import SERVER, require_fit
+from floodmark.probes.postgres.fence import SERVER, require_fit
 
 FINE = (False, True, True, 0)
 """No standby, may see others, activities are tracked, no subscription."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.cursor_ansi import Ansi
-from floodmark.probes.cursor_conditions import at_or_below
-from floodmark.probes.cursor_query import Relation, for_jdbc
-from floodmark.probes.cursor_sql import Postgres, Sqlite
 from floodmark.probes.postgres import Address
 from floodmark.probes.tables import Cursor, CursorColumn
+from floodmark.probes.tables.dialects import Ansi, Postgres, Sqlite
+from floodmark.probes.tables.questions import at_or_below
+from floodmark.probes.tables.relation import Relation, for_jdbc
 
 SEQ = CursorColumn("seq", "int", "bigint")
 WORD = CursorColumn("word", "text", "text")

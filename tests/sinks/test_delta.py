@@ -15,7 +15,7 @@ from floodmark.errors import ConfigError, SinkFailed
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import POSITION, Ordered, Recorded, Shaped
-from floodmark.sinks.delta_lock import table_lock
+from floodmark.sinks.delta.lock import table_lock
 from tests.sinks.batches import ID_V, batch, delta_rows, frame, no_session, on_disk
 
 if TYPE_CHECKING:

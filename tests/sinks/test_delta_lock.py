@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.sinks.delta_lock import LOCK_FILE, TableBusy, started_at, table_lock
+from floodmark.sinks.delta.lock import LOCK_FILE, TableBusy, started_at, table_lock
 
 ME = os.getpid()
 

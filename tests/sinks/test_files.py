@@ -14,7 +14,7 @@ import pytest
 from floodmark.errors import ConfigError
 from floodmark.sinks import Files
 from floodmark.sinks.contract import POSITION, Recorded
-from floodmark.sinks.file_formats import FileFormat
+from floodmark.sinks.files import FileFormat
 from tests.sinks.batches import batch, frame, on_disk
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from floodmark.sinks.kafka import Kafka
-from floodmark.sinks.kafka_layout import Layout
+from floodmark.sinks.kafka.ledger import Layout
 from floodmark.testing.servers import Broker
 from tests.sinks.kafka_messages import committed
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from floodmark.sinks.kafka_partitioner import murmur2, partitions_of
+from floodmark.sinks.kafka.messages import murmur2, partitions_of
 from floodmark.testing.servers import Broker
 from tests.sinks.kafka_messages import committed
 

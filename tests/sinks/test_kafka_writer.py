@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from floodmark.probes.kafka_client import KafkaOptions
+from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sinks.kafka import Kafka
-from floodmark.sinks.kafka_layout import Layout
-from floodmark.sinks.kafka_ledger import Page
-from floodmark.sinks.kafka_lost import CannotTell, stamp
-from floodmark.sinks.kafka_order import Order
-from floodmark.sinks.kafka_producer import Place, Session
-from floodmark.sinks.kafka_writer import Delivered, Writer
+from floodmark.sinks.kafka.ledger import CannotTell, Layout, Page, stamp
+from floodmark.sinks.kafka.producer import Place, Session
+from floodmark.sinks.kafka.writer import Delivered, Order, Writer
 from floodmark.testing.servers import Broker
 from tests.sinks.kafka_messages import committed, delete_group, messages, rows, values
 

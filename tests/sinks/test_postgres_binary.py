@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.sinks.postgres_binary import BinaryRows, form_of
-from floodmark.sinks.postgres_encoding import CsvRows, Encoding
+from floodmark.sinks.postgres.encoding import BinaryRows, CsvRows, Encoding, form_of
 
 if TYPE_CHECKING:
     from floodmark.testing.servers.postgres import Server

@@ -14,7 +14,7 @@ import pytest
 
 from floodmark.failpoints import half_way
 from floodmark.sinks import Postgres
-from floodmark.sinks.postgres_binary import BinaryRows
+from floodmark.sinks.postgres.encoding import BinaryRows
 from floodmark.spark.session import spark_session
 from tests.sinks.batches import batch
 from tests.sinks.test_postgres import ask, staging_tables, wait_until_held

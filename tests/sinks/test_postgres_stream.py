@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.sinks.postgres_staging import Copied, Piece
-from floodmark.sinks.postgres_stream import ATTEMPT, HEAD, SocketOutlet, Stream, Torn
+from floodmark.sinks.postgres.transport import Copied, Piece
+from floodmark.sinks.postgres.write import ATTEMPT, HEAD, SocketOutlet, Stream, Torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

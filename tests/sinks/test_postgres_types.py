@@ -10,7 +10,7 @@ import pytest
 
 from floodmark.errors import ConfigError, SinkFailed
 from floodmark.sinks import Postgres
-from floodmark.step.fitting import compare
+from floodmark.step.checks import compare
 from tests.sinks.batches import batch, frame
 from tests.sinks.test_postgres import ask, no_session
 

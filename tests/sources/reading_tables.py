@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from floodmark.hwm import HWM, Span
-from floodmark.probes.cursor_sql import Postgres as Dialect
+from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
-from floodmark.sources.table_jdbc import JdbcTable
-from floodmark.sources.table_postgres_types import selected
+from floodmark.sources.tables.postgres import selected
+from floodmark.sources.tables.reading import JdbcTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

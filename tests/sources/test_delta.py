@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from floodmark.errors import (
-    ChangeFeedOff,
-    ConfigError,
-    SourceGap,
-    SourceRegressed,
-    SourceRewritten,
-    SourceUnreadable,
-)
+from floodmark.errors import ChangeFeedOff, ConfigError, SourceGap, SourceRegressed, SourceRewritten, SourceUnreadable
 from floodmark.hwm import Span, VersionHWM
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.delta import Delta

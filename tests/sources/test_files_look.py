@@ -13,7 +13,7 @@ from floodmark.errors import ConfigError, SourceRewritten, SourceUnreadable, Unk
 from floodmark.hwm import FileListHWM, FileModifiedTimeHWM, FileMoment, Span
 from floodmark.sources import Files
 from floodmark.sources.contract import Explaining, Immutable, Request, Sight
-from floodmark.sources.file_choice import files_of
+from floodmark.sources.files import files_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,14 @@ from psycopg.conninfo import conninfo_to_dict
 
 from floodmark.errors import ColumnUnmapped, ConfigError, SourceRegressed, SourceUnreadable
 from floodmark.hwm import HWM, Span
-from floodmark.probes.cursor_ansi import Ansi
-from floodmark.probes.cursor_conditions import above, at_or_below
 from floodmark.probes.tables import Cursor as Seen
 from floodmark.probes.tables import CursorColumn, Low
+from floodmark.probes.tables.dialects import Ansi
+from floodmark.probes.tables.questions import above, at_or_below
 from floodmark.sources import Jdbc
 from floodmark.sources.contract import Request
-from floodmark.sources.table_cursor import Cursor
-from floodmark.sources.table_jdbc_probe import without_login
+from floodmark.sources.tables.cursor import Cursor
+from floodmark.sources.tables.jdbc import without_login
 from tests.sources.reading_tables import run
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def test_the_plain_sql_for_other_databases_is_understood(
     spark: SparkSession, database: str, column_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PostgreSQL stands in for a database that we know nothing of."""
-    monkeypatch.setattr("floodmark.sources.table_jdbc_probe.is_postgres", lambda _: False)
-    monkeypatch.setattr("floodmark.sources.jdbc.is_postgres", lambda _: False)
+    monkeypatch.setattr("floodmark.sources.tables.jdbc.is_postgres", lambda _: False)
+    monkeypatch.setattr("floodmark.sources.tables.jdbc.is_postgres", lambda _: False)
     start = {"bigint": "-3", "numeric(12,2)": "9.5", "date": "date '2024-01-01'", "timestamp": "timestamp '2024-01-01'"}
     step = {"date": "n", "timestamp": "n * interval '1 h'"}.get(column_type, "n")
     run(
@@ -134,8 +134,8 @@ def test_several_columns_are_understood_by_other_databases(
     spark: SparkSession, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compared column by column, since not every database compares rows; what stands in for a null as well."""
-    monkeypatch.setattr("floodmark.sources.table_jdbc_probe.is_postgres", lambda _: False)
-    monkeypatch.setattr("floodmark.sources.jdbc.is_postgres", lambda _: False)
+    monkeypatch.setattr("floodmark.sources.tables.jdbc.is_postgres", lambda _: False)
+    monkeypatch.setattr("floodmark.sources.tables.jdbc.is_postgres", lambda _: False)
     run(database, "create table o (id int, day date, made date)")
     run(database, "insert into o values (1, '2024-01-02', null), (2, null, '2024-01-01'), (3, '2024-01-01', null)")
     source = jdbc(database, table="o", cursor=Cursor(["day", "id"], coalesce=["day", "made"], unique=True))

@@ -8,8 +8,8 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import RecordMalformed, SourceChanged
-from floodmark.jobs.kinds import Site
-from floodmark.jobs.kinds_kafka import KafkaSource
+from floodmark.project.kinds import Site
+from floodmark.project.kinds.servers import KafkaSource
 from tests.sources.reading_kafka import JSON, fill, offsets_of, put, put_slowly, recreate, until
 
 if TYPE_CHECKING:

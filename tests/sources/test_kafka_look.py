@@ -11,7 +11,7 @@ import pytest
 from floodmark.errors import ConfigError, MarkKindMismatch, SourceGap, SourceRegressed, SourceUnreadable, UnknownKind
 from floodmark.hwm import ColumnIntHWM, KeyValueIntHWM
 from floodmark.sources import Kafka
-from floodmark.sources.kafka_span import split
+from floodmark.sources.kafka.offsets import split
 from tests.sources.reading_kafka import (
     add_partitions,
     commit_offset,

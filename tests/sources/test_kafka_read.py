@@ -10,8 +10,8 @@ import pytest
 from floodmark.errors import ConfigError, RecordMalformed, SourceGap, SourceRewritten
 from floodmark.hwm import Span
 from floodmark.sources import Kafka
-from floodmark.sources.kafka_reading import KafkaReading
-from floodmark.sources.kafka_value import Json
+from floodmark.sources.kafka.reading import KafkaReading
+from floodmark.sources.values import Json
 from tests.sources.reading_kafka import (
     JSON,
     expire,

@@ -11,7 +11,7 @@ from floodmark.errors import ConfigError, CursorNull, MarkInvalid, SourceRegress
 from floodmark.hwm import HWM, Span
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 from tests.sources.reading_tables import no_session, run
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from floodmark.errors import ColumnUnmapped, ConfigError, SourceUnreadable
 from floodmark.hwm import HWM, Span
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 from tests.sources.reading_tables import run
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from floodmark.errors import ColumnUnmapped, ConfigError, CursorNull, SourceRegr
 from floodmark.hwm import HWM, Span
 from floodmark.sources import Sqlite
 from floodmark.sources.contract import Request, Sight
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 from tests.sources.reading_tables import no_session
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from floodmark.sources import Postgres
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 from tests.sources.reading_tables import Reader, run
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from floodmark.probes.postgres import PostgresProbe
 from floodmark.probes.tables import Ceiling, Low
 from floodmark.sources import Postgres
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 from tests.sources.reading_tables import Reader, run, statement
 
 LATE = "2024-01-07 12:00:00"

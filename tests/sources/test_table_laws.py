@@ -11,7 +11,7 @@ import pytest
 from floodmark.hwm import HWM, Json, Span
 from floodmark.sources import Postgres, Sqlite
 from floodmark.sources.contract import Request, Source
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 from tests.sources import test_jdbc, test_sqlite
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from floodmark.errors import ConfigError, CursorNull, TiesTooMany
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
 from tests.sources.reading_tables import Reader, no_session, run
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from floodmark.errors import ConfigError, FenceBlind, UnknownKind
 from floodmark.hwm import HWM, ColumnIntHWM
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
-from floodmark.sources.table_cursor import Cursor
-from floodmark.sources.table_safety import Chosen, Safety
+from floodmark.sources.tables.cursor import Cursor
+from floodmark.sources.tables.safety import Chosen, Safety
 from tests.sources.reading_tables import no_session, run
 
 if TYPE_CHECKING:

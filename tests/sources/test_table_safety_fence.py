@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from floodmark.probes.postgres_fence import OpenTransaction, PreparedTransaction, Writers
-from floodmark.sources.table_safety_fence import Fence, Pending
+from floodmark.probes.postgres.fence import OpenTransaction, PreparedTransaction, Writers
+from floodmark.sources.tables.safety import Fence, Pending
 
 A, B, C = (OpenTransaction(pid, f"10:00:0{pid}") for pid in (1, 2, 3))
 P, Q = PreparedTransaction("p", "700"), PreparedTransaction("q", "701")

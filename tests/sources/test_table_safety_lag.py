@@ -10,14 +10,14 @@ import pytest
 
 from floodmark import Job, sinks, stores
 from floodmark.errors import ConfigError
-from floodmark.probes.cursor_ansi import Ansi
 from floodmark.probes.postgres import Address
 from floodmark.probes.tables import CursorColumn
+from floodmark.probes.tables.dialects import Ansi
 from floodmark.rules import not_null
 from floodmark.sources import Jdbc, Postgres, Sqlite
 from floodmark.sources.contract import Request
-from floodmark.sources.postgres import jdbc_url
-from floodmark.sources.table_cursor import Cursor
+from floodmark.sources.tables.cursor import Cursor
+from floodmark.sources.tables.postgres import jdbc_url
 from floodmark.testing import ListSink
 from tests.sources.test_table_safety import looked, no_session, reached, run
 

@@ -10,7 +10,8 @@ import pytest
 from floodmark import Job, sinks, stores
 from floodmark.errors import ConfigError, SourceGap, SourceRegressed
 from floodmark.hwm import ColumnIntHWM
-from floodmark.probes.postgres_xmin import FULL_XMIN, Horizon
+from floodmark.probes.postgres.fence import Horizon
+from floodmark.probes.tables.dialects import FULL_XMIN
 from floodmark.sources import Postgres
 from tests.sources.test_table_safety import looked, open_transaction, reached, run
 

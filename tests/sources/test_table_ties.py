@@ -11,9 +11,9 @@ from floodmark.errors import ConfigError, TiesTooMany
 from floodmark.probes.tables import Ceiling, Low, TableProbe
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
-from floodmark.sources.table_cursor import Cursor
-from floodmark.sources.table_looking import Looker
-from floodmark.sources.table_safety import Guarded
+from floodmark.sources.tables.cursor import Cursor
+from floodmark.sources.tables.looking import Looker
+from floodmark.sources.tables.safety import Guarded
 from tests.sources.reading_tables import Reader, ids, no_session, run
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.errors import ConnectorsMissing
-from floodmark.spark.connectors import IVY_FILE
-from floodmark.spark.ivy import Resolution, TryAgain, judge
+from floodmark.spark.connectors import IVY_FILE, Resolution, TryAgain, judge
 from floodmark.spark.java import find_java
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.jobs.python_names import importable
-from floodmark.spark.python_path import own_folders
-from floodmark.spark.settings import session_settings
+from floodmark.locations import importable
+from floodmark.spark.session import own_folders, session_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floodmark.spark.settings import DELTA_CATALOG, DELTA_EXTENSION, full_names, is_local, session_settings
+from floodmark.spark.session import DELTA_CATALOG, DELTA_EXTENSION, full_names, is_local, session_settings
 
 if TYPE_CHECKING:
     import pytest

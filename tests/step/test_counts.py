@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import floodmark as fm
-from floodmark.step import counting
+from floodmark.step import spool as counting
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import DataType, StructType
 
-from floodmark.step.fitting import compare, fits
+from floodmark.step.checks import compare, fits
 
 pytestmark = pytest.mark.usefixtures("spark")  # Spark's parser reads the types
 

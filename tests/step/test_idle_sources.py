@@ -11,7 +11,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import ConfigError
 from floodmark.sources.contract import Reading, Request, Session, Sight, Source
-from floodmark.step.idle import emptied
+from floodmark.step.batch import emptied
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from pathlib import Path
 from floodmark import stores
 from floodmark.errors import LeaseHeld, MarkMoved, StoreUnreachable
 from floodmark.hwm import FileListHWM
-from floodmark.stores.lease import hold
-from floodmark.stores.owner import this_process
+from floodmark.stores.lease import hold, this_process
 from floodmark.testing.law_records import files, receipt, record
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from floodmark.errors import StoreUnreachable
 from floodmark.stores import MemoryMarkStore
+from floodmark.testing.doubles import FailingStore
 from floodmark.testing.law_records import record, saved
-from floodmark.testing.stores import FailingStore
 
 
 def test_the_nth_call_fails_before_it_is_done() -> None:

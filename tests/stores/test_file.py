@@ -10,7 +10,7 @@ import pytest
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
 from floodmark.stores import FileMarkStore
-from floodmark.stores.names import file_name
+from floodmark.stores.durable import file_name
 from floodmark.testing.law_records import files, receipt, record, saved
 
 if TYPE_CHECKING:

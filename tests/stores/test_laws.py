@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, PostgresMarkStore, SqliteMarkStore
+from floodmark.stores.durable import file_name
 from floodmark.stores.memory import MemoryPages
-from floodmark.stores.names import file_name
 from floodmark.testing.law_records import OpenStore
 from floodmark.testing.laws import MarkStoreLaws
 

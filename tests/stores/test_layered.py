@@ -8,8 +8,8 @@ import pytest
 
 from floodmark.errors import ConfigError, StoreUnreachable
 from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, SqliteMarkStore
+from floodmark.testing.doubles import FailingStore
 from floodmark.testing.law_records import files, record, saved
-from floodmark.testing.stores import FailingStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,15 +16,15 @@ from floodmark import stores
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnreachable
 from floodmark.stores import MemoryMarkStore, this_process
 from floodmark.stores.lease import Patience, default_seconds, hold
+from floodmark.testing.doubles import FailingStore
 from floodmark.testing.law_records import ME, OTHER, record, saved
-from floodmark.testing.stores import FailingStore
 from tests.stores.processes import child, heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from floodmark.stores.owner import Vitality
+    from floodmark.stores.lease import Vitality
     from floodmark.stores.record import Owner
 
 

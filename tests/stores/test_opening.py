@@ -80,7 +80,7 @@ def test_a_text_without_a_place_is_refused(text: str) -> None:
 
 def test_a_store_of_ones_own_is_opened_by_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line makes it known."""
-    monkeypatch.setattr("floodmark.stores.opening.LOADERS", dict(stores.opening.LOADERS))
+    monkeypatch.setattr("floodmark.stores.LOADERS", dict(stores.LOADERS))
     stores.register("mine", lambda text, namespace, folder: stores.MemoryMarkStore(namespace=f"{namespace} of {text}"))
     assert stores.open("mine:shelf").namespace == "default of mine:shelf"
 

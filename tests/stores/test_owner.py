@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from floodmark.stores.owner import alive, process, same_machine, stopped, this_process, vitality
+from floodmark.stores.lease import alive, process, same_machine, stopped, this_process, vitality
 
 
 def test_this_process_is_alive_and_here() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from floodmark.streams.kafka_stream import KafkaStream
+    from floodmark.streams.kafka import KafkaStream
     from floodmark.testing.servers import Broker
 
 

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from floodmark.probes.kafka import Bounds, Place, Topic
-from floodmark.probes.kafka_client import KafkaOptions
+from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.streams import healing
-from floodmark.streams.closing import Closing
-from floodmark.streams.compiling import compile_program
 from floodmark.streams.healer import Healer
-from floodmark.streams.journal import StateFolder
-from floodmark.streams.looking import Lookout
-from floodmark.streams.policy import OnError, stop
+from floodmark.streams.healer.closing import Closing
+from floodmark.streams.healer.journal import StateFolder
+from floodmark.streams.healer.looking import Lookout
+from floodmark.streams.healer.turn import Turn
+from floodmark.streams.healing_step import OnError, stop
+from floodmark.streams.program import compile_program
 from floodmark.streams.stream import Stream
-from floodmark.streams.turn import Turn
 
 if TYPE_CHECKING:
     from floodmark.sources.contract import Session
     from floodmark.stores.contract import MarkStore
-    from floodmark.streams.tries import FailedRecords
-    from floodmark.streams.turn import Agenda
+    from floodmark.streams.healer.turn import Agenda
+    from floodmark.streams.healer.unsettled import FailedRecords
 
 TOPIC = "t"
 BATCH = 3

@@ -13,7 +13,7 @@ import pytest
 
 from floodmark.errors import RecordsFailed
 from floodmark.step.stopping import Stopping
-from floodmark.streams.background import Background
+from floodmark.streams.running import Background
 
 
 @dataclass
@@ -94,7 +94,7 @@ def test_stop_raises_what_the_run_failed_with_and_stderr_has_it_in_two_lines(
 PROGRAM = """
 import os, signal, threading, time
 from floodmark.errors import RecordsFailed
-from floodmark.streams.background import Background
+from floodmark.streams.running import Background
 
 def work(stopping):
     {work}

@@ -9,10 +9,9 @@ import pytest
 
 from floodmark.errors import LeaseHeld, StoreUnreachable
 from floodmark.streams import Stream, healing
-from floodmark.streams.compiling import compile_program
-from floodmark.streams.dead_letters import DeadLetter, DeadLetters
 from floodmark.streams.elements import RecordId
-from floodmark.streams.replaying import replay
+from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters, replay
+from floodmark.streams.program import compile_program
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,11 @@ import pytest
 from floodmark.errors import ConfigError, HealingFailed, RecordsFailed
 from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
-from floodmark.streams.dead_letters import DeadLetters
 from floodmark.streams.healer import Reach
-from floodmark.streams.journal import StateFolder
+from floodmark.streams.healer.dead_letters import DeadLetters
+from floodmark.streams.healer.journal import StateFolder
+from floodmark.streams.healer.turn import Agenda, Turn
 from floodmark.streams.running import run_once
-from floodmark.streams.turn import Agenda, Turn
 from tests.streams.hospital import TOPIC, DriverDied, Frame, Hospital, Log, WorkerDied, healed_by
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_a_partition_that_somebody_still_holds_fails_the_job_and_is_told(
 ) -> None:
     """A worker of a run that was killed may live on for a while; an error of the system alone would say nothing."""
     monkeypatch.setattr("floodmark.streams.running.FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr("floodmark.streams.journal.LOCK_PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr("floodmark.streams.healer.journal.LOCK_PATIENCE_SECONDS", 0.02)
     state = StateFolder(hospital.folder)
     state.prepare(1)
     with state.alone_with((TOPIC, 0)), pytest.raises(HealingFailed, match="was locked for"):
@@ -209,7 +209,7 @@ def test_partition_time_lets_go_at_the_next_poll_though_nothing_comes(hospital: 
 
 def test_a_partition_with_too_many_failures_takes_no_more(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is settled above the mark has a bound; beyond it the stream waits and says so."""
-    monkeypatch.setattr("floodmark.streams.outcomes.MOST_RANGES", 2)
+    monkeypatch.setattr("floodmark.streams.healer.progress.MOST_RANGES", 2)
     patient = Patient(raising={0, 2, 4, 6})
     with pytest.raises(RecordsFailed):
         run_once(hospital.healer(healed_by(patient)))
@@ -233,7 +233,7 @@ def test_a_driver_that_dies_between_two_acts_costs_no_record_a_second_run(
 
     with monkeypatch.context() as patched:
         patched.setattr("floodmark.streams.healer.reach", die)
-        patched.setattr("floodmark.streams.closing.reach", die)
+        patched.setattr("floodmark.streams.healer.closing.reach", die)
         before = Patient(raising={3})
         with pytest.raises(DriverDied):
             run_once(hospital.healer(healed_by(before)))

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 
 from floodmark.errors import PublicationFailed, RecordsFailed
 from floodmark.streams import healing, healing_batch, retry
-from floodmark.streams.dead_letters import DeadLetters
+from floodmark.streams.healer.dead_letters import DeadLetters
 from tests.sources.reading_kafka import add_partitions, offsets_of, put, put_slowly, until
 from tests.streams.healing_streams import Clinic
 

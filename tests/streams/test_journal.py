@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.streams import failures
-from floodmark.streams.failures import Failed, FailureLog, Raw
-from floodmark.streams.journal import (
+from floodmark.streams.healer import journal as failures
+from floodmark.streams.healer.journal import (
     ALONE,
     DONE,
     DROPPED,
@@ -19,7 +18,10 @@ from floodmark.streams.journal import (
     RUNNING,
     SUSPECT,
     UNTOUCHED,
+    Failed,
+    FailureLog,
     Journal,
+    Raw,
     StateFolder,
     create,
 )
@@ -98,7 +100,7 @@ def test_what_was_held_and_is_not_carried_comes_again(path: Path) -> None:
 
 def test_two_cannot_work_on_a_partition_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that Spark gave up may live on for a while; its successor waits for it."""
-    monkeypatch.setattr("floodmark.streams.journal.LOCK_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("floodmark.streams.healer.journal.LOCK_PATIENCE_SECONDS", 0.05)
     state = StateFolder(tmp_path)
     state.prepare(1)
     with state.alone_with(("t", 0)), pytest.raises(TimeoutError), state.alone_with(("t", 0)):

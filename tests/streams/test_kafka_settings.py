@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.errors import ConfigError
 from floodmark.streams import from_kafka, from_kafka_batched, healing, retry
-from floodmark.streams.kafka_stream import KafkaSettings
+from floodmark.streams.kafka import KafkaSettings
 
 PARAMS = {"bootstrap.servers": "nowhere:1", "group.id": "billing"}
 

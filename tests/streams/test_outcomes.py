@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.errors import MarkInvalid
-from floodmark.streams.outcomes import MOST_OFFSETS, MOST_RANGES, Progress
+from floodmark.streams.healer.progress import MOST_OFFSETS, MOST_RANGES, Progress
 
 OFFSETS = st.integers(min_value=0, max_value=60)
 

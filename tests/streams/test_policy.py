@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import ConfigError, UnknownKind
-from floodmark.streams.failures import Failed, Raw
-from floodmark.streams.policy import OnError, dead_letter, on_error_of, retry, stop
-from floodmark.streams.tries import Tries
+from floodmark.streams.healer.journal import Failed, Raw
+from floodmark.streams.healer.unsettled import Tries
+from floodmark.streams.healing_step import OnError, dead_letter, on_error_of, retry, stop
 
 PLACE = ("t", 0)
 

@@ -9,7 +9,6 @@ import pytest
 
 from floodmark.errors import ConfigError
 from floodmark.streams import Stream, healing, healing_batch
-from floodmark.streams.compiling import Program, Verdict, compile_program
 from floodmark.streams.elements import (
     Element,
     Failure,
@@ -20,9 +19,10 @@ from floodmark.streams.elements import (
     element_of_rows,
     records_in,
 )
+from floodmark.streams.program import Program, Verdict, compile_program
 
 if TYPE_CHECKING:
-    from floodmark.streams.straight import Straight
+    from floodmark.streams.healing_step import Straight
 
 
 def row(offset: int, value: object = b"1") -> tuple[dict[str, object], object]:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.streams import Stream, healing
-from floodmark.streams.compiling import compile_program
 from floodmark.streams.elements import element_of
+from floodmark.streams.program import compile_program
 
 Row: TypeAlias = "tuple[dict[str, Any], str]"
 Step: TypeAlias = "Callable[[Stream], Stream]"

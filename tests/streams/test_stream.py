@@ -15,7 +15,7 @@ import pytest
 from floodmark.errors import ConfigError
 from floodmark.streams import Stream, healing, healing_batch
 from floodmark.streams import stream as stream_module
-from floodmark.streams.mending import UuidLost
+from floodmark.streams.healing_step import UuidLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import pytest
 
 from floodmark.errors import ConfigError
 from floodmark.streams import Stream, healing
-from floodmark.streams.compiling import compile_program
-from floodmark.streams.delivery import Undelivered
 from floodmark.streams.elements import element_of
+from floodmark.streams.program import compile_program
+from floodmark.streams.workers import Undelivered
 from tests.sinks.kafka_messages import values
 
 if TYPE_CHECKING:

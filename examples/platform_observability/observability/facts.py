@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import floodmark as fm
-from floodmark.medallion.asof import asof
-from floodmark.medallion.fact_inputs import FactRows, Lookup
-from floodmark.medallion.keys import UNKNOWN, surrogate_key
+from floodmark.medallion.dimensions import UNKNOWN, asof, surrogate_key
+from floodmark.medallion.facts import FactRows, Lookup
 from observability.lake import Lake
 from observability.silver import TAGS
 from observability.table import Fact

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from floodmark.jobs.kinds import Site
-from floodmark.jobs.kinds_rules import RuleModel
+from floodmark.project.kinds import Site
+from floodmark.project.kinds.rules import RuleModel
 from floodmark.rules import Rule, validate_data_quality
 from observability.lake import ROOT
 

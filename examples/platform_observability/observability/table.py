@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import floodmark as fm
-from floodmark.medallion.dimension import dimension
-from floodmark.medallion.fact import fact
-from floodmark.medallion.fact_inputs import FactRows, Lookup
+from floodmark.medallion.dimensions import dimension
+from floodmark.medallion.facts import FactRows, Lookup, fact
 from observability.lake import Lake
 from observability.quality import rules_of
 

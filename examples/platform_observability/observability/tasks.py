@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import floodmark as fm
 from floodmark.errors import TaskFailed
-from floodmark.health.alerts import Subscription, judged, send
-from floodmark.health.channels import AlertFile
-from floodmark.health.examining import examine, row_counts
-from floodmark.health.memory import Remembered, recall, remember
-from floodmark.health.watch import JobWatch, TableWatch, Watch
+from floodmark.health.alerts import AlertFile, Remembered, Subscription, judged, recall, remember, send
+from floodmark.health.checks import examine, row_counts
+from floodmark.health.report import JobWatch, TableWatch, Watch
 from floodmark.medallion.layers import Layer, filled_by
 from floodmark.medallion.upkeep import Upkeep, optimize
 from observability import bronze, dimensions, facts, silver
@@ -23,7 +21,7 @@ from observability.views import register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.health.findings import Report
+    from floodmark.health.report import Report
     from floodmark.stores.contract import MarkStore
 
 UPKEEP = {

@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="List the ope
 @app.command("list")
 def list_alerts(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Show the alerts that are open."""
-    from floodmark.health.memory import recall
+    from floodmark.health.alerts import recall
 
     invocation: Invocation = ctx.obj
     known = recall(invocation.store()).alerts
@@ -31,9 +31,9 @@ def list_alerts(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def test(ctx: typer.Context) -> None:
     """Send a trial alert through every channel."""
-    from floodmark.cli.watching import subscriptions_of
     from floodmark.health.alerts import Alert, send
-    from floodmark.jobs.kinds import Site
+    from floodmark.project.kinds import Site
+    from floodmark.project.watching import subscriptions_of
 
     invocation: Invocation = ctx.obj
     subscriptions = subscriptions_of(invocation.loaded_project(), Site(invocation.document().folder))

@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from floodmark.cli.failures import explained
 from floodmark.cli.invocation import Invocation, LogSettings, Tools
+from floodmark.cli.output import explained
 
 Command: TypeAlias = Any  # typer gives the class no public name
 

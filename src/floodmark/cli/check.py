@@ -11,7 +11,8 @@ from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, OneJob, Select, print_json, print_line
 
 if TYPE_CHECKING:
-    from floodmark.jobs.checking import Checked
+    from floodmark.project.check import Checked
+
 
 app = typer.Typer(add_completion=False)
 
@@ -19,7 +20,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def check(ctx: typer.Context, job: OneJob = None, select: Select = None, as_json: AsJson = False) -> None:
     """Ask every source and sink: connection, cursor, index, uniqueness, rights, retention. Changes nothing."""
-    from floodmark.jobs.checking import JobCheck, exit_code
+    from floodmark.project.check import JobCheck, exit_code
     from floodmark.step.work import RunRequest
 
     invocation: Invocation = ctx.obj

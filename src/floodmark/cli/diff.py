@@ -13,9 +13,9 @@ from floodmark.cli.output import AsJson, Select, in_short, print_json, print_lin
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
-    from floodmark.jobs.diff_tables import TableChange
-    from floodmark.jobs.diffing import Diff, JobChange, RuleChange
+    from floodmark.jobs.diff import Diff, JobChange, RuleChange, TableChange
     from floodmark.stores.record import Receipt
+
 
 app = typer.Typer(add_completion=False)
 First = Annotated[str, typer.Argument(metavar="RUN1", help="The id of a run, or how it begins.")]
@@ -25,10 +25,10 @@ Last = Annotated[str, typer.Argument(metavar="RUN2", help="Another one, of the s
 @app.command()
 def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_json: AsJson = False) -> None:
     """Show what jobs did after the earlier of two runs and up to the later one: marks, rows, rules, tables."""
-    from floodmark.jobs.building import selected
-    from floodmark.jobs.diffing import diff as between
-    from floodmark.jobs.diffing import jobs_that_ran
-    from floodmark.jobs.kinds import Site
+    from floodmark.jobs.diff import diff as between
+    from floodmark.jobs.diff import jobs_that_ran
+    from floodmark.project import selected
+    from floodmark.project.kinds import Site
 
     invocation: Invocation = ctx.obj
     site = Site(invocation.document().folder)

@@ -11,7 +11,8 @@ from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from floodmark.health.findings import Report
+    from floodmark.health.report import Report
+
 
 app = typer.Typer(add_completion=False)
 
@@ -38,10 +39,10 @@ def health(
 
 def print_metrics(invocation: Invocation) -> None:
     """The numbers, for a collector of text files or a job that pushes them."""
-    from floodmark.cli.watching import watch_of
     from floodmark.health.metrics import exposition, metrics
-    from floodmark.jobs.kinds import Site
-    from floodmark.jobs.lagging import rows_behind
+    from floodmark.project.check import rows_behind
+    from floodmark.project.kinds import Site
+    from floodmark.project.watching import watch_of
 
     project, site, store = invocation.loaded_project(), Site(invocation.document().folder), invocation.store()
     behind = rows_behind(project.jobs, site, store)
@@ -51,11 +52,10 @@ def print_metrics(invocation: Invocation) -> None:
 
 def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
     """Look at everything; unless it is to be quiet, tell what is new and remember it."""
-    from floodmark.cli.watching import subscriptions_of, watch_of
-    from floodmark.health.alerts import judged, send, summary
-    from floodmark.health.examining import examine, row_counts
-    from floodmark.health.memory import Remembered, recall, remember
-    from floodmark.jobs.kinds import Site
+    from floodmark.health.alerts import Remembered, judged, recall, remember, send, summary
+    from floodmark.health.checks import examine, row_counts
+    from floodmark.project.kinds import Site
+    from floodmark.project.watching import subscriptions_of, watch_of
 
     project, site, store = invocation.loaded_project(), Site(invocation.document().folder), invocation.store()
     before = recall(store)

@@ -70,7 +70,7 @@ def init(
 
 def contents() -> dict[str, str]:
     """Every file of the project, by its path."""
-    from floodmark.jobs.schema import project_schema
+    from floodmark.project.models import project_schema
 
     return {
         "floodmark.yaml": PROJECT,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +14,14 @@ from floodmark.errors import ConfigError, UnknownKind
 from floodmark.logs import LEVELS, Format, configure, get_logger, redact
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from floodmark.jobs.job import Job
-    from floodmark.jobs.kinds import Site
-    from floodmark.jobs.project import Project
-    from floodmark.jobs.project_file import Document, StoreSettings
-    from floodmark.jobs.session import LazySession
-    from floodmark.jobs.variables import Variables
+    from floodmark.project.file import Document, StoreSettings, Variables
+    from floodmark.project.kinds import Site
+    from floodmark.project.models import Project
     from floodmark.stores.contract import MarkStore
+
 
 log = get_logger(__name__)
 LOG_VARIABLE = "FLOODMARK_LOG"
@@ -57,14 +60,12 @@ def _open_store(settings: StoreSettings) -> MarkStore:
 
 
 def _build_jobs(project: Project, site: Site, select: Sequence[str]) -> Sequence[Job]:
-    from floodmark.jobs.building import build_jobs
+    from floodmark.project import build_jobs
 
     return build_jobs(project, site, select)
 
 
 def _session(settings: Mapping[str, str]) -> LazySession:
-    from floodmark.jobs.session import LazySession
-
     return LazySession.of(settings)
 
 
@@ -103,8 +104,7 @@ class Invocation:
 
     def document(self) -> Document:
         """The project file, parsed."""
-        from floodmark.jobs.project_file import find_project, read_document
-        from floodmark.jobs.variables import Variables, read_env_file
+        from floodmark.project.file import Variables, find_project, read_document, read_env_file
 
         if self._document is None:
             extra = read_env_file(self.env_file) if self.env_file else {}
@@ -114,7 +114,7 @@ class Invocation:
 
     def loaded_project(self) -> Project:
         """The project file, every field of it checked."""
-        from floodmark.jobs.project import load
+        from floodmark.project.models import load
 
         if self._project is None:
             self._project = load(self.document())
@@ -122,7 +122,7 @@ class Invocation:
 
     def store(self) -> MarkStore:
         """The project's mark store."""
-        from floodmark.jobs.project_file import store_settings
+        from floodmark.project.file import store_settings
 
         if self._store is None:
             self._store = self.tools.open_store(store_settings(self.document()))
@@ -131,7 +131,7 @@ class Invocation:
 
     def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
         """The selected jobs, ready to run."""
-        from floodmark.jobs.kinds import Site
+        from floodmark.project.kinds import Site
 
         jobs = self.tools.build_jobs(self.loaded_project(), Site(self.document().folder, console), select)
         if not jobs:
@@ -150,3 +150,45 @@ class Invocation:
             self._session.stop()
         if self._store is not None:
             self._store.close()
+
+
+# The Spark session of a command: shared by its jobs, and started only when one of them has rows to move.
+@dataclass
+class LazySession:
+    """Call it for the session; `stop` ends what it started, and nothing else."""
+
+    start: Callable[[], SparkSession]
+    _session: SparkSession | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> LazySession:
+        """A session with the project's Spark settings."""
+
+        def start() -> SparkSession:
+            from floodmark.spark.session import spark_session
+
+            return spark_session(settings)
+
+        return cls(start)
+
+    def __call__(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                self._session = _keeping_our_signals(self.start)
+            return self._session
+
+    def stop(self) -> None:
+        """Let a cluster know that the application has ended."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
+def _keeping_our_signals(start: Callable[[], SparkSession]) -> SparkSession:
+    """PySpark takes SIGINT over to cancel its jobs; a loop that wants to finish its batch needs it back."""
+    ours = signal.getsignal(signal.SIGINT)
+    session = start()
+    if ours is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, ours)
+    return session

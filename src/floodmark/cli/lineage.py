@@ -12,16 +12,17 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, Select, print_json, print_line, scrubbed
-from floodmark.jobs.building import selected
-from floodmark.jobs.kinds import Site
 from floodmark.lineage import lineage_of
 from floodmark.lineage.flows import Parts
-from floodmark.lineage.open_lineage import job_event
+from floodmark.lineage.graph import job_event
+from floodmark.project import selected
+from floodmark.project.kinds import Site
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
     from floodmark.lineage import Dataset, Hop, Lineage, Origin, Point, Relation
     from floodmark.lineage.flows import Flow
+
 
 app = typer.Typer(add_completion=False)
 Table = Annotated[

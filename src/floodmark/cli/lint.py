@@ -11,8 +11,9 @@ from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from floodmark.jobs.findings import Finding
-    from floodmark.jobs.lint import Report
+    from floodmark.project.findings import Finding
+    from floodmark.project.lint import Report
+
 
 app = typer.Typer(add_completion=False)
 FOUND_ERRORS = 2
@@ -21,7 +22,7 @@ FOUND_ERRORS = 2
 @app.command()
 def lint(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Check the project offline, and say what each pair of source and sink guarantees."""
-    from floodmark.jobs.lint import lint as lint_document
+    from floodmark.project.lint import lint as lint_document
 
     invocation: Invocation = ctx.obj
     report = lint_document(invocation.document())

@@ -15,8 +15,9 @@ from floodmark.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from floodmark.jobs.kinds import DeltaSink, Site
     from floodmark.medallion.upkeep import TableReport, Upkeep
+    from floodmark.project.kinds import DeltaSink, Site
+
 
 app = typer.Typer(add_completion=False)
 Zorder = Annotated[str | None, typer.Option(metavar="A,B", help="Order the rows by these columns.")]
@@ -51,8 +52,8 @@ def optimize(
 
 def chosen(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
     """The tables of the project, or those of these names."""
-    from floodmark.cli.watching import tables_of
-    from floodmark.jobs.kinds import Site
+    from floodmark.project.kinds import Site
+    from floodmark.project.watching import tables_of
 
     site = Site(invocation.document().folder)
     tables = tables_of(invocation.loaded_project(), site)
@@ -65,8 +66,8 @@ def chosen(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
 
 def upkeep_of(name: str, sink: DeltaSink, site: Site) -> Upkeep:
     """What the project file says of the table's upkeep."""
+    from floodmark.hwm.parsing import seconds_in
     from floodmark.medallion.upkeep import DEFAULT_FILE_SIZE, Upkeep
-    from floodmark.probes.durations import seconds_in
 
     place, options = sink.place(site), sink.optimize
     vacuum = timedelta(seconds=seconds_in(options.vacuum, field="vacuum")) if options.vacuum else None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from floodmark.jobs.planning import Plan
 
+
 app = typer.Typer(add_completion=False)
 FOUND_CHANGES = 6
 Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]

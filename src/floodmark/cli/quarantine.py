@@ -14,6 +14,7 @@ from floodmark.errors import ConfigError
 if TYPE_CHECKING:
     from floodmark.jobs.quarantine import Quarantine, Selection
 
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, replay and discard rows that broke a rule.")
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 Rule = Annotated[str | None, typer.Option(help="Only rows that broke this rule.")]
@@ -74,7 +75,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Judge open rows again and write the good ones to the job's sinks, each once."""
-    from floodmark.jobs.replaying import replay as replay_rows
+    from floodmark.jobs.quarantine import replay as replay_rows
 
     invocation: Invocation = ctx.obj
     selection, set_to = _selection(ids or (), rule, number), dict(map(_change, changes or ()))

@@ -14,7 +14,8 @@ from floodmark.cli.output import AsJson, OneJob, Select, one_job, print_json, pr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from floodmark.jobs.reconciling import Reconciled
+    from floodmark.jobs.reconcile import Reconciled
+
 
 app = typer.Typer(add_completion=False)
 FOUND_DIFFERENCES = 5

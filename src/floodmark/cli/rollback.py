@@ -4,22 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodmark.cli.failures import message_and_hint, tell
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, OneJob, Select, Yes, print_json, print_line, scrubbed
+from floodmark.cli.output import (
+    AsJson,
+    DryRun,
+    OneJob,
+    Select,
+    Yes,
+    in_short,
+    message_and_hint,
+    print_json,
+    print_line,
+    scrubbed,
+    tell,
+)
 from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.jobs.rollback import LAST_GOOD, Past, batch_of
+from floodmark.jobs.table_readers import newest_built_on, versions_read
+from floodmark.lineage import datasets as places
+from floodmark.lineage.flows import Parts, flow_of, tables_of
+from floodmark.step.work import shown
 
 if TYPE_CHECKING:
-    from floodmark.cli.rollback_told import Told
     from floodmark.hwm import Json
     from floodmark.jobs.job import Job
-    from floodmark.jobs.rollback import Rollback, WayBack
-    from floodmark.jobs.rollback_goals import Target
+    from floodmark.jobs.rollback import Rollback, Target, WayBack
+    from floodmark.lineage.datasets import Dataset
+    from floodmark.sinks.delta import RestorePoint
+    from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import JobRecord
+
 
 app = typer.Typer(add_completion=False)
 SOME_FAILED = 3
@@ -40,8 +60,7 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Put the Delta tables and the marks of jobs back to how a run left them, or to their last good state."""
-    from floodmark.jobs.rollback import Rollback
-    from floodmark.jobs.rollback_goals import Target
+    from floodmark.jobs.rollback import Rollback, Target
     from floodmark.step.work import RunRequest
 
     invocation: Invocation = ctx.obj
@@ -57,7 +76,7 @@ def rollback(
 
 def require_known(invocation: Invocation, names: Sequence[str]) -> None:
     """A job that nobody has is told before what it should go back to."""
-    from floodmark.jobs.building import selected
+    from floodmark.project import selected
 
     selected(invocation.loaded_project(), names)
 
@@ -79,7 +98,7 @@ def taking_part(invocation: Invocation, target: Target) -> list[str]:
 
 def without_python(invocation: Invocation, names: Sequence[str]) -> Sequence[Job]:
     """The jobs without their Python functions: the deploy that is to be undone may have broken them."""
-    from floodmark.jobs.kinds import Site
+    from floodmark.project.kinds import Site
 
     project = invocation.loaded_project()
     bare = (j.model_copy(update={"transform": None}) if j.transform and j.transform.python else j for j in project.jobs)
@@ -141,16 +160,14 @@ class RollbackCommand:
             print_line(f"would put {', '.join(moving)} back; nothing was changed")
 
     def _told(self, way: WayBack) -> Told:
-        from floodmark.cli.rollback_told import Told
-        from floodmark.jobs.rollback_past import Past
+        from floodmark.jobs.rollback import Past
 
         past = Past.of(self.invocation.store(), way.job)
         return Told(way, past, self.rollback.target.text, self.invocation.document().folder)
 
     def _warnings(self, ways: Sequence[WayBack]) -> Iterator[str]:
-        from floodmark.cli.rollback_readers import Readers
-        from floodmark.jobs.kinds import Site
         from floodmark.lineage.flows import Parts
+        from floodmark.project.kinds import Site
 
         site = Site(self.invocation.document().folder)
         parts = [Parts.of_model(model, site) for model in self.invocation.loaded_project().jobs]
@@ -160,3 +177,176 @@ class RollbackCommand:
         """For people; a program gets the document."""
         for line in lines if not self.as_json else ():
             print_line(self.invocation.scrub(line))
+
+
+# Jobs that read tables which go back: those that do not fit them any more are told before anything is done.
+@dataclass(frozen=True)
+class Readers:
+    """The jobs of a project, what goes back of them, and where they keep their marks."""
+
+    jobs: Sequence[Parts]
+    ways: Sequence[WayBack]
+    store: MarkStore
+    folder: Path
+
+    def warnings(self) -> Iterator[str]:
+        """For each job that reads a table which goes back, and would not go on as if nothing had been."""
+        tables = {places.delta(p.table.path, p.table.table): p for way in self.ways for p in way.points}
+        for parts in self.jobs if tables else ():
+            read = [tables[dataset] for dataset in inputs_of(parts) if dataset in tables]
+            said = (self._told(parts, point) for point in read)
+            yield from (f"{parts.job} {what}" for what in said if what)
+
+    def _told(self, parts: Parts, point: RestorePoint) -> str | None:
+        way = next((each for each in self.ways if each.job == parts.job and each.moves), None)
+        record = way.goal if way else self.store.read(parts.job)
+        if record is None:
+            return None  # it never ran
+        version, name = versions_read(parts.sources, record.marks).get(point.name), self._short(point)
+        if version is None:
+            return None if way else f"reads {name} beside its source: what it made of the rows that go stays"
+        if not point.holds(version):
+            ahead = f"is ahead of {name}: it has read version {version}, and the table goes back to {point.version}"
+            return ahead + self._remedy(parts, point)
+        if not point.is_same(version):
+            return f"has read {name} up to version {version} of {point.version}: {self._meets(parts, point)}"
+        return None if way else f"has read of {name} what stays: `--select {parts.job}` lets its mark follow the table"
+
+    def _remedy(self, parts: Parts, point: RestorePoint) -> str:
+        """The state of the reader that fits, by the run that left it."""
+        past = Past.of(self.store, parts.job)
+        fitting = newest_built_on(past, parts.sources, {point.name: point})
+        receipt = past.receipt_of(fitting) if fitting else None
+        if receipt is None:
+            return f"; `floodmark run --select {parts.job} --full-refresh` builds it again"
+        return f"; then `floodmark rollback --select {parts.job} --to {receipt.run}` puts it back to what it had of it"
+
+    def _meets(self, parts: Parts, point: RestorePoint) -> str:
+        appends = any(getattr(source, "changes", None) == "append" for source in parts.sources)
+        return f"its next run meets rows that came and went{', and stops there (changes: append)' if appends else ''}"
+
+    def _short(self, point: RestorePoint) -> str:
+        return point.name.removeprefix(f"{self.folder}/")
+
+
+def inputs_of(parts: Parts) -> set[Dataset]:
+    """What a job reads; where its SQL is such as only Spark can read, what its sources do."""
+    try:
+        return set(flow_of(parts, _unknown).inputs)
+    except ConfigError:
+        rows = [each for source in parts.sources for each in tables_of(source, _unknown).values()]
+        return {dataset for each in rows for dataset in each.datasets}
+
+
+def _unknown(_dataset: Dataset) -> None:
+    """Columns are not asked for."""
+
+
+# What `floodmark rollback` says of each job: from which state to which, its marks, its tables, and what goes.
+FLAWS_TOLD = 3
+
+
+@dataclass(frozen=True)
+class Told:
+    """One job's way back in words and as JSON; tables are named from the project's folder on."""
+
+    way: WayBack
+    past: Past
+    to: str
+    folder: Path
+
+    def lines(self) -> Iterator[str]:
+        way = self.way
+        yield f"{way.job}: {self._heading()}"
+        if way.moves:
+            behind = f", then behind the restore of {', '.join(self._follows())}" if way.follows else ""
+            yield f"  mark {in_short(shown(way.record.marks))} → {in_short(shown(way.goal.marks))}{behind}"
+            yield from (f"  {self.table(p.name)}: version {p.latest} → {p.version}" for p in way.points)
+        yield from (f"  {line}" for line in [*self._open(), *self._undone(), *self._beneath()])
+
+    def entry(self, after: JobRecord | None) -> dict[str, Json]:
+        """`after` is the record that the rollback made, if it did."""
+        way = self.way
+        return {
+            "job": way.job,
+            "status": "stays" if not way.moves else "back" if after else "planned",
+            "from": self._facts(way.record),
+            "to": self._facts(way.goal),
+            "tables": [
+                {"table": self.table(p.name), "from_version": p.latest, "to_version": p.version} for p in way.points
+            ],
+            "follows": [*self._follows()],
+            "undone": [*self._undone()],
+            "beneath": [*self._beneath()],
+            "open_batch": way.record.intent.number if way.record.intent else None,
+            "number": after.number if after else None,
+            "mark": shown(after.marks if after else way.record.marks),
+        }
+
+    def result(self, after: JobRecord) -> str:
+        """The line after it was done."""
+        mark = in_short(shown(after.marks))
+        return f"{self.way.job}: back as {self._state(self.way.goal)} left it, mark {mark}, number {after.number}"
+
+    def table(self, name: str) -> str:
+        return name.removeprefix(f"{self.folder}/")
+
+    def _heading(self) -> str:
+        way, now = self.way, self._state(self.way.record)
+        if not way.moves:
+            return f"stays, {now} {'is good' if self.to == LAST_GOOD else 'is what it has'}"
+        if way.follows and way.record == way.goal:
+            return f"follows, {now} is what it has"
+        return f"{now} → {self._state(way.goal)}"
+
+    def _follows(self) -> list[str]:
+        return [self.table(name) for name in self.way.follows]
+
+    def _facts(self, record: JobRecord) -> dict[str, Json]:
+        receipt = self.past.receipt_of(record)
+        return {
+            "number": record.number,
+            "batch": batch_of(record),
+            "run": receipt.run if receipt else None,
+            "mark": shown(record.marks),
+            "modified_time": record.modified_time.isoformat() if record.modified_time else None,
+            "flaw": self.past.flaw(record) or None,
+        }
+
+    def _state(self, record: JobRecord) -> str:
+        receipt = self.past.receipt_of(record)
+        run = f" (run {receipt.run}, {receipt.started:%Y-%m-%d %H:%M:%S})" if receipt else ""
+        by = f"{record.number}, a rollback to " if batch_of(record) != record.number else ""
+        return f"batch {by}{batch_of(record)}{run}"
+
+    def _open(self) -> Iterator[str]:
+        intent = self.way.record.intent
+        if intent is not None:
+            what = "is given up" if self.way.moves else "is in no table; the next run takes it up"
+            yield f"batch {intent.number} is open and {what}"
+
+    def _undone(self) -> Iterator[str]:
+        """How many states go, and what was wrong with them."""
+        known = {batch_of(each) for each in self.past.leading_to(self.way.record)}
+        goal = batch_of(self.way.goal)
+        if not self.way.moves or goal not in known:
+            return
+        undone = [*takewhile(lambda each: batch_of(each) != goal, self.past.leading_to(self.way.record))]
+        rows = sum(receipt.rows_read for each in undone if (receipt := self.past.receipt_of(each)))
+        if undone:
+            yield f"undoes {len(undone)} {'batch' if len(undone) == 1 else 'batches'}, {rows} rows read"
+        yield from self._flaws(undone)
+
+    def _beneath(self) -> Iterator[str]:
+        """A good batch says nothing of the rows that were there before it."""
+        if self.to != LAST_GOOD:
+            return
+        below = [each for each in self.past.leading_to(self.way.goal) if self.past.receipt_of(each)]
+        for line in [*self._flaws(below)][:1]:
+            yield f"beneath it, {line}; its rows may still be there: `--to RUN` goes further back"
+
+    def _flaws(self, records: list[JobRecord]) -> Iterator[str]:
+        flawed = [(each, flaw) for each in records if (flaw := self.past.flaw(each))]
+        yield from (f"{self._state(each)}: {flaw}" for each, flaw in flawed[:FLAWS_TOLD])
+        if len(flawed) > FLAWS_TOLD:
+            yield f"and {len(flawed) - FLAWS_TOLD} more that were not good"

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodmark.cli.failures import message_and_hint, tell
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Select, print_json, print_line, run_entry, run_line
+from floodmark.cli.output import (
+    AsJson,
+    DryRun,
+    Select,
+    message_and_hint,
+    print_json,
+    print_line,
+    run_entry,
+    run_line,
+    tell,
+)
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.running import Outcome, Runnable, Runner
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
+
 
 app = typer.Typer(add_completion=False)
 Start = Annotated[str | None, typer.Option("--from", metavar="VALUE", help="Read from this value on, inclusive.")]
@@ -103,7 +113,7 @@ class RunCommand:
 
     def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
         """All jobs at their own beat until a signal comes; the current batch is finished first."""
-        from floodmark.jobs.loop import Loop
+        from floodmark.jobs.running import Loop
         from floodmark.step.stopping import stopping_on
 
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)

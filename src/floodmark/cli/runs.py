@@ -12,6 +12,7 @@ from floodmark.cli.output import AsJson, print_json, print_line, print_table, ru
 if TYPE_CHECKING:
     from floodmark.stores.record import Receipt
 
+
 app = typer.Typer(add_completion=False)
 
 

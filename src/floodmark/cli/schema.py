@@ -12,6 +12,6 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the project file."""
-    from floodmark.jobs.schema import project_schema
+    from floodmark.project.models import project_schema
 
     print_json(project_schema())

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodmark.cli.failures import message_and_hint, tell
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, print_json, print_line
+from floodmark.cli.output import AsJson, message_and_hint, print_json, print_line, tell
 from floodmark.errors import ConfigError
+from floodmark.health.alerts import Alert, Email, Subscription, send
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from floodmark.cli.notices import Notices
-    from floodmark.jobs.workflow.attempt import Ended
     from floodmark.jobs.workflow.code import Library
-    from floodmark.jobs.workflow.document import Workflow
-    from floodmark.jobs.workflow.running import Finished, WorkflowRun
+    from floodmark.jobs.workflow.document import Moment, Watched, Workflow
+    from floodmark.jobs.workflow.running import Ended, Finished, WorkflowRun
+
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run or check the tasks of a Databricks-Jobs file.")
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The workflow's JSON file.")]
@@ -53,7 +51,7 @@ def run(
 def validate(ctx: typer.Context, file: FileArgument, as_json: AsJson = False) -> None:
     """Check the file, its order, its schedule and the code of every task; run nothing."""
     from floodmark.jobs.workflow import read_workflow
-    from floodmark.jobs.workflow.graph import require_an_order
+    from floodmark.jobs.workflow.document import require_an_order
     from floodmark.jobs.workflow.schedule import utc_now
 
     workflow = read_workflow(file)
@@ -74,7 +72,7 @@ def validate(ctx: typer.Context, file: FileArgument, as_json: AsJson = False) ->
 
 def part(workflow: Workflow, task: str | None, *, with_upstream: bool, with_downstream: bool) -> frozenset[str] | None:
     """The tasks that are meant; None for all."""
-    from floodmark.jobs.workflow.graph import downstream_of, upstream_of
+    from floodmark.jobs.workflow.document import downstream_of, upstream_of
 
     if task is None:
         if with_upstream or with_downstream:
@@ -125,9 +123,8 @@ class WorkflowCommand:
 
     def notices(self) -> Notices:
         """Where the file's notifications go."""
-        from floodmark.cli.notices import Notices
-        from floodmark.cli.watching import subscriptions_of
-        from floodmark.jobs.kinds import Site
+        from floodmark.project.kinds import Site
+        from floodmark.project.watching import subscriptions_of
 
         project, site = self.invocation.loaded_project(), Site(self.invocation.document().folder)
         return Notices(self.workflow, subscriptions_of(project, site), self.invocation.scrub)
@@ -139,9 +136,9 @@ class WorkflowCommand:
 
     def library(self, wait: Callable[[float], bool] = lambda _seconds: False) -> Library:
         """The code of the tasks: files beside the workflow and the project, its jobs and its registered functions."""
-        from floodmark.jobs.python_names import load_name
         from floodmark.jobs.running import Outcome, Runner
         from floodmark.jobs.workflow.code import Library
+        from floodmark.locations import load_name
 
         project, folder = self.invocation.loaded_project(), self.invocation.document().folder
         names = [job.name for job in project.jobs]
@@ -179,3 +176,88 @@ class WorkflowCommand:
         said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         earlier = f", {len(finished.resumed)} done earlier" if finished.resumed else ""
         print_line(f"{finished.workflow}: {said or 'nothing to do'}{earlier} ({finished.seconds:.1f} s)")
+
+
+# What a workflow's file asks to be told, through the alert channels of the project.
+ERROR_SHOWN = 300
+
+
+@dataclass(frozen=True)
+class Notices:
+    """Every channel hears what the file asks for; a channel for mail writes to the file's addresses as well.
+
+    A failure is told when it begins and when it ends, not again by every run that fails in the same tasks.
+    """
+
+    workflow: Workflow
+    subscriptions: Sequence[Subscription]
+    scrub: Callable[[str], str] = str
+
+    def began(self) -> None:
+        """A run has its lease and is about to begin."""
+        self._tell(self.workflow, "on_start", _note("run_started", self._name, "it begins"))
+
+    def ended(self, finished: Finished) -> None:
+        """A run is over: tell of the workflow, and of each task that has wishes of its own."""
+        self._tell_workflow(finished)
+        for each in finished.ended:
+            self._tell_task(each, was_failed=each.outcome.task in finished.failed_before)
+
+    def unheard(self) -> list[str]:
+        """What the file asks for and nobody would hear, as `validate` shows it."""
+        is_unheard = self.workflow.notifies() and not self.subscriptions
+        return ["notifications (the project file has no `alerts`: nobody would be told)"] if is_unheard else []
+
+    @property
+    def _name(self) -> str:
+        return f"workflow {self.workflow.name}"
+
+    def _tell_workflow(self, finished: Finished) -> None:
+        failed = frozenset(each.outcome.task for each in finished.failed)
+        if failed and failed != finished.failed_before:
+            reasons = "; ".join(f"{each.outcome.task} {self._reason(each)}" for each in finished.failed)
+            self._tell(self.workflow, "on_failure", _trouble(self._name, reasons))
+        elif finished.failed_before and finished.exit_code == 0:
+            self._tell(self.workflow, "on_failure", _over(_trouble(self._name, "")))
+        if finished.exit_code == 0:
+            said = f"{len(finished.ended)} tasks done in {finished.seconds:.1f} s"
+            self._tell(self.workflow, "on_success", _note("run_succeeded", self._name, said))
+
+    def _tell_task(self, ended: Ended, *, was_failed: bool) -> None:
+        task, outcome = self.workflow.task(ended.outcome.task), ended.outcome
+        name = f"task {self.workflow.name}.{outcome.task}"
+        if outcome.state in ("FAILED", "TIMEDOUT") and not was_failed:
+            self._tell(task, "on_failure", _trouble(name, self._reason(ended)))
+        elif outcome.state == "SUCCESS":
+            if was_failed:
+                self._tell(task, "on_failure", _over(_trouble(name, "")))
+            said = f"done in {outcome.seconds:.1f} s"
+            self._tell(task, "on_success", _note("run_succeeded", name, said))
+
+    def _tell(self, who: Watched, moment: Moment, alert: Alert) -> None:
+        if who.wants(moment):
+            send([alert], [_addressed(each, who.addresses(moment)) for each in self.subscriptions])
+
+    def _reason(self, ended: Ended) -> str:
+        return f"{ended.outcome.state}: {self.scrub(ended.outcome.error or '')[:ERROR_SHOWN]}"
+
+
+def _trouble(subject: str, message: str) -> Alert:
+    now = datetime.now(timezone.utc)
+    return Alert(f"failed_run:{subject}", "failed_run", subject, "critical", "open", message, now)
+
+
+def _note(kind: str, subject: str, message: str) -> Alert:
+    return Alert(f"{kind}:{subject}", kind, subject, "info", "note", message, datetime.now(timezone.utc))
+
+
+def _over(trouble: Alert) -> Alert:
+    return replace(trouble, status="resolved", message="it is well again")
+
+
+def _addressed(subscription: Subscription, addresses: Sequence[str]) -> Subscription:
+    """The channel, writing to these as well if it is one for mail."""
+    channel = subscription.channel
+    if not isinstance(channel, Email):
+        return subscription
+    return replace(subscription, channel=replace(channel, to=tuple(dict.fromkeys((*channel.to, *addresses)))))

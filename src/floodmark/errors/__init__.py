@@ -70,6 +70,7 @@ from floodmark.errors.configuration import (
     ColumnUnmapped,
     ConfigError,
     FieldInvalid,
+    FloodmarkError,
     JobNotFound,
     JoinTreeInvalid,
     RuleInvalid,
@@ -79,6 +80,28 @@ from floodmark.errors.configuration import (
     UnknownKind,
     VariableMissing,
 )
+from floodmark.errors.data import (
+    ConflictingEvents,
+    ConnectorsMissing,
+    ElementFailed,
+    ElementInvalid,
+    HealingFailed,
+    JavaMissing,
+    KeyDecreased,
+    KeysCollide,
+    PublicationFailed,
+    RecordMalformed,
+    RecordsFailed,
+    RuleBroken,
+    SinkFailed,
+    SinkUnreachable,
+    SnapshotRefused,
+    SourceUnreadable,
+    SparkUnavailable,
+    TaskFailed,
+    TaskTimedOut,
+    TransformFailed,
+)
 from floodmark.errors.decisions import (
     BackfillOpen,
     ChangeFeedOff,
@@ -86,7 +109,15 @@ from floodmark.errors.decisions import (
     CursorNull,
     DecisionNeeded,
     FenceBlind,
+    LeaseHeld,
+    LeaseLost,
+    MarkError,
+    MarkFieldUnknown,
+    MarkInvalid,
+    MarkKindMismatch,
     MarkMissing,
+    MarkMoved,
+    MarkUnreadable,
     NoGoodRun,
     RangeAboveMark,
     SchemaChanged,
@@ -98,49 +129,10 @@ from floodmark.errors.decisions import (
     SourceGap,
     SourceRegressed,
     SourceRewritten,
-    TiesTooMany,
-)
-from floodmark.errors.keeping import (
-    LeaseHeld,
-    LeaseLost,
-    MarkError,
-    MarkFieldUnknown,
-    MarkInvalid,
-    MarkKindMismatch,
-    MarkMoved,
-    MarkUnreadable,
     StoreError,
     StoreNotPrepared,
     StoreUnreachable,
-)
-from floodmark.errors.reading import (
-    ElementFailed,
-    ElementInvalid,
-    KeyDecreased,
-    RecordMalformed,
-    SourceUnreadable,
-)
-from floodmark.errors.root import (
-    FloodmarkError,
-)
-from floodmark.errors.running import (
-    ConnectorsMissing,
-    HealingFailed,
-    JavaMissing,
-    PublicationFailed,
-    RecordsFailed,
-    RuleBroken,
-    SparkUnavailable,
-    TaskFailed,
-    TaskTimedOut,
-    TransformFailed,
-)
-from floodmark.errors.writing import (
-    ConflictingEvents,
-    KeysCollide,
-    SinkFailed,
-    SinkUnreachable,
-    SnapshotRefused,
+    TiesTooMany,
 )
 
 __all__ = [

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from floodmark.health.examining import examine
-from floodmark.health.findings import Finding, Report, Status
-from floodmark.health.watch import JobWatch, Limits, TableWatch, Watch
+from floodmark.health.checks import examine
+from floodmark.health.report import Finding, JobWatch, Limits, Report, Status, TableWatch, Watch
 
 __all__ = ["Finding", "JobWatch", "Limits", "Report", "Status", "TableWatch", "Watch", "examine"]

@@ -8,15 +8,15 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from floodmark.health.offsets import JobFacts
-from floodmark.health.tables import look_at
-from floodmark.health.watch import HOUR
+from floodmark.health.checks import JobFacts, look_at
+from floodmark.health.report import HOUR
 from floodmark.stores.record import UPKEEP
 
 if TYPE_CHECKING:
-    from floodmark.health.watch import JobWatch, TableWatch, Watch
+    from floodmark.health.report import JobWatch, TableWatch, Watch
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
+
 
 RUNS_COUNTED = 10_000
 UPKEEPS_READ = 100

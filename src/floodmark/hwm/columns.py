@@ -2,20 +2,96 @@
 
 from __future__ import annotations
 
+import re
+from abc import abstractmethod
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from uuid import UUID
 
-from floodmark.errors import MarkInvalid
-from floodmark.hwm.kinds import register
-from floodmark.hwm.moments import database_text, fixed_offset, split_moment
-from floodmark.hwm.numbers import EXACT, exact_decimal, shown_int, whole_number
-from floodmark.hwm.ordered import OrderedHWM
+from floodmark.errors import MarkInvalid, MarkKindMismatch
+from floodmark.hwm.mark import HWM, NOT_GIVEN, Json, register
+from floodmark.hwm.parsing import (
+    EXACT,
+    database_text,
+    exact_decimal,
+    fixed_offset,
+    shown_int,
+    split_moment,
+    whole_number,
+)
 
 if TYPE_CHECKING:
-    from floodmark.hwm.mark import Json
+    from typing_extensions import Self
 
+
+# Marks with one value in a total order, or none: columns, versions, pairs of them.
 T = TypeVar("T")
+
+
+class OrderedHWM(HWM[T | None], Generic[T]):
+    """A mark at one value; None means that nothing was read. A kind says how to `read` and `write` a value."""
+
+    @abstractmethod
+    def read(self, value: object) -> T:
+        """The value in its one true form; raises MarkInvalid. Never called with None."""
+
+    def write(self, value: T) -> Json:
+        """The value as JSON that `read` takes back; left alone, the value itself is JSON."""
+        return value  # type: ignore[return-value]
+
+    def shown(self, value: T) -> Json:
+        """The value for people."""
+        return self.write(value)
+
+    def at_or_below(self, low: T, high: T) -> bool:
+        """The order of the values; a TypeError says that they have none."""
+        return bool(low <= high)  # type: ignore[operator]
+
+    def shift(self, value: T, by: object, sign: int) -> T:
+        """The value moved up (sign 1) or down (sign -1), for `+` and `-`."""
+        raise MarkKindMismatch(self, by, reason=f"{self.kind} has no + and -")
+
+    def means_none(self, value: object) -> bool:
+        """Whether this is how somebody wrote "no value"."""
+        return value is None
+
+    def parse(self, value: object) -> T | None:
+        return None if self.means_none(value) else self.read(value)
+
+    def dump(self) -> Json:
+        return None if self.value is None else self.write(self.value)
+
+    def show(self) -> Json:
+        return None if self.value is None else self.shown(self.value)
+
+    def reaches(self, value: T | None) -> bool:
+        if value is None or self.value is None:
+            return value is None
+        try:
+            return self.at_or_below(value, self.value)
+        except TypeError as error:
+            raise MarkKindMismatch(self, value, reason=str(error)) from error
+
+    def joined(self, value: T | None) -> T | None:
+        return value
+
+    def covers(self, value: object) -> bool:
+        if self.means_none(value):
+            raise MarkInvalid(self.kind, value, reason="it lies neither above nor below a mark")
+        return super().covers(value)
+
+    def __add__(self, by: object) -> Self:
+        return self._shifted(by, 1)
+
+    def __sub__(self, by: object) -> Self:
+        return self._shifted(by, -1)
+
+    def _shifted(self, by: object, sign: int) -> Self:
+        if self.value is None:
+            raise MarkInvalid(self.kind, None, reason="an empty mark has nothing to add to")
+        return self.set_value(self.shift(self.value, by, sign))
 
 
 class ColumnHWM(OrderedHWM[T]):
@@ -125,3 +201,91 @@ def _plain(kind: str, value: object) -> datetime:
     if nanoseconds:
         raise MarkInvalid(kind, value, reason="finer than microseconds, and cutting it would lose rows")
     return moment
+
+
+# A mark on a text column, whose order is that of the bytes and says so.
+BYTE_ORDERS = ("C", "POSIX", "C.UTF-8", "ucs_basic", "BINARY", "UTF8_BINARY")
+"""The names under which databases and Spark sort text by its bytes; the order of any other is theirs alone."""
+
+_UUID = re.compile(
+    r"[{]?[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}[}]?", re.IGNORECASE
+)
+_VERSIONS_WITHOUT_ORDER = "12345"
+
+
+@register
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class ColumnTextHWM(ColumnHWM[str]):
+    """A text that grows, such as a ULID or a UUIDv7; `collation` names the order that the source must use with it."""
+
+    kind: ClassVar[str] = "column_text"
+
+    collation: str
+
+    def __init__(
+        self,
+        name: str,
+        value: object = NOT_GIVEN,
+        *,
+        collation: str = "C",
+        entity: str | None = None,
+        expression: str | None = None,
+        description: str = "",
+        modified_time: datetime | str | None = None,
+        **alias: str | None,
+    ) -> None:
+        if collation not in BYTE_ORDERS:
+            known = ", ".join(BYTE_ORDERS)
+            raise MarkInvalid(self.kind, collation, reason=f"only the database knows this order; compare by {known}")
+        vars(self).update(collation=collation)
+        super().__init__(
+            name,
+            value,
+            entity=entity,
+            expression=expression,
+            description=description,
+            modified_time=modified_time,
+            **alias,
+        )
+
+    def means_none(self, value: object) -> bool:
+        return value is None  # the text "null" is a text here
+
+    def read(self, value: object) -> str:
+        text = str(value) if isinstance(value, UUID) else value
+        if not isinstance(text, str):
+            raise MarkInvalid(self.kind, value, reason="not text")
+        found = _UUID.fullmatch(text)
+        if found and found[1] in _VERSIONS_WITHOUT_ORDER:
+            raise MarkInvalid(
+                self.kind, value, reason=f"a UUID of version {found[1]} does not grow, so rows would be missed"
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise MarkInvalid(self.kind, value, reason="not valid Unicode") from error
+        return text  # Python compares by code points, which is the order of the UTF-8 bytes
+
+    def serialize(self) -> dict[str, Json]:
+        return {**super().serialize(), "collation": self.collation}
+
+
+# A mark on the versions of a table.
+@register
+class VersionHWM(OrderedHWM[int]):
+    """The last version of a table that was read; version 0 is one that was."""
+
+    kind: ClassVar[str] = "version"
+    entity_alias: ClassVar[str | None] = "source"
+
+    def read(self, value: object) -> int:
+        version = whole_number(self.kind, value)
+        if version < 0:
+            raise MarkInvalid(self.kind, value, reason="a version is 0 or higher")
+        return version
+
+    def shown(self, value: int) -> Json:
+        return shown_int(value)
+
+    def shift(self, value: int, by: object, sign: int) -> int:
+        return value + sign * whole_number(self.kind, by)

@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from uuid import UUID
 
 from floodmark.errors import MarkInvalid
-from floodmark.hwm.columns import ColumnDateHWM, ColumnDateTimeHWM, ColumnDecimalHWM, ColumnHWM, ColumnIntHWM
-from floodmark.hwm.json_text import from_json_text
-from floodmark.hwm.kinds import kind_of, register
-from floodmark.hwm.mark import NOT_GIVEN, Json
-from floodmark.hwm.text import ColumnTextHWM
+from floodmark.hwm.columns import (
+    ColumnDateHWM,
+    ColumnDateTimeHWM,
+    ColumnDecimalHWM,
+    ColumnHWM,
+    ColumnIntHWM,
+    ColumnTextHWM,
+)
+from floodmark.hwm.mark import NOT_GIVEN, Json, kind_of, register
+from floodmark.hwm.parsing import from_json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 PartKind: TypeAlias = type[ColumnHWM[Any]]
 

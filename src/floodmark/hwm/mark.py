@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from floodmark.errors import MarkFieldUnknown, MarkInvalid, MarkKindMismatch
-from floodmark.hwm.kinds import kind_of
-from floodmark.hwm.moments import utc_moment
+from floodmark.errors import ConfigError, MarkFieldUnknown, MarkInvalid, MarkKindMismatch, UnknownKind
+from floodmark.hwm.parsing import utc_moment
 
 if TYPE_CHECKING:
     import os
     from datetime import datetime
 
     from typing_extensions import Self
+
+
+# The kinds of marks that can be stored, by their wire type.
+Kind = TypeVar("Kind", bound="type[HWM[Any]]")
+
+_kinds: dict[str, type[HWM[Any]]] = {}
+
+
+def register(kind: Kind) -> Kind:
+    """Make a kind known to every store by its wire type, the class attribute `kind`."""
+    name = getattr(kind, "kind", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{kind.__name__} has no wire type.", hint='add `kind: ClassVar[str] = "my_kind"` to it')
+    taken = _kinds.get(name)
+    if taken and (taken.__module__, taken.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise ConfigError(f"mark type '{name}' is {taken.__qualname__} already.", hint="give yours another `kind`")
+    _kinds[name] = kind
+    return kind
+
+
+def kind_of(name: str) -> type[HWM[Any]]:
+    """The class that was registered for a wire type; raises UnknownKind."""
+    if name not in _kinds:
+        raise UnknownKind("mark type", str(name), known=list(_kinds))
+    return _kinds[name]
+
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -178,9 +205,9 @@ class HWM(ABC, Generic[V]):
         return mark
 
     def _entity(self, entity: object, alias: Mapping[str, object]) -> str | None:
-        for field in alias.keys() - {self.entity_alias}:
+        for unknown in alias.keys() - {self.entity_alias}:
             known = [known.name for known in fields(self)]
-            raise MarkFieldUnknown(self.kind, field, known=[*known, *filter(None, [self.entity_alias])])
+            raise MarkFieldUnknown(self.kind, unknown, known=[*known, *filter(None, [self.entity_alias])])
         given = [one for one in (entity, *alias.values()) if one is not None]
         if len(given) > 1 and given[0] != given[1]:
             raise MarkInvalid(self.kind, given[1], reason=f"its entity is {given[0]!r} already")
@@ -191,3 +218,51 @@ def deserialize(stored: Mapping[str, Any]) -> HWM[Any]:
     """The mark that was serialised, of whatever kind its type says."""
     mark: HWM[Any] = HWM.deserialize(stored)
     return mark
+
+
+# The capability of a mark that grows by items, so that a store can keep the added ones alone.
+@runtime_checkable
+class Itemised(Protocol):
+    """A mark whose value is a set of named items."""
+
+    def items(self) -> Mapping[str, Json]:
+        """Every item by its name; the mark is `with_items({})` and these."""
+
+    def with_items(self, items: Mapping[str, Json]) -> HWM[Any]:
+        """The same mark, also in its `modified_time`, with exactly these items; with none of them it is the head."""
+
+
+# A span: what one batch reads from one source, fixed before any row is read.
+@dataclass(frozen=True)
+class Span:
+    """Everything above `after`, up to and with `upto`; `after` None reads from the beginning.
+
+    `detail` is what the source needs to read exactly these rows again (a list of files, a pinned version).
+    The mark after the batch is `mark.update(upto.value)`, so `upto` of an itemised kind names only what is new.
+    """
+
+    after: HWM[Any] | None
+    upto: HWM[Any]
+    detail: Mapping[str, Json] = field(default_factory=dict)
+
+    def serialize(self) -> dict[str, Json]:
+        after = self.after.serialize() if self.after else None
+        return {"after": after, "upto": self.upto.serialize(), "detail": dict(self.detail)}
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> Span:
+        after = deserialize(stored["after"]) if stored["after"] else None
+        return cls(after, deserialize(stored["upto"]), stored["detail"])
+
+
+def digest(spans: Mapping[str, Span]) -> str:
+    """A short text that two batches share only if they read the same rows."""
+
+    def without_time(span: Span) -> dict[str, Json]:
+        stored: dict[str, Any] = span.serialize()
+        for end in ("after", "upto"):
+            stored[end] = stored[end] and {k: v for k, v in stored[end].items() if k != "modified_time"}
+        return stored
+
+    text = json.dumps({name: without_time(span) for name, span in spans.items()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job, Retries
     from floodmark.jobs.planning import Plan
 
+
 __all__ = ["Job", "Plan", "Retries"]
 
 

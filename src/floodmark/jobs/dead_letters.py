@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld
 from floodmark.hwm import ColumnIntHWM, Span
-from floodmark.jobs.backfilling import require_takes_parts, run_patiently, sequences_for
-from floodmark.jobs.range_tables import order_of
-from floodmark.jobs.replaying import require_no_open_batch
+from floodmark.jobs.backfill import require_takes_parts, run_patiently, sequences_for
+from floodmark.jobs.quarantine import require_no_open_batch
+from floodmark.jobs.ranges import order_of
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch
 from floodmark.sources.contract import Sight
 from floodmark.step import RunRequest, Step
-from floodmark.step.letters import Letters, given_up
+from floodmark.step.intents import OPTIONS, Outside, drop, new_attempt, spool_folder, work_of
 from floodmark.step.looking import Outlook
-from floodmark.step.outside import OPTIONS, Outside, work_of
-from floodmark.step.recovery import drop, new_attempt, spool_folder
+from floodmark.step.refused import Letters, given_up
 from floodmark.step.run import noted_in
 from floodmark.stores.lease import hold
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from floodmark.step.looking import Ledgers
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Intent, JobRecord, Receipt
+
 
 log = get_logger(__name__)
 

@@ -2,37 +2,147 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import FloodmarkError, LeaseHeld, RuleBroken
+from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
 from floodmark.hwm import HWM
-from floodmark.jobs.chunks import Chunks
-from floodmark.jobs.housing import beside, spool_beside
-from floodmark.jobs.names import require_name, require_names
 from floodmark.jobs.planning import Plan, plan
+from floodmark.logs import get_logger
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import Session, Sink
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
-from floodmark.step.acts import reset_marks, set_mark
-from floodmark.step.building import Building
-from floodmark.step.run import LastSeen
-from floodmark.step.work import OnSchemaChange
-from floodmark.stores.contract import MarkStore
+from floodmark.step.run import LastSeen, reset_marks, set_mark
+from floodmark.step.stopping import asked_to_stop
+from floodmark.step.work import Building, OnSchemaChange
+from floodmark.stores.contract import Housed, MarkStore
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from floodmark.jobs.reconciling import Reconciled
-    from floodmark.jobs.sides import By
+    from floodmark.jobs.reconcile import By, Reconciled
+
+
+log = get_logger(__name__)
+
+
+# Where what belongs to a job lies if nobody says otherwise: the next run has to find it again.
+def spool_beside(store: MarkStore) -> str:
+    """Where a batch is frozen if nobody says otherwise."""
+    return f"{beside(store)}/spool"
+
+
+def beside(store: MarkStore) -> Path:
+    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
+    return (store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute()
+
+
+# Names of jobs, sources and sinks: parts of ledgers, folders and files, so each is plain and used once.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+
+
+def require_name(what: str, name: str) -> None:
+    """Names become parts of ledgers, folders and files."""
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"{what} name {name!r} cannot be used.",
+            hint="use letters, digits, '_', '-' and '.', and begin with none of the last two",
+        )
+
+
+def require_names(job: str, what: str, names: Sequence[str]) -> None:
+    """Ledgers and marks are known by these names, so each is used once."""
+    if not names:
+        raise ConfigError(f"job '{job}' has no {what}.", hint=f"give it at least one {what}")
+    for name in names:
+        require_name(what, name)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"job '{job}' has two {what}s named '{twice[0]}'.", hint=f"give each {what} a `name`")
+
+
+# A load in chunks: batch after batch, each with a mark of its own, until no full chunk is left or it is stopped.
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast rows come, and how long the rest will take at this rate."""
+
+    rows: int
+    seconds: float
+    last_rows: int = 0
+    ahead: float | None = None
+    """The share of what lay above the mark that is left for later chunks."""
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / max(self.seconds, 0.001)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the share that the last chunk was; None where the source cannot tell how far it reaches."""
+        if self.ahead is None or self.ahead >= 1:
+            return None
+        return self.last_rows * self.ahead / (1 - self.ahead) / max(self.rows_per_second, 0.001)
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Runs a step in chunks of so many rows; `most` bounds them all together."""
+
+    step: Step
+    rows: int
+    most: int | None = None
+    clock: Callable[[], float] = field(default=time.monotonic)
+
+    def run(self) -> Receipt:
+        """One receipt for all chunks; each of them is committed, and stays if the next one fails."""
+        begun = self.clock()
+        whole = last = self._step(0, is_first=True).run()
+        while self._goes_on(whole, last) and not asked_to_stop():
+            self._tell(Pace(whole.rows_read, self.clock() - begun, last.rows_read, self._ahead()))
+            last = self._step(whole.rows_read, is_first=False).run()
+            if last.status != "done":
+                break
+            whole = whole.followed_by(last)
+        return whole
+
+    def _goes_on(self, whole: Receipt, last: Receipt) -> bool:
+        is_full = last.recovered or last.rows_read >= self.rows
+        return last.status == "done" and is_full and (self.most is None or whole.rows_read < self.most)
+
+    def _step(self, read: int, *, is_first: bool) -> Step:
+        """What a person asked for, as --from, is of the first chunk; the others go on from the mark."""
+        limit = self.rows if self.most is None else min(self.rows, self.most - read)
+        asked = self.step.request
+        later = replace(asked, start=None, full_refresh=False, finish=False, abandon=False)
+        return replace(self.step, request=replace(asked if is_first else later, max_rows=limit))
+
+    def _ahead(self) -> float | None:
+        outlook = self.step.last_seen.outlook
+        return outlook.ahead if outlook else None
+
+    def _tell(self, pace: Pace) -> None:
+        left = pace.seconds_left
+        log.info(
+            "chunk done",
+            job=self.step.work.name,
+            rows=pace.rows,
+            rows_per_second=round(pace.rows_per_second),
+            seconds_left=None if left is None else round(left),
+        )
+
 
 DEFAULT_STORE = "sqlite:///floodmark.db"
 Part = TypeVar("Part")
@@ -134,7 +244,7 @@ class Job:
         restart: bool = False,
     ) -> Receipt:
         """Deliver the rows from `start` up to but without `stop` again; the mark stays. Called again, it goes on."""
-        from floodmark.jobs.backfilling import CHUNK_ROWS, backfill
+        from floodmark.jobs.backfill import CHUNK_ROWS, backfill
         from floodmark.jobs.ranges import Bounds
 
         step, rows = self.step(spark, store, RunRequest()), chunk_rows or self.chunk_rows or CHUNK_ROWS
@@ -156,8 +266,7 @@ class Job:
     ) -> Reconciled:
         """Compare the source with one of the job's tables, at or below the mark; repair it if asked to."""
         from floodmark.jobs.ranges import Bounds
-        from floodmark.jobs.reconciling import reconcile
-        from floodmark.jobs.sides import Asked
+        from floodmark.jobs.reconcile import Asked, reconcile
 
         step = self.step(spark, store, RunRequest())
         with noting_failure(step):

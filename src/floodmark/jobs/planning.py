@@ -8,10 +8,10 @@ from floodmark.hwm import Json
 from floodmark.sinks.contract import Shaped
 from floodmark.step import Step
 from floodmark.step.batch import prepare
-from floodmark.step.fitting import compare
+from floodmark.step.checks import compare
+from floodmark.step.intents import new_intent
 from floodmark.step.looking import Outlook, marks_after, require_a_beginning, require_agreement
 from floodmark.step.looking import read_ledgers as ledgers_of
-from floodmark.step.recovery import new_intent
 from floodmark.step.work import shown
 from floodmark.stores.record import Intent, JobRecord
 

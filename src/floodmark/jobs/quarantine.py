@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import datetime, timezone
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
+from floodmark.failpoints import reach
+from floodmark.logs import get_logger
 from floodmark.probes.delta import DeltaProbe
-from floodmark.spark.delta_tables import quoted
-from floodmark.stores.lease import hold
+from floodmark.rules.rule_set import as_json
+from floodmark.sinks import Files
+from floodmark.sinks.contract import Batch, Sink
+from floodmark.spark.tables import quoted
+from floodmark.step import RunRequest
+from floodmark.step.checks import fit
+from floodmark.step.intents import frozen
+from floodmark.step.refused import parsed
+from floodmark.step.run import noted_in
+from floodmark.step.transform import first_lines
+from floodmark.stores.lease import HeldLease, hold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from floodmark.jobs.job import Job
     from floodmark.sinks.contract import Session
+    from floodmark.step import Step
     from floodmark.stores.contract import MarkStore
 
+
+log = get_logger(__name__)
 ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
 
@@ -140,3 +158,189 @@ def literal(text: str) -> str:
     """A text as SQL takes it, whatever is in it."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+# Replaying quarantined rows: claimed and frozen first, then written to every sink once, under a ledger of their own.
+#
+# A replay that was killed is finished by the next one: the claim in the quarantine table says what it had taken.
+ROW_ID = "_fm_id"
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did: rows that were asked for, those that reached the sinks, and those that still break a rule."""
+
+    job: str
+    replay: str
+    rows_selected: int
+    rows_written: Mapping[str, int]
+    rows_still_broken: int
+    finished: tuple[str, ...] = ()
+    """Earlier replays that had been killed, and are whole now."""
+
+
+def replay(job: Job, selection: Selection, changes: Mapping[str, str], session: Session, store: MarkStore) -> Replayed:
+    """Write open rows to the job's sinks, each once; `changes` are columns and the expressions they become first.
+
+    Rows that break a rule even so stay where they are. Raises LeaseHeld while a run works on the job.
+    """
+    refuse_files(job)
+    with hold(store, job.name) as lease:
+        step = job.step(noted_in(lease, session), store, RunRequest())
+        require_no_open_batch(step)
+        act = Replay(step, Quarantine.of(job, step.session, store), lease)
+        finished = act.finish_claims()
+        return act.run(selection, changes, finished)
+
+
+def refuse_files(job: Job) -> None:
+    """A folder of files knows one ledger, that of the job's batches."""
+    names = [sink.name for sink in job.sinks if isinstance(sink, Files)]
+    if names:
+        raise ConfigError(
+            f"sink '{names[0]}' of job '{job.name}' is a folder of files, which takes no replay.",
+            hint="mend the rows at their source, and `floodmark quarantine discard` these",
+        )
+
+
+def require_no_open_batch(step: Step) -> None:
+    """An open batch comes first: its rows may be among those asked for."""
+    record = step.read()
+    if record.intent is not None:
+        raise ConfigError(
+            f"batch {record.intent.number} of job '{record.job}' is not finished.",
+            hint=f"floodmark run --select {record.job}",
+        )
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One replay under the job's lease."""
+
+    step: Step
+    quarantine: Quarantine
+    lease: HeldLease
+
+    def run(self, selection: Selection, changes: Mapping[str, str], finished: tuple[str, ...]) -> Replayed:
+        job, replay_id = self.step.work.name, uuid.uuid4().hex[:12]
+        table = self.quarantine.table()
+        chosen = table.where(f"status = 'open' and {selection.sql()}") if table is not None else None
+        selected = chosen.count() if chosen is not None else 0
+        if chosen is None or not selected:
+            return Replayed(job, replay_id, 0, {}, 0, finished)
+        claimed = self.claim(replay_id, changed(original(chosen), changes))
+        reach("after_claim")
+        written = self.deliver(replay_id) if claimed else {}
+        return Replayed(job, replay_id, selected, written, selected - claimed, finished)
+
+    def finish_claims(self) -> tuple[str, ...]:
+        """Replays that were begun and did not reach every sink."""
+        table = self.quarantine.table()
+        if table is None:
+            return ()
+        begun = [row["replay"] for row in table.where("status = 'replaying'").select("replay").distinct().collect()]
+        for replay_id in begun:
+            self.deliver(replay_id)
+        return tuple(begun)
+
+    def claim(self, replay_id: str, rows: DataFrame) -> int:
+        """Freeze the good ones of these rows, repaired, in one commit; from here on they belong to this replay."""
+        from pyspark.sql import functions as F
+
+        rules, legend = self.step.work.rules, self.step.work.rules.legend()
+        strict = [place for place, (_, action) in enumerate(legend.rules) if action != "warn"]
+        marked = rules.mark(rows) if rules else rows
+        good = marked.where(f"not ({legend.breaks(strict)})").select(
+            F.col(ROW_ID).alias("id"),
+            F.expr(as_json(marked)).alias("repaired"),
+            F.lit(replay_id).alias("replay"),
+            F.lit(self.claim_of(rows)).alias("claim"),
+        )
+        with viewed(good) as view:
+            update = "status = 'replaying', replay = p.replay, repaired = p.repaired, claim = p.claim"
+            merge = f"MERGE INTO {self.quarantine.sql} q USING {view} p ON q.id = p.id AND q.status = 'open'"
+            done = self.quarantine.spark().sql(f"{merge} WHEN MATCHED THEN UPDATE SET {update}").collect()
+        return int(done[0]["num_updated_rows"])
+
+    def claim_of(self, rows: DataFrame) -> str:
+        """What every attempt of this replay must find unchanged."""
+        from pyspark.sql.types import StructType
+
+        own = StructType([field for field in rows.schema.fields if not field.name.startswith("_fm_")])
+        facts = {"time": datetime.now(timezone.utc).isoformat(), "frozen": frozen(self.step.work, self.step.session)}
+        return json.dumps({**facts, "schema": own.json()})
+
+    def deliver(self, replay_id: str) -> dict[str, int]:
+        """The claimed rows into every sink; a sink that has them takes none. Only then are they done with."""
+        table = self.quarantine.table()
+        if table is None:
+            raise LookupError("a claim lies in the quarantine, so the quarantine is there")
+        claimed = table.where(f"replay = {literal(replay_id)} and status = 'replaying'")
+        claim = json.loads(claimed.select("claim").first()["claim"])  # type: ignore[index]
+        named = claimed.withColumnRenamed("id", ROW_ID)
+        rows = parsed(named, "repaired", claim["schema"], beside=ROW_ID).drop(ROW_ID)
+        batch = self.batch_of(replay_id, claim)
+        written: dict[str, int] = {}
+        for place, sink in enumerate(self.step.work.sinks, start=1):
+            self.lease.check()
+            try:
+                written[sink.name] = sink.write(self.fitted(rows, sink), batch) or 0
+            except FloodmarkError:
+                raise
+            except Exception as error:
+                raise SinkFailed(self.step.work.name, sink=sink.name, reason=first_lines(error)) from error
+            reach(f"after_sink:{place}")
+        self.quarantine.update("status = 'replayed'", f"replay = {literal(replay_id)}")
+        log.info("quarantined rows replayed", job=self.step.work.name, replay=replay_id, written=written)
+        return written
+
+    def fitted(self, rows: DataFrame, sink: Sink) -> DataFrame:
+        work = self.step.work
+        return fit(rows, sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
+
+    def batch_of(self, replay_id: str, claim: Mapping[str, Any]) -> Batch:
+        """A batch of its own ledger, so that the numbers of the job's batches mean nothing to it."""
+        return Batch(
+            namespace=self.step.store.namespace,
+            job=f"{self.step.work.name}/replay/{replay_id}",
+            number=1,
+            attempt=uuid.uuid4().hex[:12],
+            digest=replay_id,
+            kind="batch",
+            batch_time=datetime.fromisoformat(claim["time"]),
+            frozen=claim["frozen"],
+        )
+
+
+def original(chosen: DataFrame) -> DataFrame:
+    """Quarantined rows with their own columns again; those of older batches may lack some."""
+    schemas = [row["schema"] for row in chosen.select("schema").distinct().collect()]
+    named = chosen.withColumnRenamed("id", ROW_ID)
+    parts = [parsed(named.where(f"schema = {literal(schema)}"), "row", schema, beside=ROW_ID) for schema in schemas]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+
+def changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
+    """The rows with these columns set to the values of these expressions, all of them over the old values."""
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+
+    unknown = [column for column in changes if column.lower() not in {name.lower() for name in rows.columns}]
+    if unknown:
+        raise ConfigError(f"the rows have no column '{unknown[0]}'.", hint=f"one of: {', '.join(rows.columns[1:])}")
+    try:
+        kinds = {field.name.lower(): field.dataType for field in rows.schema.fields}
+        return rows.withColumns({to: F.expr(text).cast(kinds[to.lower()]) for to, text in changes.items()})
+    except (AnalysisException, ParseException) as error:
+        raise ConfigError(f"a column cannot be set so: {first_lines(error)}", hint="it is Spark's SQL") from error
+
+
+@contextmanager
+def viewed(rows: DataFrame) -> Iterator[str]:
+    """The rows as a view, under a name that nobody else has."""
+    name = f"fm_replay_{uuid.uuid4().hex}"
+    rows.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        rows.sparkSession.catalog.dropTempView(name)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from floodmark.errors import ConfigError, MarkInvalid, MarkKindMismatch
-from floodmark.hwm import HWM, Json
-from floodmark.sources.contract import Session, Sight, Source
+from floodmark.errors import ConfigError, MarkInvalid, MarkKindMismatch, RangeAboveMark
+from floodmark.hwm import HWM, CompositeHWM, Json, Span
+from floodmark.jobs.quarantine import literal
+from floodmark.sources import Jdbc, Kafka, Postgres, Sqlite
+from floodmark.sources.contract import Request, Session, Sight, Source
+from floodmark.sources.kafka.offsets import as_json, from_json, mark_of, offsets_in, split
+from floodmark.sources.tables.cursor import Cursor
+from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
@@ -45,8 +53,6 @@ def range_of(source: Source, mark: HWM[Any], bounds: Bounds, session: Session) -
 
     Raises RangeAboveMark for one that begins above the mark.
     """
-    from floodmark.jobs.range_offsets import OffsetRange
-    from floodmark.jobs.range_tables import TABLES, table_range
     from floodmark.sources import Kafka
 
     if isinstance(source, TABLES):
@@ -85,3 +91,209 @@ def empty_range(bounds: Bounds) -> ConfigError:
     return ConfigError(
         f"nothing lies {bounds}.", hint="--from is in the range and --to is not: give --to a higher value"
     )
+
+
+# A range of Kafka's messages, by offset.
+@dataclass(frozen=True)
+class OffsetRange:
+    """Messages by offset. Partitions that `stop` does not name are left out; each ends at the mark at the latest."""
+
+    source: Kafka
+    mark: HWM[Any]
+    bounds: Bounds
+    session: Session = field(repr=False)
+    condition: str | None = None
+
+    def __post_init__(self) -> None:
+        start, stop, mark = self._asked(self.bounds.start), self._asked(self.bounds.stop), self._offsets(self.mark)
+        above = {place for place, at in start.items() if at > mark.get(place, 0)}
+        if above:
+            raise RangeAboveMark(self.source.name, start=str(self.bounds.start), mark=str(self.mark.show()))
+        if start and stop and not any(at < stop.get(place, at) for place, at in start.items()):
+            raise empty_range(self.bounds)
+
+    @property
+    def is_cut(self) -> bool:
+        mark = self._offsets(self.mark)
+        return any(at > mark.get(place, 0) for place, at in self._asked(self.bounds.stop).items())
+
+    def piece(self, after: HWM[Any] | None, max_rows: int | None, remembered: Mapping[str, Json]) -> Sight:
+        first = self.bounds.start if after is None else None
+        sight = self.source.look(after, Request(first, whole=after is None and first is None), self.session)
+        return replace(sight, span=self._cut(sight.span, max_rows) if sight.span else None, expected_rows=None)
+
+    def _cut(self, span: Span, max_rows: int | None) -> Span | None:
+        begin, found = from_json(span.detail["from"]), from_json(span.detail["upto"])
+        ends = {place: min(found[place], self._ends().get(place, 0)) for place in begin}
+        lags = {place: max(ends[place] - begin[place], 0) for place in begin}
+        shares = lags if max_rows is None else split(lags, max_rows)
+        taken = {place: at for place, at in begin.items() if shares[place]}
+        if not taken:
+            return None
+        upto = {place: begin[place] + shares[place] for place in taken}
+        detail = {**span.detail, "from": as_json(taken), "upto": as_json(upto)}
+        stays = self._offsets(span.upto) | begin
+        return Span(span.after, mark_of(span.upto.name, self.source.topics, stays | upto), detail)
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        mark = self._offsets(self.mark)
+        stop = self._asked(self.bounds.stop) or mark
+        return {place: min(at, mark.get(place, 0)) for place, at in stop.items()}
+
+    def _asked(self, text: str | None) -> dict[tuple[str, int], int]:
+        return {} if text in (None, "earliest") else self._offsets(placed(self.mark, str(text), "--from or --to"))
+
+    def _offsets(self, mark: HWM[Any]) -> dict[tuple[str, int], int]:
+        return offsets_in(mark, self.source.topics)
+
+
+# A range of a table, by its cursor: all of its columns, or the first of several alone.
+TABLES = (Postgres, Jdbc, Sqlite)
+LARGEST_LONG = 2**63 - 1
+XMIN = "xmin"
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a range: the values of the cursor's columns, or of the first of them."""
+
+    text: str
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, mark: HWM[Any], text: str, option: str) -> End:
+        """What somebody wrote, held against the kinds of the mark. Raises ConfigError."""
+        is_first_alone = isinstance(mark, CompositeHWM) and not text.lstrip().startswith("[")
+        if isinstance(mark, CompositeHWM) and is_first_alone:
+            first = mark.kinds[0](mark.name, mark.value[0] if mark.value else None)
+            return cls(text, values_of(placed(first, text, option)))
+        return cls(text, values_of(placed(mark, text, option)))
+
+    def compared(self, terms: Sequence[str], sign: str) -> str:
+        """The SQL for what lies below it, or not below it."""
+        return compared(terms[: len(self.values)], self.values, sign)
+
+
+def table_range(source: Postgres | Jdbc | Sqlite, mark: HWM[Any], bounds: Bounds, session: Session) -> TableRange:
+    """The range of a table. Everything at or below the mark was final when the mark passed it.
+
+    So nothing has to wait, and no row comes later to one that has the same value: all of them are in one piece.
+    """
+    low = None if bounds.start is None else End.of(mark, bounds.start, "--from")
+    high = None if bounds.stop is None else End.of(mark, bounds.stop, "--to")
+    reached = values_of(mark)
+    if low is not None and reached[: len(low.values)] < low.values:
+        raise RangeAboveMark(source.name, start=low.text, mark=str(mark.show()))
+    if low is not None and high is not None and high.values <= low.values:
+        raise empty_range(bounds)
+    cursor = Cursor.of(source.cursor)
+    if bounds != Bounds() and cursor.columns == (XMIN,):
+        raise ConfigError("xmin counts transactions, of which nobody knows a range.", hint="leave --from and --to out")
+    on_null = cursor.on_null if bounds == Bounds() else "exclude"
+    trusting = replace(cursor, safety="none", unique=True, on_null=on_null)
+    stop = high if high is not None and high.values <= reached[: len(high.values)] else None
+    plain = replace(source, cursor=trusting)
+    return TableRange(plain, mark, low, stop, session, is_cut=high is not None and stop is None)
+
+
+@dataclass(frozen=True)
+class TableRange:
+    """Rows of a table from `low` to `stop`, or up to and with the mark."""
+
+    source: Postgres | Jdbc | Sqlite
+    mark: HWM[Any]
+    low: End | None
+    stop: End | None
+    session: Session = field(repr=False)
+    is_cut: bool = False
+
+    @property
+    def condition(self) -> str | None:
+        return self.stop.compared(cursor_terms(self.source), "<") if self.stop else None
+
+    @property
+    def condition_held(self) -> str:
+        """The whole range as a condition, for a table that holds its rows."""
+        terms = cursor_terms(self.source)
+        low = self.low.compared(terms, ">=") if self.low else "true"
+        return f"{low} AND {self.condition or compared(terms, values_of(self.mark), '<=')}"
+
+    def piece(self, after: HWM[Any] | None, max_rows: int | None, remembered: Mapping[str, Json]) -> Sight:
+        first = self.low.text if self.low is not None and after is None else None
+        request = Request(first, max_rows, whole=after is None and first is None, extras=remembered)
+        sight = self.source.look(after, request, self.session)
+        if sight.span is None or self._begins_beyond(sight.span):
+            return replace(sight, span=None)
+        if self._last.reaches(sight.span.upto.value):
+            return sight
+        return replace(sight, span=replace(sight.span, upto=self._last), expected_rows=None)
+
+    @cached_property
+    def _last(self) -> HWM[Any]:
+        """The highest value a span may reach: the mark, or one from which on the condition takes nothing."""
+        if self.stop is None:
+            return self.mark
+        if len(self.stop.values) == len(values_of(self.mark)):
+            return self.mark.set_value(self.stop.text)
+        beyond = self.source.look(None, Request(self.stop.text, 1), self.session).span
+        lowest = beyond.detail.get("lowest") if beyond else None
+        found = self.mark if lowest is None else self.mark.set_value(lowest)
+        return found if self.mark.reaches(found.value) else self.mark
+
+    def _begins_beyond(self, span: Span) -> bool:
+        """As far as the look tells; if it does not, the piece is read and has no rows."""
+        lowest = span.detail.get("lowest")
+        if lowest is None:
+            return False
+        found = self.mark.set_value(lowest)
+        at = values_of(found)
+        is_stopped = self.stop is not None and at[: len(self.stop.values)] >= self.stop.values
+        return is_stopped or not self.mark.reaches(found.value)
+
+
+def cursor_columns(source: Source) -> tuple[str, ...]:
+    """Every column that has a say in how far a table is read; none for any other source."""
+    return tuple(name for group in _groups(source) for name in group) if isinstance(source, TABLES) else ()
+
+
+def order_of(source: Source) -> tuple[str, ...]:
+    """The columns by which one row of a table is newer than another; none where another column may stand in."""
+    groups = _groups(source) if isinstance(source, TABLES) else ()
+    return tuple(group[0] for group in groups) if all(len(group) == 1 for group in groups) else ()
+
+
+def cursor_terms(source: Postgres | Jdbc | Sqlite) -> tuple[str, ...]:
+    """The cursor in SQL: each column, or what stands in for it where it is NULL."""
+    spelt = [[quoted(name) for name in group] for group in _groups(source)]
+    return tuple(names[0] if len(names) == 1 else f"coalesce({', '.join(names)})" for names in spelt)
+
+
+def _groups(source: Postgres | Jdbc | Sqlite) -> tuple[tuple[str, ...], ...]:
+    return Cursor.of(source.cursor).asked().columns
+
+
+def values_of(mark: HWM[Any]) -> tuple[Any, ...]:
+    """The mark's value for each of its columns."""
+    return mark.value if isinstance(mark.value, tuple) else (mark.value,)
+
+
+def compared(terms: Sequence[str], values: Sequence[object], sign: str) -> str:
+    """The SQL that compares columns with values, from left to right; the last one decides by the whole sign."""
+    term, value = terms[0], sql_literal(values[0])
+    if len(terms) == 1:
+        return f"{term} {sign} {value}"
+    rest = compared(terms[1:], values[1:], sign)
+    return f"({term} {sign[0]} {value} OR ({term} = {value} AND {rest}))"
+
+
+def sql_literal(value: object) -> str:
+    """A mark's value as Spark's SQL takes it, of the very type and without a zone of this process."""
+    if isinstance(value, int):
+        return str(value) if abs(value) <= LARGEST_LONG else f"{value}BD"
+    if isinstance(value, Decimal):
+        return f"{value:f}BD"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP{'' if value.tzinfo else '_NTZ'} '{value.isoformat()}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    return literal(str(value))

@@ -4,26 +4,168 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, SinkFailed
+from floodmark.errors import ConfigError, NoGoodRun, RunNotFound, SinkFailed
 from floodmark.failpoints import reach
-from floodmark.jobs.rollback_goals import Target
-from floodmark.jobs.rollback_past import WENT_BACK_TO, Past, batch_of
-from floodmark.jobs.rollback_readers import behind_restores, producers_first, versions_read
+from floodmark.jobs.diff import Receipts, ended
+from floodmark.jobs.table_readers import behind_restores, producers_first, versions_read
+from floodmark.jobs.workflow.running import remembered_in
 from floodmark.sinks.contract import OnDelta, ledger_id
-from floodmark.sinks.delta_restore import RestorePoint
+from floodmark.sinks.delta import RestorePoint
 from floodmark.step import Step
 from floodmark.step.looking import read_ledgers
 from floodmark.step.run import noted_in
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
-from floodmark.stores.record import JobRecord
+from floodmark.stores.record import JobRecord, Receipt
 
 if TYPE_CHECKING:
     from floodmark.sinks.contract import Session
+    from floodmark.stores.contract import MarkStore
+
+
+# What the store keeps of a job's past: the states it was in, which of them are good, and which was when.
+READ = 10_000
+WENT_BACK_TO = "went back to"
+"""Under this name, which no source can have, the record of a rollback holds the batch that its tables are as."""
+LETS_ROWS_IN = ("warn", "fail")
+"""Actions of rules that keep no single row out of the tables; `quarantine` and `drop` do."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """The records of a job, newest first, and the receipts of their batches by number."""
+
+    job: str
+    records: tuple[JobRecord, ...] = ()
+    receipts: Mapping[int, Receipt] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, store: MarkStore, job: str) -> Past:
+        receipts = {each.number: each for each in store.runs(job, READ) if each.status == "done"}
+        return cls(job, tuple(store.history(job, READ)), receipts)
+
+    def numbered(self, number: int) -> JobRecord | None:
+        return next((each for each in self.records if each.number == number), None)
+
+    def as_of(self, moment: datetime) -> JobRecord | None:
+        """The state in which the job was then."""
+        return next((each for each in self.records if each.modified_time and each.modified_time <= moment), None)
+
+    def leading_to(self, record: JobRecord) -> Iterator[JobRecord]:
+        """The record and those before it, newest first; what a rollback undid is left out."""
+        here: JobRecord | None = record
+        while here is not None:
+            yield here
+            below = batch_of(here)
+            here = next((each for each in self.records if each.number < below), None)
+
+    def receipt_of(self, record: JobRecord) -> Receipt | None:
+        """Of the batch that the tables are as."""
+        return self.receipts.get(batch_of(record))
+
+    def flaw(self, record: JobRecord) -> str | None:
+        """Why its batch is not good; None if it is: it ended, and no row is in the tables that a rule warned of."""
+        receipt = self.receipt_of(record)
+        if receipt is None:
+            return "no receipt of it is kept"
+        if receipt.error:
+            return receipt.error
+        broken = [rule for rule in receipt.rules if rule.failed and rule.action in LETS_ROWS_IN]
+        return "; ".join(f"rule {rule.name} ({rule.action}): {rule.failed} of {rule.checked} failed" for rule in broken)
+
+    def last_good(self, record: JobRecord) -> JobRecord | None:
+        """The newest state on the way to this one, or this one, whose batch is good."""
+        return next((each for each in self.leading_to(record) if not self.flaw(each)), None)
+
+
+def batch_of(record: JobRecord) -> int:
+    """The batch that the tables are as: its own, or the one that a rollback went back to."""
+    number = record.extras.get(WENT_BACK_TO) if record.origin == "rollback" else None
+    return number if isinstance(number, int) else record.number
+
+
+# What `--to` names: a batch, a run, a run of a workflow, or the last good state of each job.
+LAST_GOOD = "last-good"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to go back to: the last good states, the batch of a number, or how things were when a run had ended.
+
+    `jobs` took part in that run; None where the text names no jobs.
+    """
+
+    text: str
+    jobs: tuple[str, ...] | None = None
+    number: int | None = None
+    moment: datetime | None = None
+
+    @classmethod
+    def named(cls, text: str, store: MarkStore) -> Target:
+        """What the text means to this store; a run may be named by how it begins. Raises RunNotFound."""
+        if text == LAST_GOOD:
+            return cls(text)
+        receipts = Receipts.of(store)
+        if text.isdigit() and text not in {each.run for each in receipts.kept}:
+            return cls(text, number=int(text))
+        try:
+            run = receipts.run(text)
+        except RunNotFound:
+            found = _run_of_a_workflow(text, store)
+            if found is None:
+                raise
+            return found
+        return cls(run.run, (run.job,), run.number, ended(run))
+
+    def goal(self, past: Past, now: JobRecord) -> JobRecord:
+        """The state that a job goes back to. Raises NoGoodRun, or ConfigError if the store does not keep it."""
+        if self.text == LAST_GOOD:
+            return _last_good(past, now)
+        if self.number is not None and (self.jobs is None or past.job in self.jobs):
+            goal = past.numbered(self.number)
+        else:
+            goal = past.as_of(self.moment) if self.moment else None
+        if goal is None:
+            raise self._not_kept(past)
+        return goal
+
+    def require_one_job(self, jobs: Sequence[str]) -> None:
+        """A number alone means another batch in every job."""
+        if self.number is not None and self.jobs is None and len(jobs) != 1:
+            raise ConfigError(
+                f"'{self.text}' is the number of a batch, and {len(jobs)} jobs have batches.",
+                hint="`--select` one job, or give the id of a run (`floodmark runs` shows them)",
+            )
+
+    def _not_kept(self, past: Past) -> ConfigError:
+        kept = ", ".join(str(each.number) for each in past.records[:10][::-1]) or "none"
+        when = f" (it ended {self.moment:%Y-%m-%d %H:%M:%S})" if self.moment else ""
+        return ConfigError(
+            f"job '{past.job}' has no batch or run '{self.text}'{when} to go back to (kept: {kept}).",
+            hint="`floodmark runs --json` shows the number of each run; `floodmark run --full-refresh` rebuilds tables",
+        )
+
+
+def _run_of_a_workflow(text: str, store: MarkStore) -> Target | None:
+    """As its last task left things: every end of a task is kept in the history of the workflow's record."""
+    for name in store.jobs():
+        for record in store.history(name, READ) if remembered_in(store.read(name)) else ():
+            run = remembered_in(record)
+            if run is not None and run.run == text:
+                return Target(text, tuple(run.tasks), None, record.modified_time)
+    return None
+
+
+def _last_good(past: Past, now: JobRecord) -> JobRecord:
+    good = past.last_good(now)
+    if good is None:
+        looked = len(list(past.leading_to(now)))
+        raise NoGoodRun(past.job, looked=looked, newest=now.number, flaw=past.flaw(now) or "")
+    return good
 
 
 @dataclass(frozen=True)

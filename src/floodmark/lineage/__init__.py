@@ -1,6 +1,6 @@
 """Lineage of tables and columns: read from what jobs declare, without a JVM and without running them."""
 
-from floodmark.lineage.columns import Dataset, Influence, Origin, Relation
+from floodmark.lineage.datasets import Dataset, Influence, Origin, Relation
 from floodmark.lineage.graph import Hop, Lineage, Point, lineage_of
 
 __all__ = ["Dataset", "Hop", "Influence", "Lineage", "Origin", "Point", "Relation", "lineage_of"]

@@ -2,25 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
+import sqlglot
+from sqlglot import exp
+
+from floodmark import sinks, sources
 from floodmark.errors import ConfigError
 from floodmark.jobs.job import Job, as_transform
-from floodmark.jobs.kinds import PythonSource
-from floodmark.lineage import places
-from floodmark.lineage.columns import Dataset, Origin, Origins, Relation
-from floodmark.lineage.inputs import Known, names_in, tables_of
-from floodmark.lineage.outputs import dataset_of, written
+from floodmark.lineage import datasets as places
+from floodmark.lineage.datasets import Dataset, Origin, Origins, Relation
 from floodmark.lineage.queries import columns_of, expression_origins
-from floodmark.medallion.dimension import Members
-from floodmark.sinks.scd_versions import INTERVAL
+from floodmark.medallion.dimensions import Members
+from floodmark.medallion.facts import TouchedDates
+from floodmark.project.kinds import PythonSource
+from floodmark.sinks.contract import OWN
+from floodmark.sinks.delta.dates import DeltaDates
+from floodmark.sinks.scd.arrival import CHANGE as SCD_CHANGE
+from floodmark.sinks.scd.arrival import RENAMED, SNAPSHOT_AT
+from floodmark.sinks.scd.events import INTERVAL
+from floodmark.sources.delta import CHANGE, TIME, VERSION
+from floodmark.sources.kafka.reading import COLUMNS, PREFIX
+from floodmark.sources.values import value_of
 from floodmark.step.transform import Identity, Sql
 
 if TYPE_CHECKING:
-    from floodmark.jobs.kinds import Site
-    from floodmark.jobs.project import JobModel
+    from floodmark.project.kinds import Site
+    from floodmark.project.models import JobModel
+
+
+# What a source gives a transform to read: its tables, with the columns that are known of them.
+Known: TypeAlias = Callable[[Dataset], Sequence[str] | None]
+"""The columns of a dataset, where somebody knows them all."""
+Place: TypeAlias = Callable[[str], Dataset]
+
+
+def tables_of(source: object, known: Known) -> dict[str, Relation]:
+    """The tables of a source, by the names that SQL has for them where a job has several."""
+    if isinstance(source, TouchedDates):
+        return {each.name: _stored(places.delta(each.path, each.table), known) for each in source.inputs}
+    return {str(getattr(source, "name", "source")): _rows_of(source, known)}
+
+
+def _rows_of(source: object, known: Known) -> Relation:
+    if isinstance(source, sources.Delta):
+        rows = _stored(places.delta(source.path, source.table), known)
+        added = (CHANGE, VERSION, TIME) if source.changes == "feed" else ()
+        return Relation(rows.datasets, {**rows.columns, **dict.fromkeys(added, ())}, rows.rest)
+    if isinstance(source, sources.Files):
+        return _declared_columns(places.folder(str(source.path)), source.schema, known)
+    if isinstance(source, sources.Kafka):
+        return _messages(source)
+    if isinstance(source, sources.Postgres):
+        return _in_database(source, lambda table: places.postgres(source.url, table), known, "postgres")
+    if isinstance(source, sources.Sqlite):
+        return _in_database(source, lambda table: places.sqlite(str(source.path), table), known, "sqlite")
+    if isinstance(source, sources.Jdbc):
+        return _in_database(source, lambda table: places.jdbc(source.url, table), known, "")
+    told = getattr(source, "object", None) or type(source).__name__
+    return Relation.of(Dataset("python", str(told)), None)
+
+
+def names_in(schema: object) -> list[str] | None:
+    """The columns of a schema: DDL, a dataclass, or Spark's own; None if it is none of these."""
+    if isinstance(schema, str):
+        return _names_in_text(schema)
+    if isinstance(schema, type) and is_dataclass(schema):
+        return [each.name for each in fields(schema)]
+    names = getattr(schema, "names", None)
+    return list(names) if names is not None else None
+
+
+def _names_in_text(ddl: str) -> list[str] | None:
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", read="spark")
+    except sqlglot.errors.SqlglotError:
+        return None
+    return [each.name for each in table.this.expressions if isinstance(each, exp.ColumnDef)]
+
+
+def _stored(dataset: Dataset, known: Known) -> Relation:
+    return Relation.of(dataset, known(dataset))
+
+
+def _declared_columns(dataset: Dataset, schema: object, known: Known) -> Relation:
+    names = names_in(schema) if schema is not None else None
+    return Relation.of(dataset, names if names is not None else known(dataset))
+
+
+def _messages(source: sources.Kafka) -> Relation:
+    value, datasets = value_of(source.value), [places.topic(source.bootstrap, topic) for topic in source.topics]
+    if isinstance(value, str):
+        names: list[str] | None = [name for name in COLUMNS if name in (*source.columns, "value")]
+    else:
+        fields_there = names_in(value.schema)
+        own = [f"{PREFIX}{name}" for name in source.columns if name != "value"]
+        names = [*fields_there, *own] if fields_there is not None else None
+    rows = [Relation.of(dataset, names) for dataset in datasets]
+    columns = {name: tuple(each.columns[name][0] for each in rows) for name in names or ()}
+    return Relation(tuple(datasets), columns, tuple(rest for each in rows for rest in each.rest))
+
+
+def _in_database(
+    source: sources.Postgres | sources.Sqlite | sources.Jdbc, place: Place, known: Known, dialect: str
+) -> Relation:
+    if source.table is not None:
+        return _stored(place(source.table), known)
+    found: Mapping[str, Relation] = {}
+    try:
+        return columns_of(str(source.query), found, lambda name: _stored(place(name), known), dialect)
+    except ConfigError:  # the database's own dialect is not always one that can be read here
+        return Relation.of(place("(query)"), None)
+
+
+# What a sink makes of the rows it gets: the dataset, and its columns.
+def dataset_of(sink: object) -> Dataset:
+    """Where the rows go."""
+    if isinstance(sink, sinks.Delta | sinks.Scd1 | DeltaDates):
+        return places.delta(sink.path, sink.table)
+    if isinstance(sink, sinks.Files):
+        return places.folder(sink.path)
+    if isinstance(sink, sinks.Kafka):
+        return places.topic(sink.bootstrap, sink.topic)
+    if isinstance(sink, sinks.Postgres):
+        return places.postgres(sink.url, sink.table)
+    return Dataset("console" if isinstance(sink, sinks.Console) else "python", str(getattr(sink, "name", sink)))
+
+
+def written(sink: object, rows: Relation) -> Relation:
+    """The columns that the dataset gets; those that only help a sink to choose never reach it."""
+    kept = replace(rows, columns={name: each for name, each in rows.columns.items() if not name.startswith(OWN)})
+    if isinstance(sink, sinks.Scd1):
+        return _with_history(sink, kept)
+    if isinstance(sink, sinks.Kafka) and sink.value != "json":
+        return _message(sink, kept)
+    return kept
+
+
+def _with_history(sink: sinks.Scd1, rows: Relation) -> Relation:
+    columns = dict(rows.columns)
+    if sink.changes == "feed":
+        columns = {RENAMED.get(name, name): each for name, each in columns.items() if name != SCD_CHANGE}
+    elif sink.changes == "snapshot" and not sink.sequence:
+        columns[SNAPSHOT_AT] = ()
+    if isinstance(sink, sinks.Scd2):
+        told = replace(rows, columns=columns)
+        since = [told.origins(name) for name in (sink.order.moment, sink.first_valid_from) if name]
+        columns |= dict.fromkeys(INTERVAL, _computed(since))
+    return replace(rows, columns=columns)
+
+
+def _message(sink: sinks.Kafka, rows: Relation) -> Relation:
+    """A message that is one expression, and its key."""
+    value = expression_origins(sink.value.partition(":")[2], rows)
+    key = {"key": expression_origins(sink.key, rows)} if sink.key else {}
+    return replace(rows, columns={**key, "value": value}, rest=())
+
+
+def _computed(columns: list[Origins]) -> Origins:
+    return tuple(dict.fromkeys(origin.made("computed") for origins in columns for origin in origins))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 
 from floodmark.errors import ConfigError
-from floodmark.lineage.columns import Direct, Indirect, Influence, Origin, Origins, Relation, Rest, stacked
+from floodmark.lineage.datasets import Direct, Indirect, Influence, Origin, Origins, Relation, Rest, stacked
 
 Tables = Mapping[str, Relation]
 """What a query can read, by lower-case name."""

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from floodmark.errors import ConfigError
-from floodmark.spark.delta_tables import quoted
+from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
 
 DATE_SK = "date_sk"
 
@@ -111,7 +112,7 @@ def extend_dates(spark: SparkSession, rows: DataFrame, path: str, column: str = 
     Nothing is committed where nothing is missing.
     """
     from floodmark.probes.delta import DeltaProbe
-    from floodmark.spark.delta_tables import absolute
+    from floodmark.spark.tables import absolute
 
     wanted, there = dates_for(rows, column), absolute(path)
     if DeltaProbe(there).refresh():

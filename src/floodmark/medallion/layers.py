@@ -11,20 +11,19 @@ from floodmark.jobs.job import Job, session_of
 from floodmark.jobs.workflow.code import Library, Surroundings
 from floodmark.jobs.workflow.document import Task, Workflow
 from floodmark.jobs.workflow.running import WorkflowRun
-from floodmark.medallion.fact_inputs import place_of
-from floodmark.medallion.fact_source import TouchedDates
+from floodmark.medallion.facts import TouchedDates, place_of
 from floodmark.sinks import Delta, Scd1
-from floodmark.sinks.delta_dates import DeltaDates
+from floodmark.sinks.delta.dates import DeltaDates
 from floodmark.sources import Delta as DeltaSource
-from floodmark.spark.delta_tables import DeltaPlace
+from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.jobs.workflow.attempt import Ended
-    from floodmark.jobs.workflow.running import Finished
+    from floodmark.jobs.workflow.running import Ended, Finished
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
+
 
 AT_ONCE = 4
 

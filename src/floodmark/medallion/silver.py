@@ -15,7 +15,7 @@ from floodmark.hwm import ColumnDateTimeHWM, Json, VersionHWM
 from floodmark.jobs.job import DEFAULT_STORE
 from floodmark.sources.contract import Request
 from floodmark.sources.delta import CHANGE, TIME, VERSION, Delta
-from floodmark.spark.delta_tables import quoted, quoted_name
+from floodmark.spark.tables import quoted, quoted_name
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.stores.contract import MarkStore
+
 
 STORE = "FLOODMARK_STORE"
 SOURCE, UPTO, LATEST = "bronze", "floodmark.upto", "_latest"

@@ -10,10 +10,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from floodmark.errors import ConfigError
-from floodmark.spark.delta_tables import quoted
+from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
 
 DEFAULT = Path(__file__).with_name("default_tags.yaml")
 

@@ -10,20 +10,27 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from floodmark.medallion.readers import Retention, readers_of, safe_retention
+from floodmark.errors import ConfigError
+from floodmark.jobs.job import Job
+from floodmark.jobs.table_readers import Retention, readers_of, safe_retention
+from floodmark.locations import local_path
 from floodmark.probes.delta import DeltaProbe
-from floodmark.probes.places import local_path
-from floodmark.sinks.delta_lock import table_lock
-from floodmark.spark.delta_tables import DeltaPlace, quoted
+from floodmark.sinks.contract import ledger_id
+from floodmark.sinks.delta.lock import table_lock
+from floodmark.sinks.scd import Scd1
 from floodmark.spark.session import isolated, jvm_pid
+from floodmark.spark.tables import DeltaPlace, quoted
 from floodmark.step.transform import first_lines
+from floodmark.stores.lease import hold
 from floodmark.stores.record import UPKEEP, Receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from floodmark.hwm import Json
+    from floodmark.sinks.scd.maintenance import Moment
     from floodmark.stores.contract import MarkStore
+
 
 DEFAULT_VACUUM = timedelta(hours=168)
 DEFAULT_FILE_SIZE = 256 * 1024 * 1024
@@ -183,3 +190,40 @@ class Work:
             return
         with table_lock(folder, pid, patience_seconds=LOCK_PATIENCE_SECONDS):
             yield
+
+
+# Work on the logs of a job's tables with history, which only goes on while no run of the job is under way.
+def prune_events(job: Job, before: Moment, spark: SparkSession, store: MarkStore) -> dict[str, int]:
+    """Drop events below a moment from every log of the job, under its lease; returns how many, by sink.
+
+    What is open at the moment becomes a key's first event, and what arrives below it later is refused. Raises
+    LeaseHeld while a run is under way, ConfigError if the job keeps no history.
+    """
+    with histories(job, spark, store) as kept:
+        return {sink.name: sink.prune(spark, before) for sink in kept}
+
+
+def settle_conflicts(job: Job, keep: str, spark: SparkSession, store: MarkStore) -> dict[str, int]:
+    """Decide between events that contradict each other (`on_conflict: quarantine`), under the job's lease.
+
+    Those for which the SQL `keep` holds count from now on, the others are set aside with a reason; returns how many,
+    by sink. Raises LeaseHeld while a run is under way, ConfigError if there is nothing to decide between.
+    """
+    with histories(job, spark, store) as kept:
+        return {sink.name: sink.settle(spark, keep) for sink in kept}
+
+
+@contextmanager
+def histories(job: Job, spark: SparkSession, store: MarkStore) -> Iterator[list[Scd1]]:
+    """The job's tables with history, each up to its log, and nobody else at work on them."""
+    kept = [sink for sink in job.sinks if isinstance(sink, Scd1)]
+    if not kept:
+        raise ConfigError(f"job '{job.name}' has no sink with history.", hint="name a job with a scd1 or scd2 sink")
+    with hold(store, job.name):
+        open_ones = [s.name for s in kept if s.begun(ledger_id(store.namespace, job.name, s.name), lambda: spark)]
+        if open_ones:
+            raise ConfigError(
+                f"sink '{open_ones[0]}' of job '{job.name}' has events that are not in its table yet.",
+                hint="run the job first: it finishes the open batch",
+            )
+        yield kept

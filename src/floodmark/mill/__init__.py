@@ -6,18 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from floodmark.mill.aliases import type_alias
-    from floodmark.mill.brokers import Inlet, MessageBroker, Outlet
-    from floodmark.mill.eos import EndOfStream
+    from floodmark.mill.brokers import Inlet, MessageBroker, Outlet, SourceMessageBroker
+    from floodmark.mill.brokers.files import JsonFileMessageBroker
+    from floodmark.mill.brokers.kafka import KafkaMessageBroker
     from floodmark.mill.expressions import const_expression, function_call, get_field, get_fields
-    from floodmark.mill.file_broker import JsonFileMessageBroker
     from floodmark.mill.injection import Attempt
-    from floodmark.mill.joining import JoinWith, join_streams, window
-    from floodmark.mill.kafka_broker import KafkaMessageBroker
-    from floodmark.mill.preview import TurnPlan
+    from floodmark.mill.join_tree import EndOfStream, JoinWith, join_streams, type_alias, window
     from floodmark.mill.progress import Progress
-    from floodmark.mill.source_broker import SourceMessageBroker
-    from floodmark.mill.watermill import WaterMill
+    from floodmark.mill.watermill import TurnPlan, WaterMill
+
 
 __all__ = [
     "Attempt",
@@ -43,24 +40,24 @@ __all__ = [
 
 HOMES = {
     "Attempt": "injection",
-    "EndOfStream": "eos",
+    "EndOfStream": "join_tree",
     "Inlet": "brokers",
-    "JoinWith": "joining",
-    "JsonFileMessageBroker": "file_broker",
-    "KafkaMessageBroker": "kafka_broker",
+    "JoinWith": "join_tree",
+    "JsonFileMessageBroker": "brokers.files",
+    "KafkaMessageBroker": "brokers.kafka",
     "MessageBroker": "brokers",
     "Outlet": "brokers",
     "Progress": "progress",
-    "SourceMessageBroker": "source_broker",
-    "TurnPlan": "preview",
+    "SourceMessageBroker": "brokers",
+    "TurnPlan": "watermill",
     "WaterMill": "watermill",
     "const_expression": "expressions",
     "function_call": "expressions",
     "get_field": "expressions",
     "get_fields": "expressions",
-    "join_streams": "joining",
-    "type_alias": "aliases",
-    "window": "joining",
+    "join_streams": "join_tree",
+    "type_alias": "join_tree",
+    "window": "join_tree",
 }
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from floodmark.errors import ConfigError
-from floodmark.mill.aliases import Stream, class_of, name_of
 from floodmark.mill.codec import Codec, Deserializer, Serializer
 from floodmark.mill.injection import Injector, Provider, Wanted
-from floodmark.mill.joining import Edge, JoinTree, Window, single_stream
+from floodmark.mill.join_tree import Edge, JoinTree, Stream, Window, class_of, name_of, single_stream
 from floodmark.mill.keys import Key, edge_keys, window_key
 from floodmark.mill.signature import Process, Signature, read_signature, stream_of
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floodmark.mill.horizon import Level
+from floodmark.mill.inputs import Shelf
+from floodmark.mill.pending import Stretch, Waiting
 from floodmark.mill.planning import Turn, held
-from floodmark.mill.shelf import Shelf
-from floodmark.mill.stretches import Stretch, Waiting
 from floodmark.mill.timed import TimedWindows
 from floodmark.sources.contract import Sight
 

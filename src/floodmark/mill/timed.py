@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from floodmark.errors import ConfigError, ElementInvalid
-from floodmark.mill.aliases import name_of
 from floodmark.mill.declaration import Declaration
+from floodmark.mill.join_tree import name_of
 from floodmark.mill.keys import Key
-from floodmark.mill.mishaps import position
+from floodmark.spark.faults import position
 
 Ranges: TypeAlias = "dict[int, tuple[int, int]]"
 """The elements of one window: in each partition the first offset and the one behind the last."""

@@ -5,38 +5,126 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark import stores
-from floodmark.errors import FloodmarkError
+from floodmark.errors import (
+    FloodmarkError,
+    MarkMissing,
+    SinkAhead,
+    SinkDisagrees,
+    SinkUndecided,
+    SourceChanged,
+    SourceGap,
+    SourceRegressed,
+    SourceRewritten,
+)
+from floodmark.hwm import Json
+from floodmark.hwm.parsing import seconds_in, wait_seconds
 from floodmark.logs import get_logger
-from floodmark.mill.advice import advise
-from floodmark.mill.aliases import Stream, name_of
 from floodmark.mill.brokers import MessageBroker, Outlet
 from floodmark.mill.codec import Deserializer, Serializer
 from floodmark.mill.declaration import Declaration, declare
 from floodmark.mill.injection import Provider, Wanted
-from floodmark.mill.joining import JoinTree, Window
-from floodmark.mill.milling import Milling
+from floodmark.mill.inputs import elements_in, feeds_of, node_of
+from floodmark.mill.join_tree import JoinTree, Stream, Window, name_of
 from floodmark.mill.planning import Planner
-from floodmark.mill.preview import TurnPlan, preview
-from floodmark.mill.progress import Progress, Watch
+from floodmark.mill.process import Milling
+from floodmark.mill.progress import Progress, Watch, shown_level
 from floodmark.mill.signature import Process
 from floodmark.mill.timed import timed_windows
-from floodmark.mill.trees import feeds_of, node_of
-from floodmark.mill.turning import MillStep, MillWork, remembered
-from floodmark.mill.waits import wait_seconds
-from floodmark.probes.durations import seconds_in
+from floodmark.mill.turn import MillStep, MillWork, remembered
 from floodmark.spark.session import spark_session
-from floodmark.step.acts import reset_marks
+from floodmark.step.looking import Outlook
+from floodmark.step.run import reset_marks
 from floodmark.stores.contract import Housed, MarkStore
 from floodmark.stores.record import Receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from floodmark.stores.record import JobRecord
+
+
 log = get_logger(__name__)
+# What to do next where a mill needs a decision: the command line of jobs does not know it.
+AGAIN = "`mill.reset()` to read every stream from its beginning (its output comes once more)"
+HINTS: Mapping[type[FloodmarkError], str] = {
+    MarkMissing: f"open the store that has its marks, give the mill another output, or {AGAIN}",
+    SinkAhead: f"bring back the newer store, or {AGAIN}",
+    SinkDisagrees: f"find out which store is the right one, or {AGAIN}",
+    SinkUndecided: f"look into the output, then {AGAIN}",
+    SourceChanged: f"give the mill another name, or {AGAIN}",
+    SourceGap: f"keep the stream for longer than the mill may rest; now {AGAIN}",
+    SourceRegressed: f"bring the stream back as it was, or {AGAIN}",
+    SourceRewritten: f"bring the stream back as it was and run again, or {AGAIN}",
+}
+
+
+def advise(error: FloodmarkError) -> None:
+    """Give the error a next step that a mill has."""
+    error.hint = HINTS.get(type(error), error.hint)
+
+
+# What the next turn of a mill would do, found out without touching anything.
+@dataclass(frozen=True)
+class TurnPlan:
+    """By stream the elements that are read and where the mark is and will be; how far the horizon rises.
+
+    `held_reason`: whom it waits for. `changes`: streams that came or went, keys that are others now; where a decision
+    is needed, the turn would stop with it. `open_turn`: its number, if a turn was begun that is finished first.
+    """
+
+    marks: Mapping[str, tuple[Json, Json]] = field(default_factory=dict)
+    elements: Mapping[str, int] = field(default_factory=dict)
+    horizon: object = None
+    held_reason: str | None = None
+    changes: tuple[str, ...] = ()
+    open_turn: int | None = None
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.elements) or self.open_turn is not None
+
+
+def preview(step: MillStep) -> TurnPlan:
+    """Look and compare; the record, the output and what the mill remembers stay as they are."""
+    record, stored = step.read(), step.store.read(step.work.name)
+    changes = changes_of(step, stored) if stored else ()
+    if record.intent is not None:
+        return TurnPlan(changes=changes, open_turn=record.intent.number)
+    looking = replace(step, watch=step.watch.anew())
+    try:
+        outlook = looking.look(record)
+    except SourceChanged as error:
+        return TurnPlan(changes=(*changes, f"{error.stored} is now {error.found}: a decision is needed"))
+    finally:
+        looking.watch.shelf.clear()
+    return plan_of(looking, record, outlook, changes)
+
+
+def plan_of(step: MillStep, record: JobRecord, outlook: Outlook, changes: tuple[str, ...]) -> TurnPlan:
+    """What a look found, in the words of a plan."""
+    turn, spans = step.watch.turn, outlook.spans
+    before = {name: mark.show() for name, mark in record.marks.items()}
+    return TurnPlan(
+        marks={name: (before.get(name), span.upto.show()) for name, span in spans.items()},
+        elements={name: elements_in(span) for name, span in spans.items()},
+        horizon=shown_level(turn.until) if turn is not None else None,
+        held_reason=outlook.held_reason,
+        changes=changes,
+    )
+
+
+def changes_of(step: MillStep, stored: JobRecord) -> tuple[str, ...]:
+    """Streams that the record has and the tree has not, and the other way round."""
+    gone = [f"{name} left the tree: its mark is dropped" for name in sorted(stored.marks.keys() - step.planner.feeds)]
+    new = [name for name in step.planner.feeds if stored.marks and name not in stored.marks]
+    return (*gone, *(f"{name} is new in the tree and begins at its start" for name in new))
+
+
 DEFAULT_STORE = "sqlite:///floodmark.db"
 TURN_ELEMENTS = 1 << 20
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0

@@ -2,19 +2,204 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from floodmark.errors import SourceUnreadable
-from floodmark.probes.delta_commit import Commit
-from floodmark.probes.delta_stand import column_types
-from floodmark.probes.places import local_path, native_uri
+from floodmark.hwm import Json
+from floodmark.locations import local_path, native_uri
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+
+# One commit of a Delta table, as its log tells it: what was done, how many rows it touched, and for which batch.
+NOTE = "floodmark"
+"""The key under which a commit's user metadata names ledger, number and digest of its batch."""
+
+MAINTENANCE = frozenset(
+    {
+        "ADD COLUMNS",
+        "ADD CONSTRAINT",
+        "ADD DELETION VECTOR FEATURE",
+        "CHANGE COLUMN",
+        "CHANGE COLUMNS",
+        "CLUSTER BY",
+        "COMPUTE STATS",
+        "CREATE TABLE",
+        "DROP COLUMNS",
+        "DROP CONSTRAINT",
+        "DROP FEATURE",
+        "FSCK",
+        "OPTIMIZE",
+        "RENAME COLUMN",
+        "REORG",
+        "REPLACE COLUMNS",
+        "SET TBLPROPERTIES",
+        "UNSET TBLPROPERTIES",
+        "UPDATE COLUMN METADATA",
+        "UPDATE SCHEMA",
+        "UPGRADE PROTOCOL",
+        "VACUUM END",
+        "VACUUM START",
+    }
+)
+"""Operations that never bring or take a row. One that is not listed counts as data: a needless read costs little."""
+
+INSERTED = ("numTargetRowsInserted", "numOutputRows", "num_inserted_rows", "num_added_rows")
+UPDATED = ("numTargetRowsUpdated", "numUpdatedRows", "num_updated_rows", "num_target_rows_updated")
+DELETED = ("numTargetRowsDeleted", "numDeletedRows", "num_deleted_rows", "num_target_rows_deleted")
+REMOVED_FILES = ("numRemovedFiles", "num_removed_files")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What the log says of one version; counts are None where the log does not give them."""
+
+    version: int
+    operation: str
+    timestamp_ms: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    ledger: str | None = None
+    number: int | None = None
+    digest: str | None = None
+
+    @classmethod
+    def parse(cls, told: Mapping[str, Any]) -> Commit:
+        note = _note(told.get("userMetadata"))
+        return cls(
+            version=int(told["version"]),
+            operation=str(told.get("operation", "")),
+            timestamp_ms=int(told.get("timestamp", 0)),
+            parameters={name: str(value) for name, value in (told.get("operationParameters") or {}).items()},
+            metrics=_whole_numbers(told.get("operationMetrics") or {}),
+            ledger=note.get("ledger"),
+            number=note.get("number"),
+            digest=note.get("digest"),
+        )
+
+    @property
+    def inserted(self) -> int | None:
+        found = self._first(INSERTED)
+        if found is None or self.operation == "MERGE":
+            return found
+        return found - self.metrics.get("numCopiedRows", 0)
+
+    @property
+    def updated(self) -> int:
+        return self._first(UPDATED) or 0
+
+    @property
+    def deleted(self) -> int:
+        return self._first(DELETED) or 0
+
+    @property
+    def rows_written(self) -> int | None:
+        """Rows of a batch that this commit put into the table, or took out of it by a merge."""
+        return (self.inserted or 0) + self.updated + self.deleted if self.operation == "MERGE" else self.inserted
+
+    @property
+    def rows_in_feed(self) -> int | None:
+        """How many rows the change feed has for it, where the log tells; an update has two."""
+        return (self.inserted or 0) + 2 * self.updated + self.deleted if self._is_counted or self.inserted else None
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether rows that were there before are gone or other ones now."""
+        if self.operation in MAINTENANCE:
+            return False
+        if self._is_counted:
+            return bool(self.updated or self.deleted)
+        return self.operation in ("RESTORE", "TRUNCATE") or bool(self._first(REMOVED_FILES))
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether a reader of changes has anything to see here; True where the log does not tell."""
+        if self.operation in MAINTENANCE:
+            return False
+        return self.rewrites or bool(self.inserted) or (self.inserted is None and not self._is_counted)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the log tells all that it did to rows: what an overwrite took away is not counted anywhere."""
+        return self._is_counted or (self.inserted is not None and not self.rewrites)
+
+    @property
+    def _is_counted(self) -> bool:
+        return self._first(UPDATED + DELETED) is not None
+
+    def sets_property(self, name: str) -> bool:
+        return name in self.parameters.get("properties", "")
+
+    def _first(self, names: tuple[str, ...]) -> int | None:
+        return next((self.metrics[name] for name in names if name in self.metrics), None)
+
+
+def note(ledger: str, number: int, digest: str | None, **more: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+    """The user metadata that goes into the commit of a batch."""
+    return json.dumps({NOTE: {"ledger": ledger, "number": number, "digest": digest, **more}}, sort_keys=True)
+
+
+def _note(text: object) -> Mapping[str, Any]:
+    """Other writers put what they like into user metadata, so anything that is not ours reads as nothing."""
+    try:
+        told = json.loads(text) if isinstance(text, str) else {}
+    except ValueError:
+        return {}
+    found = told.get(NOTE) if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _whole_numbers(metrics: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(value) for name, value in metrics.items() if str(value).lstrip("-").isdigit()}
+
+
+# A Delta table as it stood at one version: its columns and its files, by the log alone.
+@dataclass(frozen=True)
+class Stand:
+    """Columns with their types as Delta writes them, and the size of each file in bytes."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING = Stand()
+"""How a table stood before its first version."""
+
+
+def stand_at(where: str, version: int) -> Stand | None:
+    """The table at a version; None if its log no longer reaches back to it."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    if version < 0:
+        return NOTHING
+    try:
+        table = DeltaTable(native_uri(where), version=version)
+        files = pa.table(table.get_add_actions(flatten=True))
+    except (DeltaError, OSError):
+        return None
+    sizes = zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True)
+    return Stand(column_types(table), dict(sizes))
+
+
+def column_types(table: DeltaTable) -> dict[str, str]:
+    """The table's columns, each with its type as Delta writes it."""
+    fields = json.loads(table.schema().to_json())["fields"]
+    return {each["name"]: _type(each["type"]) for each in fields}
+
+
+def _type(told: Json) -> str:
+    return told if isinstance(told, str) else json.dumps(told, sort_keys=True)
+
 
 T = TypeVar("T")
 
@@ -174,3 +359,26 @@ class DeltaProbe:
             raise
         except (DeltaError, OSError) as error:
             raise SourceUnreadable(f"delta table {self.where}", reason=str(error).splitlines()[0]) from error
+
+
+# Which data files a Delta table would need to be as it was, and which of them are no longer there.
+def files_gone(where: str, version: int, latest: int) -> tuple[str, ...] | None:
+    """Files of a version that the latest one does not have, and that are not in the table's folder any more.
+
+    None if the log no longer reaches back to the version. Files that lie outside the folder (of a shallow clone) are
+    another table's, and are not looked for.
+    """
+    then, now = stand_at(where, version), stand_at(where, latest)
+    if then is None or now is None:
+        return None
+    given_up = [unquote(path) for path in then.files.keys() - now.files.keys() if not urlsplit(path).scheme]
+    return _absent(where, sorted(given_up)) if given_up else ()
+
+
+def _absent(where: str, paths: list[str]) -> tuple[str, ...]:
+    """One question per file: what vacuum took away is nowhere in the log."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import FileType, PyFileSystem
+
+    found = PyFileSystem(DeltaStorageHandler(native_uri(where))).get_file_info(paths)
+    return tuple(each.path for each in found if each.type == FileType.NotFound)

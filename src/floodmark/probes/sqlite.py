@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.errors import SourceUnreadable
-from floodmark.probes.cursor_asking import Asking
-from floodmark.probes.cursor_columns import Catalog, Finder
-from floodmark.probes.cursor_query import Relation
-from floodmark.probes.cursor_sql import Sqlite, text_literal
 from floodmark.probes.tables import Asked, Column, Cursor, Kind
+from floodmark.probes.tables.dialects import Sqlite, text_literal
+from floodmark.probes.tables.questions import Asking
+from floodmark.probes.tables.relation import Catalog, Finder, Relation
 
 SQL = Sqlite()
 DECIMAL = re.compile(r"(?:NUMERIC|DECIMAL)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")

@@ -6,9 +6,7 @@ The small names are the words of the project file: `not_null("id")` is `not_null
 from floodmark.rules.batches import Fresh, References, RowCount, Unique
 from floodmark.rules.contract import ACTIONS, Action, Comparing, RowRule, Rule, Summing
 from floodmark.rules.rows import Accepted, Matches, NotNull, Predicate, Range, TimeOrder
-from floodmark.rules.rule_set import RuleSet
-from floodmark.rules.validation import validate_data_quality
-from floodmark.rules.verdicts import Tally, Verdict
+from floodmark.rules.rule_set import RuleSet, Tally, Verdict, validate_data_quality
 
 not_null, range, accepted, matches = NotNull, Range, Accepted, Matches  # noqa: A001
 time_order, check = TimeOrder, Predicate

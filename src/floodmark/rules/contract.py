@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+
 Action = Literal["fail", "quarantine", "drop", "warn"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 """What becomes of a row that breaks a rule; of several broken rules, the one that comes first here decides."""

@@ -14,6 +14,7 @@ from floodmark.rules.contract import Action, as_columns, check_action
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+
 Bound: TypeAlias = "int | float | Decimal | str | date | datetime"
 Value: TypeAlias = "Bound | bool"
 

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from floodmark.sinks.console import Console
     from floodmark.sinks.delta import Delta
-    from floodmark.sinks.delta_dates import DeltaDates
+    from floodmark.sinks.delta.dates import DeltaDates
     from floodmark.sinks.files import Files
     from floodmark.sinks.kafka import Kafka
     from floodmark.sinks.postgres import Postgres
     from floodmark.sinks.scd import Scd1, Scd2
+
 
 __all__ = ["Console", "Delta", "DeltaDates", "Files", "Kafka", "Postgres", "Scd1", "Scd2"]
 
 HOMES = {
     "Console": "console",
     "Delta": "delta",
-    "DeltaDates": "delta_dates",
+    "DeltaDates": "delta.dates",
     "Files": "files",
     "Kafka": "kafka",
     "Postgres": "postgres",

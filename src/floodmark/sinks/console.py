@@ -9,12 +9,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from floodmark.errors import ConfigError
-from floodmark.sinks.contract import AtLeastOnce, Batch, Recorded, Session
-from floodmark.sinks.own_columns import without_own
-from floodmark.spark.delta_tables import quoted
+from floodmark.sinks.contract import AtLeastOnce, Batch, Recorded, Session, without_own
+from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 WIDTHS_FROM = 100
 """A table's columns are as wide as its first rows need; later rows that are wider stand out of line."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from floodmark.errors import ConfigError
 from floodmark.hwm import Json
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from floodmark.sinks.delta import Delta
+
 
 Session: TypeAlias = "Callable[[], SparkSession]"
 POSITION = "_fm_position"
@@ -167,3 +169,58 @@ class Transactional(Protocol):
 
         If that raises, nothing is written.
         """
+
+
+# Columns that the step adds for its sinks: they help to choose between rows, and never reach a target.
+OWN = "_fm_"
+"""Every name that begins so is ours."""
+
+
+def written_columns(rows: DataFrame) -> list[str]:
+    """The columns that a target gets."""
+    return [name for name in rows.columns if not name.startswith(OWN)]
+
+
+def without_own(rows: DataFrame) -> DataFrame:
+    """The rows as a target gets them."""
+    return rows.drop(*(name for name in rows.columns if name.startswith(OWN)))
+
+
+# The modes of a sink that is a table, and which options belong to which: the same for Delta and PostgreSQL.
+MODES = ("append", "merge", "replace")
+
+
+class TableOptions(Protocol):
+    """What a table's mode is judged by."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+    @property
+    def by(self) -> tuple[str, ...]: ...
+    @property
+    def sequence(self) -> tuple[str, ...]: ...
+    @property
+    def delete_when(self) -> str | None: ...
+
+
+def check_modes(sink: TableOptions) -> None:
+    """Raise ConfigError for a mode that is not known, lacks something, or has an option of another mode."""
+    if sink.mode not in MODES:
+        raise ConfigError(f"mode: {sink.mode!r} is not known.", hint=f"one of: {', '.join(MODES)}")
+    if sink.mode == "merge" and not sink.key:
+        raise ConfigError(f"sink '{sink.name}' merges and has no key.", hint="name the columns in `key: [...]`")
+    if sink.by and sink.mode != "replace":
+        raise ConfigError(f"sink '{sink.name}' has `by` in mode {sink.mode}.", hint="`by` goes with `mode: replace`")
+    if (sink.sequence or sink.delete_when) and sink.mode != "merge":
+        raise ConfigError(
+            f"sink '{sink.name}' has `sequence` or `delete_when` in mode {sink.mode}.", hint="use `mode: merge`"
+        )
+
+
+def column_names(given: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    """Columns as a tuple, also where one is given as a bare name."""
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -2,24 +2,181 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from floodmark.errors import ConfigError
-from floodmark.probes.places import local_path
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
-from floodmark.sinks.file_formats import FileFormat, count_rows, is_empty_list_file, write_files
-from floodmark.sinks.file_ledger import FOLDER, Page, batch_folder, make_durable, newest_page, numbers, page_of
-from floodmark.sinks.own_columns import without_own
+from floodmark.locations import local_path
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, without_own
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+
+
+# How the files sink writes each format with Spark, and counts afterwards what was written, exactly.
+FileFormat = Literal["jsonl", "json", "csv", "parquet", "text"]
+CHUNK_BYTES = 1 << 20
+
+
+def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
+    """Part files below the folder; columns that are NULL are written too, so that every record has the same fields."""
+    target = f"file:{folder}"
+    if file_format == "parquet":
+        rows.write.parquet(target)
+    elif file_format == "csv":
+        # A quote within a value is doubled, as RFC 4180 has it: Spark's backslash is read by few others.
+        rows.write.option("header", True).option("escape", '"').csv(target)
+    elif file_format == "jsonl":
+        rows.write.option("ignoreNullFields", False).json(target)
+    elif file_format == "text":
+        rows.write.text(target)  # one column, whose values hold no line break
+    else:
+        _as_lists(rows).write.text(target)
+
+
+def count_rows(file: Path, file_format: FileFormat) -> int:
+    """The rows of one file that `write_files` wrote."""
+    return COUNTERS[file_format](file)
+
+
+def is_empty_list_file(file: Path, file_format: FileFormat) -> bool:
+    """Without any partition Spark's text writer leaves a file without a byte, which is no JSON."""
+    return file_format == "json" and file.stat().st_size == 0
+
+
+def _as_lists(rows: DataFrame) -> DataFrame:
+    """One JSON list per partition, a line per record, without holding more than a batch of them."""
+    from pyspark.sql import functions as F
+
+    from floodmark.spark.tables import quoted
+
+    record = F.to_json(F.struct(*map(quoted, rows.columns)), {"ignoreNullFields": "false"})
+    return rows.select(record.alias("value")).mapInArrow(_bracketed, "value string")
+
+
+def _bracketed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    def lines(texts: list[str]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"value": texts}, schema=pa.schema([("value", pa.string())]))
+
+    yield lines(["["])
+    comma = ""
+    for batch in batches:
+        texts = []
+        for text in batch.column(0).to_pylist():
+            texts.append(comma + text)
+            comma = ","
+        yield lines(texts)
+    yield lines(["]"])
+
+
+def _lines(file: Path) -> int:
+    """Our writers end every line, and JSON has no line break within a record."""
+    with file.open("rb") as stream:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(CHUNK_BYTES), b""))
+
+
+def _csv_rows(file: Path) -> int:
+    """Line ends outside quotes, less the header; every quote is a bound or doubled, so their parity tells."""
+    records, outside = 0, True
+    with file.open("rb") as stream:
+        for chunk in iter(lambda: stream.read(CHUNK_BYTES), b""):
+            for place, piece in enumerate(chunk.split(b'"')):
+                outside = outside if place == 0 else not outside
+                records += piece.count(b"\n") if outside else 0
+    return max(records - 1, 0)
+
+
+def _parquet_rows(file: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
+
+
+COUNTERS: dict[str, Callable[[Path], int]] = {
+    "jsonl": _lines,
+    "text": _lines,
+    "json": lambda file: max(_lines(file) - 2, 0),
+    "csv": _csv_rows,
+    "parquet": _parquet_rows,
+}
+
+
+# The ledger of the files sink: one small page inside the folder of each batch, published together with it.
+PAGE = "_floodmark.json"
+FOLDER = "batch="
+
+
+@dataclass(frozen=True)
+class Page:
+    """Which batch a folder holds, for which ledger, and the rows of each of its files."""
+
+    ledger: str
+    number: int
+    digest: str | None = None
+    job: str | None = None
+    rows: int = 0
+    files: Mapping[str, int] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        (folder / PAGE).write_text(json.dumps(asdict(self), sort_keys=True), encoding="utf-8")
+
+
+def batch_folder(folder: Path, number: int) -> Path:
+    """Where a batch is published."""
+    return folder / f"{FOLDER}{number}"
+
+
+def numbers(folder: Path) -> tuple[int, ...]:
+    """The batches that were published here."""
+    if not folder.exists():
+        return ()
+    with os.scandir(folder) as entries:
+        labels = [entry.name.removeprefix(FOLDER) for entry in entries if entry.name.startswith(FOLDER)]
+    return tuple(int(label) for label in labels if label.isdigit())
+
+
+def newest_page(folder: Path, ledger: str) -> Page | None:
+    """The highest batch. Numbers mean nothing across jobs, so a folder belongs to one ledger: raises ConfigError."""
+    newest = max(numbers(folder), default=None)
+    page = page_of(folder, newest) if newest is not None else None
+    if page is not None and page.ledger != ledger:
+        raise ConfigError(
+            f"{folder} belongs to {page.ledger}, and {ledger} would write into it.", hint="give each job its own folder"
+        )
+    return page
+
+
+def make_durable(folder: Path, *, contents: bool = True) -> None:
+    """Bring a folder, and what is directly in it, from the system's memory to the disk."""
+    for path in (*(folder.iterdir() if contents else ()), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def page_of(folder: Path, number: int) -> Page:
+    """What the batch's own page says; raises ConfigError if it has none, for then it is not this sink's."""
+    published = batch_folder(folder, number)
+    try:
+        return Page(**json.loads((published / PAGE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{published} has no readable {PAGE}: it was not published by this sink, or was damaged ({error}).",
+            hint="move that folder away, or give the sink a folder of its own",
+        ) from error
+
 
 WORK = "_floodmark"
 """Where attempts are written; begins with an underscore, so no reader looks into it."""

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from floodmark.sources.delta import Delta
     from floodmark.sources.files import Files
-    from floodmark.sources.jdbc import Jdbc
     from floodmark.sources.kafka import Kafka
-    from floodmark.sources.postgres import Postgres
-    from floodmark.sources.sqlite import Sqlite
-    from floodmark.sources.table_cursor import Cursor
+    from floodmark.sources.tables.cursor import Cursor
+    from floodmark.sources.tables.jdbc import Jdbc
+    from floodmark.sources.tables.postgres import Postgres
+    from floodmark.sources.tables.sqlite import Sqlite
+
 
 __all__ = ["Cursor", "Delta", "Files", "Jdbc", "Kafka", "Postgres", "Sqlite"]
 
 HOMES = {
-    **{name: f"floodmark.sources.{name.lower()}" for name in __all__},
-    "Cursor": "floodmark.sources.table_cursor",
+    **{name: f"floodmark.sources.{name.lower()}" for name in ("Delta", "Files", "Kafka")},
+    **{name: f"floodmark.sources.tables.{name.lower()}" for name in ("Jdbc", "Postgres", "Sqlite")},
+    "Cursor": "floodmark.sources.tables.cursor",
 }
 
 

@@ -12,6 +12,7 @@ from floodmark.hwm import HWM, Json, Span
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+
 LETTER = "_fm_letter"
 """A column that says of a record which dead letter it was saved as."""
 Session: TypeAlias = "Callable[[], SparkSession]"

@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
+import re
+import shutil
+import subprocess
 import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
 from floodmark.errors import ConnectorsMissing, FloodmarkError
-from floodmark.spark.cache import alone, cache_folder
-from floodmark.spark.java import find_java
+from floodmark.spark.java import alone, cache_folder, find_java
 
 if TYPE_CHECKING:
     from tenacity.wait import WaitBaseT
+
+    from floodmark.spark.java import Java
+
 
 SPARK = "4.2"
 IVY_FILE = Path(__file__).with_name("connectors.ivy.xml")
@@ -41,8 +51,6 @@ def connectors(ivy_settings: str | None = None, *, pauses: WaitBaseT | None = No
 
 
 def _resolved(folder: Path, settings: Path, pauses: WaitBaseT | None) -> tuple[Path, ...]:
-    from floodmark.spark.ivy import PAUSES, Resolution
-
     java = find_java()
     with alone(folder.with_suffix(".lock")):
         found = kept(folder)  # another process may have resolved them while this one waited
@@ -112,3 +120,109 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# Running Ivy, the resolver that PySpark ships, and again after a pause where that may help.
+ATTEMPTS = 5
+PAUSES = wait_exponential(multiplier=2, max=60)
+
+_BUSY = re.compile(  # 401, 403 and 404 stay as they are however long one waits
+    r"CLIENT ERROR: (?:Too Many Requests|Request Timeout)|SERVER ERROR: [^\n=]*(?= url=)"
+    r"|Server access [Ee]rror|UnknownHostException|ConnectException|SocketException|SocketTimeoutException"
+    r"|SSLException|NoRouteToHostException|Connection (?:reset|refused)"
+)
+_NOT_FOUND = re.compile(r"^\s*:: ([^#\s]+)#([^;\s]+);(\S+?): not found", re.MULTILINE)
+
+log = logging.getLogger(__name__)
+
+
+class TryAgain(Exception):
+    """The registry was busy or out of reach: worth another attempt after a pause."""
+
+    def __init__(self, missing: tuple[str, ...], reason: str) -> None:
+        super().__init__(reason)
+        self.missing, self.reason = missing, reason
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A list of modules, where they are looked for, and the folder that their jars go into."""
+
+    modules: Path
+    settings: Path
+    folder: Path
+    java: Java
+
+    def run(self, pauses: WaitBaseT = PAUSES) -> None:
+        """Bring all jars. Raises ConnectorsMissing; what was fetched until then is kept for the next attempt."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(TryAgain),
+            wait=pauses,
+            stop=stop_after_attempt(ATTEMPTS),
+            before_sleep=_say_pause,
+            reraise=True,
+        )
+        log.info("resolving the JVM connectors, once, into %s", self.folder)
+        try:
+            retrying(self.attempt)
+        except TryAgain as last:
+            raise ConnectorsMissing(missing=last.missing, reason=last.reason) from last
+        shutil.rmtree(self._ivy_cache, ignore_errors=True)
+
+    def attempt(self) -> None:
+        """One call of Ivy. Raises TryAgain where waiting may help, else ConnectorsMissing."""
+        shutil.rmtree(self.jars, ignore_errors=True)
+        command: list[str | Path] = [self.java.program, "-jar", ivy_jar(), *self._options()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        trouble = judge(done.returncode, done.stdout + done.stderr)
+        if trouble and done.returncode == 0:  # a refused POM may be remembered as a module without dependencies
+            shutil.rmtree(self._ivy_cache, ignore_errors=True)
+        if trouble:
+            raise trouble
+
+    @property
+    def jars(self) -> Path:
+        """The folder of the jars themselves."""
+        return self.folder / "jars"
+
+    @property
+    def _ivy_cache(self) -> Path:
+        return self.folder / "ivy"
+
+    def _options(self) -> list[str]:
+        pattern = f"{self.jars}/[artifact]-[revision](-[classifier]).[ext]"
+        places = {"-settings": self.settings, "-cache": self._ivy_cache, "-ivy": self.modules}
+        named = [text for option, place in places.items() for text in (option, str(place))]
+        return [*named, "-types", "jar", "bundle", "-retrieve", pattern, "-verbose"]  # else refusals are not shown
+
+
+def judge(code: int, output: str) -> TryAgain | ConnectorsMissing | None:
+    """What Ivy's ending means; success among refused requests is none."""
+    busy = _BUSY.search(output)
+    missing = tuple(":".join(part) for part in dict.fromkeys(_NOT_FOUND.findall(output))) or ("the JVM connectors",)
+    if busy:
+        return TryAgain(missing, f'the registry answered "{busy[0]}"')
+    return ConnectorsMissing(missing=missing, reason=_telling_line(output)) if code else None
+
+
+def _telling_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["Ivy said nothing"]
+    return next(
+        (line for line in lines if re.search("CLIENT ERROR: (?!Not Found)|Exception|module not found", line)), lines[-1]
+    )
+
+
+def _say_pause(state: RetryCallState) -> None:
+    pause = state.next_action.sleep if state.next_action else 0
+    reason = state.outcome.exception() if state.outcome else None
+    log.warning("connectors: %s; attempt %d of %d in %.0f s", reason, state.attempt_number + 1, ATTEMPTS, pause)
+
+
+def ivy_jar() -> Path:
+    """The Ivy that PySpark ships."""
+    spec = find_spec("pyspark")
+    places = spec.submodule_search_locations if spec else None
+    found = sorted(Path(places[0], "jars").glob("ivy-*.jar")) if places else []
+    if not found:
+        raise ConnectorsMissing(missing=("the JVM connectors",), reason="PySpark with its jars is not installed")
+    return found[-1]

@@ -10,15 +10,38 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError, JavaMissing, SparkUnavailable
-from floodmark.spark.cache import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# The user's cache folder: what was fetched once and may be deleted at any time.
+def cache_folder() -> Path:
+    """FLOODMARK_CACHE, else the `floodmark` folder where this user's caches are kept."""
+    named = os.environ.get("FLOODMARK_CACHE")
+    if named:
+        return Path(named).expanduser().absolute()
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache").absolute() / "floodmark"
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold the lock file: other processes that want it wait; a killed holder lets go by itself."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as file:
+        if sys.platform != "win32":  # elsewhere two processes may fetch at once: wasteful, and the last rename wins
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
 
 SUPPORTED = (17, 21)
 FETCHED = "21"

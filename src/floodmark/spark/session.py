@@ -3,19 +3,210 @@
 from __future__ import annotations
 
 import os
+import site
 import sys
-from typing import TYPE_CHECKING
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE
+from typing import IO, TYPE_CHECKING
 
 from floodmark.errors import SparkUnavailable
 from floodmark.spark.connectors import connectors, wanted
-from floodmark.spark.gateway import ensure_gateway, environment
 from floodmark.spark.java import find_java
-from floodmark.spark.settings import DELTA_EXTENSION, SPARK_LOG, full_names, is_local, session_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
+
+    from floodmark.spark.java import Java
+
+
+# Where this program imports modules of its own from, so that Spark's Python workers can import them too.
+INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+
+
+def own_folders(path: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The folders of `sys.path` that are not Python's or a package manager's: a script's, a project's, PYTHONPATH.
+
+    A worker runs the same Python, so what is installed it finds by itself; put in front of the standard library, an
+    installed backport would take the place of a module there.
+    """
+    folders = [Path(entry).absolute() for entry in (sys.path if path is None else path)]  # '' is the working folder
+    installed = _installed()
+    own = [each for each in folders if each.is_dir() and installed.isdisjoint((each, *each.parents))]
+    return tuple(dict.fromkeys(map(str, own)))
+
+
+def _installed() -> set[Path]:
+    """Where Python and package managers put modules."""
+    named = (sysconfig.get_path(name) for name in INSTALLED)
+    return {Path(found) for found in (*named, *site.getsitepackages(), site.getusersitepackages())}
+
+
+# The settings of a session: ours for a quiet local one with Delta, and the user's on top.
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+SPARK_LOG = "FLOODMARK_SPARK_LOG"
+
+UNBOUNDED = str(2**31 - 1)
+"""With any lower bound Spark asks after every row how large its Arrow batch has become: half of the way to Python."""
+
+_LISTS = {  # settings that hold several values: ours and the user's both count
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
+    "spark.executorEnv.PYTHONPATH": os.pathsep,
+    "spark.jars": ",",
+    "spark.sql.extensions": ",",
+}
+
+
+def full_names(settings: Mapping[str, str]) -> dict[str, str]:
+    """The user's settings; the `spark.` in front of a name may be left out."""
+    return {name if name.startswith("spark.") else f"spark.{name}": str(value) for name, value in settings.items()}
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and executors are one JVM on this machine."""
+    return master == "local" or master.startswith("local[")
+
+
+def session_settings(chosen: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:
+    """Everything a new session is started with; what the user chose wins."""
+    master = chosen.get("spark.master", "local[*]")
+    ours = {"spark.master": master} | (_local(master) | _modules() | _call_sites() if is_local(master) else {})
+    if jars:  # spark.jars would copy every jar at each start, so a local driver has them on its class path
+        ours |= _delta(jars, "spark.driver.extraClassPath" if is_local(master) else "spark.jars")
+    both = {name: _LISTS[name].join([ours[name], chosen[name]]) for name in _LISTS if name in ours and name in chosen}
+    return ours | dict(chosen) | both
+
+
+def _delta(jars: Sequence[Path], place: str) -> dict[str, str]:
+    return {
+        place: _LISTS[place].join(map(str, jars)),
+        "spark.sql.extensions": DELTA_EXTENSION,
+        "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
+    }
+
+
+def _local(master: str) -> dict[str, str]:
+    warehouse = Path(tempfile.gettempdir()) / f"floodmark-warehouse-{os.getpid()}"  # made only when a table needs it
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(_cores(master)),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": warehouse.as_uri(),
+        "spark.sql.execution.arrow.maxBytesPerBatch": UNBOUNDED,
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what a turn keeps is read once, and soon
+        "spark.databricks.delta.snapshotPartitions": "1",  # one task knows all files of what one machine holds
+        # Figures that nobody reads, counted anew at every commit.
+        "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
+        "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # else one task per listed file: seconds
+    }
+
+
+def _modules() -> dict[str, str]:
+    """What Spark's Python workers import beside what is installed: they know nothing of a script's folder."""
+    folders = own_folders()
+    return {"spark.executorEnv.PYTHONPATH": os.pathsep.join(folders)} if folders else {}
+
+
+def _call_sites() -> dict[str, str]:
+    """Spark notes the line of Python behind every operator on columns, in nearly as many calls of the JVM as all the
+    rest; it is met in the whole text of an error only, so who wants to read that gets it."""
+    wanted = str(SPARK_LOG in os.environ).lower()
+    return dict.fromkeys(
+        ("spark.python.sql.dataFrameDebugging.enabled", "spark.sql.dataFrameQueryContext.enabled"), wanted
+    )
+
+
+def _cores(master: str) -> int:
+    named = master.removeprefix("local").strip("[]").split(",")[0] or "1"
+    return int(named) if named.isdigit() else os.cpu_count() or 2
+
+
+# Starting the driver's JVM with the Java we found, and keeping its start-up chatter off stderr.
+STDERR = 2
+CHATTER = (  # the JVM itself prints these, so no log setting can silence them
+    b"WARNING: Using incubator modules",
+    b"Picked up JAVA_TOOL_OPTIONS",
+    b"NOTE: Picked up JDK_JAVA_OPTIONS",
+)
+
+
+def ensure_gateway(settings: Mapping[str, str], java: Java, classpath: Sequence[Path]) -> None:
+    """Start the JVM of this process, or check that the one that runs already has the class path.
+
+    Raises SparkUnavailable if it has not: a class path cannot be changed once the JVM runs.
+    """
+    from pyspark import SparkContext
+
+    with SparkContext._lock:
+        if SparkContext._gateway is None:
+            _launch(settings, java)
+        _check_class_path(classpath)
+
+
+def _launch(settings: Mapping[str, str], java: Java) -> None:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    try:
+        with environment({"JAVA_HOME": str(java.home)}):  # how spark-submit finds its Java
+            gateway = launch_gateway(conf, {"stderr": PIPE})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        raise SparkUnavailable(
+            f"{java} could not start Spark's JVM.", hint="FLOODMARK_SPARK_LOG=info shows what Spark says"
+        ) from error
+    threading.Thread(target=_relay, args=(gateway.proc.stderr,), name="floodmark-jvm-stderr", daemon=True).start()
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """These variables while Spark starts, and the user's own again afterwards."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+        for name in (name for name, value in before.items() if value is None):
+            os.environ.pop(name, None)
+
+
+def _relay(stream: IO[bytes]) -> None:
+    for line in stream:
+        if not line.startswith(CHATTER):
+            os.write(STDERR, line)
+
+
+def _check_class_path(classpath: Sequence[Path]) -> None:
+    from pyspark import SparkContext
+
+    jvm = SparkContext._jvm
+    if not classpath or jvm is None:
+        return
+    there = set(str(jvm.java.lang.System.getProperty("java.class.path")).split(os.pathsep))
+    if not there.issuperset(map(str, classpath)):
+        raise SparkUnavailable(
+            "this process already runs a Spark JVM without the connectors.",
+            hint="call floodmark.spark_session() before any other session is made",
+        )
 
 
 def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = "floodmark") -> SparkSession:

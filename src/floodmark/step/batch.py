@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from floodmark.errors import FloodmarkError, RuleBroken
+from floodmark.errors import ConfigError, FloodmarkError, RuleBroken
 from floodmark.hwm import Json, Span, digest
 from floodmark.sinks.contract import POSITION, Batch
-from floodmark.sources.contract import Explaining, Reading
-from floodmark.step.counting import Count, count
-from floodmark.step.idle import without_rows
-from floodmark.step.judging import Judgement, watched
+from floodmark.sources.contract import Explaining, Reading, Source, Telling
+from floodmark.step.checks import Judgement, watched
+from floodmark.step.intents import within
 from floodmark.step.looking import marks_after
-from floodmark.step.outside import within
-from floodmark.step.settling import Outcomes
-from floodmark.step.spool import Counted, Spool
-from floodmark.step.transform import Identity
+from floodmark.step.spool import Count, Counted, Spool, count
+from floodmark.step.transform import Function, Identity, Outcomes, Sql
 from floodmark.step.work import Work
 from floodmark.stores.record import Intent, JobRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+# Sources of a job that have nothing new in a batch: the transform names them all, so it gets them without rows.
+def without_rows(work: Work, present: Collection[str], spark: SparkSession) -> dict[str, DataFrame]:
+    """An empty frame for each source that the batch reads nothing from, where the transform takes sources by name."""
+    if not isinstance(work.transform, (Function, Sql)):
+        return {}
+    return {each.name: emptied(each, work.name, spark) for each in work.sources if each.name not in present}
+
+
+def emptied(source: Source, job: str, spark: SparkSession) -> DataFrame:
+    """The columns of a source. Raises ConfigError for a source that cannot tell them without rows."""
+    if not isinstance(source, Telling):
+        raise ConfigError(
+            f"source '{source.name}' of job '{job}' has nothing new, and cannot tell its columns without rows.",
+            hint="give the source a method without_rows(spark), which returns a Reading",
+        )
+    reading = source.without_rows(spark)
+    return reading.rows.limit(0).drop(*reading.hidden)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChange
 from floodmark.hwm import HWM, Json, Span, digest
 from floodmark.sinks.contract import Piecemeal, Recorded, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
-from floodmark.step.outside import OUTSIDE
-from floodmark.step.work import RunRequest, Work
+from floodmark.step.work import OUTSIDE, RunRequest, Work
 from floodmark.stores.record import Intent, JobRecord
 
 PENDING = "pending"

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import FloodmarkError, SinkFailed
+from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, MarkUnreadable, SinkFailed
 from floodmark.failpoints import half_way, reach
+from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
 from floodmark.step.batch import Prepared, batch_of, explained, prepare
-from floodmark.step.closing import Closing
-from floodmark.step.fitting import fit
-from floodmark.step.keeping import keep_pending
-from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
-from floodmark.step.outside import work_of
-from floodmark.step.recovery import drop, fence_laggards, new_intent, next_attempt, open_intent
+from floodmark.step.checks import fit
+from floodmark.step.commit import Begun, Clock, Closing, nothing_new
+from floodmark.step.intents import drop, fence_laggards, new_intent, next_attempt, open_intent, work_of
+from floodmark.step.looking import (
+    PENDING,
+    Ledgers,
+    Outlook,
+    look,
+    part_of,
+    read_ledgers,
+    require_a_beginning,
+    require_agreement,
+)
 from floodmark.step.spool import Spool
-from floodmark.step.summary import Begun, Clock, nothing_new
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, Work, shown
 from floodmark.stores.contract import Levelled, MarkStore
@@ -29,7 +37,32 @@ from floodmark.stores.record import Intent, JobRecord, Receipt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
 log = get_logger(__name__)
+
+
+# What the record learns although nothing was read: a fence that is waited for has to outlive this process.
+#
+# It is kept in the record, for a loop as for a run by itself, so that there is one place to look and a restart forgets
+# nothing. It is written only when a source says that there is something else to remember, so an idle tick writes
+# nothing.
+def keep_pending(store: MarkStore, record: JobRecord, outlook: Outlook) -> None:
+    """Lay what is pending over the extras of the record; marks and number stay as they are.
+
+    A run that holds the lease looks for itself, and so does the next one if the record is another by now: both know
+    better, so nothing is kept then.
+    """
+    extras = {**record.extras, **outlook.remembered(record.extras)}
+    if extras == record.extras:
+        return
+    try:
+        with hold(store, record.job) as lease:
+            if (store.read(record.job, record) or replace(record, extras={})) == record:
+                store.intend(replace(record, extras=extras), expected=record.number, lease=lease.lease)
+    except LeaseHeld:
+        return
+
+
 LONGEST_MARK_TOLD = 200
 """A mark may be a list of files; a line of a log shows how it begins."""
 
@@ -210,3 +243,45 @@ def noted_in(lease: HeldLease, session: Session) -> Session:
         return spark
 
     return asked
+
+
+# Acts on a job's marks by a person: reset and set. They hold the lease and raise the number above every sink's.
+def reset_marks(step: Step) -> None:
+    """Forget every mark and the open batch; the next run reads from the beginning, under new numbers."""
+    with hold(step.store, step.work.name) as lease:
+        decide(step, replace(readable_record(step), marks={}, sources={}, extras={}, origin="reset"), lease)
+
+
+def readable_record(step: Step) -> JobRecord:
+    """The record, or a blank one in the place of one that cannot be read: a reset is how a person gets rid of it."""
+    try:
+        return step.read()
+    except MarkUnreadable:
+        return JobRecord(step.work.name)
+
+
+def set_mark(step: Step, text: str) -> HWM[Any]:
+    """Put the mark of the job's one source to a value that its kind accepts."""
+    with hold(step.store, step.work.name) as lease:
+        record = step.read()
+        if len(record.marks) != 1:
+            raise ConfigError(
+                f"job '{record.job}' has {len(record.marks)} marks; `set` moves the one mark of a job that has run.",
+                hint=f"floodmark run --select {record.job} --from {text}",
+            )
+        [(source, mark)] = record.marks.items()
+        moved = mark.set_value(text)
+        known = {name: kept for name, kept in part_of(record.extras, source).items() if name != PENDING}
+        extras = {**record.extras, source: known} if source in record.extras else record.extras
+        decide(step, replace(record, marks={source: moved}, extras=extras, origin="set"), lease)
+        return moved
+
+
+def decide(step: Step, record: JobRecord, lease: HeldLease) -> None:
+    """Save what a person decided, above every number that is known, and fence the sinks with it."""
+    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    used = record.intent.number if record.intent else 0
+    expected, number = record.number, max(record.number, used, ledgers.highest) + 1
+    decided = replace(record, number=number, intent=None, modified_time=datetime.now(timezone.utc))
+    step.store.commit(decided, expected=expected, lease=lease.lease)
+    fence_laggards(step.work, step.store.namespace, decided, ledgers, noted_in(lease, step.session))

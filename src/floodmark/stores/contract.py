@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from floodmark.hwm import HWM
-    from floodmark.stores.pruning import Pruned
+    from floodmark.stores.paged import Pruned
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import time
 from contextlib import contextmanager, suppress
@@ -83,3 +84,18 @@ def _wait_for(descriptor: int, kind: int, path: Path, patience_seconds: float) -
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{path} was locked for {patience_seconds:g} s") from error
             time.sleep(0.005)
+
+
+# File names for jobs: two names that differ never share a file, on any disk.
+SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
+LONGEST = 120
+
+
+def file_name(name: str) -> str:
+    """Lower case ASCII for every name; upper case is escaped too, since some disks do not tell `A` from `a`."""
+    raw = name.encode("utf-8", "surrogatepass")
+    text = "".join(chr(byte) if byte in SAFE else f"%{byte:02x}" for byte in raw) or "%"
+    if len(text) <= LONGEST:
+        return text
+    # `~` is never in an escaped name, so a shortened one cannot be another's whole name
+    return f"{text[:60]}~{hashlib.sha256(raw).hexdigest()}"

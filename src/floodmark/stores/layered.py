@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, StoreError
 from floodmark.stores.contract import Clocked, Housed, Joining, Prepared
-from floodmark.stores.hwm_access import HwmAccess
+from floodmark.stores.paged import HwmAccess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from floodmark.stores.contract import LevelStore
-    from floodmark.stores.pruning import Pruned
+    from floodmark.stores.paged import Pruned
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
+
 
 log = logging.getLogger(__name__)
 

@@ -5,19 +5,106 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
-from floodmark.stores.hwm_access import HwmAccess
+from floodmark.stores.lease import hold
 from floodmark.stores.page import Entry, Page, Pages
-from floodmark.stores.pruning import Pruned, bases_in, prune_page
 from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
-from floodmark.stores.wire import UNREADABLE, Encoded, Held, Seen, compact, decode, encode
+from floodmark.stores.wire import ITEMS, UNREADABLE, Encoded, Held, Seen, compact, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from floodmark.hwm import HWM
+    from floodmark.stores.contract import MarkStore
+
+
+# What may be dropped from the history of a job and from its receipts.
+EVERYTHING = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """How much was dropped, or would be."""
+
+    history: int = 0
+    runs: int = 0
+
+    def __add__(self, other: Pruned) -> Pruned:
+        return Pruned(self.history + other.history, self.runs + other.runs)
+
+
+def kept_count(newest_first: Sequence[datetime | None], before: datetime | None, at_least: int) -> int:
+    """How many of these stay: the newest ones, as far back as any that is young enough; one without a time is."""
+    if before is None:
+        return len(newest_first)
+    young = [at for at, moment in enumerate(newest_first, start=1) if moment is None or moment >= before]
+    return min(len(newest_first), max([*young, at_least, 1]))  # the newest is the current record's own
+
+
+def surplus(
+    store: MarkStore, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+) -> Pruned:
+    """What `prune` would drop."""
+    history = [record.modified_time for record in store.history(job, EVERYTHING)]
+    runs = [receipt.started for receipt in store.runs(job, EVERYTHING)]
+    return Pruned(
+        len(history) - kept_count(history, history_before, keep_at_least),
+        len(runs) - kept_count(runs, runs_before, keep_at_least),
+    )
+
+
+def prune_page(
+    page: Page, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+) -> Pruned:
+    """Drop what is old from a page, and the lists of items that only that needed."""
+    history, runs = page.history(EVERYTHING), page.runs(EVERYTHING)
+    kept = kept_count([_moment(val, "modified_time") for val in history], history_before, keep_at_least)
+    kept_runs = kept_count([_moment(text, "started") for text in runs], runs_before, keep_at_least)
+    if kept < len(history):
+        entry = page.entry()
+        page.trim_history(kept)
+        page.keep_bases(frozenset().union(*map(bases_in, [*history[:kept], *([entry.val] if entry else [])])))
+    if kept_runs < len(runs):
+        page.trim_runs(kept_runs)
+    return Pruned(len(history) - kept, len(runs) - kept_runs)
+
+
+def bases_in(val: str) -> frozenset[tuple[str, int]]:
+    """Which lists of items a stored record needs: (source, base) of each."""
+    return frozenset((source, base["base"]) for source, base in json.loads(val).get(ITEMS, {}).items())
+
+
+def _moment(text: str, field: str) -> datetime | None:
+    found = json.loads(text)[field]
+    return datetime.fromisoformat(found) if found else None
+
+
+# Marks by their own name, for users of etl-entities: a record with one mark, named as the mark is.
+class HwmAccess:
+    """Gives a store `get_hwm` and `set_hwm`."""
+
+    def get_hwm(self: MarkStore, name: str) -> HWM[Any] | None:
+        """The mark of that name, or the only mark of the job of that name; None if there is none."""
+        record = self.read(name)
+        if record is None:
+            return None
+        only = next(iter(record.marks.values())) if len(record.marks) == 1 else None
+        return record.marks.get(name, only)
+
+    def set_hwm(self: MarkStore, mark: HWM[Any]) -> None:
+        """Save the mark under its own name, under a new number; raises LeaseHeld while a run works with it."""
+        with hold(self, mark.name) as held:
+            record = self.read(mark.name) or JobRecord(mark.name)
+            newest = max(record.number, record.intent.number if record.intent else 0)
+            marks = {**record.marks, mark.name: mark} if len(record.marks) != 1 else {next(iter(record.marks)): mark}
+            changed = replace(
+                record, number=newest + 1, marks=marks, intent=None, origin="set", modified_time=mark.modified_time
+            )
+            self.commit(changed, expected=record.number, lease=held.lease)
 
 
 def utc_now() -> datetime:

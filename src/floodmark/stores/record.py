@@ -11,6 +11,7 @@ from floodmark.hwm import HWM, Json, Span, deserialize
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 Origin = Literal["commit", "set", "reset", "import", "rollback"]
 IntentKind = Literal["batch", "refresh", "backfill", "repair", "replay"]
 """A backfill, a repair and a replay of dead letters write rows and leave the marks where they are."""

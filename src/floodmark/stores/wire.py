@@ -14,6 +14,7 @@ from floodmark.stores.record import Intent, JobRecord
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 ITEMS = "items"
 AFTER_IS_MARK = "after_is_mark"
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, FloodmarkError)

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
-from floodmark.probes.durations import seconds_in
-from floodmark.streams import nodes, pushing
-from floodmark.streams.given import plain_call, size
-from floodmark.streams.healing_call import as_healing
+from floodmark.hwm.parsing import seconds_in
+from floodmark.streams import operators as nodes
+from floodmark.streams import program as pushing
+from floodmark.streams.healing_step import as_healing
 
 if TYPE_CHECKING:
-    from floodmark.streams.kafka_stream import KafkaStream
+    from floodmark.streams.kafka import KafkaStream
+
+
+# What a user gave to a step, looked at when the step is added and not when the first element comes.
+def plain_call(call: nodes.Call, step: str) -> nodes.Call:
+    """The call, if it is one of a plain function."""
+    if inspect.iscoroutinefunction(call.func):
+        raise ConfigError(
+            f"{step} was given the coroutine {call}, which nothing would await.",
+            hint="gather elements with partition(n) and use foreach_async",
+        )
+    if not callable(call.func):
+        raise ConfigError(f"{step} needs a function, not {type(call.func).__name__}.", hint="pass a callable")
+    return call
+
+
+def size(step: str, n: int) -> int:
+    """The number, if elements can be counted by it."""
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise ConfigError(f"{step} needs a whole number from 1 on, not {n!r}.", hint="such as 5")
+    return n
+
 
 AT_ONCE = 32
 
@@ -234,14 +256,14 @@ class Stream:
     @staticmethod
     def from_kafka(*args: Any, **kwargs: Any) -> KafkaStream:  # noqa: ANN401 (handed on as they are)
         """The same as `floodmark.streams.from_kafka`."""
-        from floodmark.streams.kafka_stream import from_kafka
+        from floodmark.streams.kafka import from_kafka
 
         return from_kafka(*args, **kwargs)
 
     @staticmethod
     def from_kafka_batched(*args: Any, **kwargs: Any) -> KafkaStream:  # noqa: ANN401 (handed on as they are)
         """The same as `floodmark.streams.from_kafka_batched`."""
-        from floodmark.streams.kafka_stream import from_kafka_batched
+        from floodmark.streams.kafka import from_kafka_batched
 
         return from_kafka_batched(*args, **kwargs)
 

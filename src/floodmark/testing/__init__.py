@@ -6,21 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from floodmark.testing.doubles import CRASH, FAIL, FailingStore, InjectedFailure, ListSink, RowsSource
     from floodmark.testing.laws import MarkStoreLaws
-    from floodmark.testing.rows import CRASH, FAIL, InjectedFailure, RowsSource
-    from floodmark.testing.sinks import ListSink
-    from floodmark.testing.stores import FailingStore
+
 
 __all__ = ["CRASH", "FAIL", "FailingStore", "InjectedFailure", "ListSink", "MarkStoreLaws", "RowsSource"]
 
 HOMES = {
-    "CRASH": "rows",
-    "FAIL": "rows",
-    "FailingStore": "stores",
-    "InjectedFailure": "rows",
-    "ListSink": "sinks",
+    "CRASH": "doubles",
+    "FAIL": "doubles",
+    "FailingStore": "doubles",
+    "InjectedFailure": "doubles",
+    "ListSink": "doubles",
     "MarkStoreLaws": "laws",
-    "RowsSource": "rows",
+    "RowsSource": "doubles",
 }
 
 

@@ -6,11 +6,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pytest
+
+from floodmark.errors import LeaseLost
 from floodmark.hwm import HWM, ColumnIntHWM, FileListHWM, Span
+from floodmark.stores.paged import Pruned, surplus
 from floodmark.stores.record import Intent, JobRecord, Lease, Owner, Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from floodmark.stores.contract import MarkStore
+
 
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=timezone.utc)
 ME = Owner(host="here", boot="b", namespace="n", pid=1, started="s")
@@ -63,3 +70,96 @@ def saved(store: MarkStore, *records: JobRecord) -> Lease:
     for earlier, later in zip([before, *records], records, strict=False):
         store.commit(later, expected=earlier.number, lease=lease, receipt=receipt(later.number, job=job))
     return lease
+
+
+# The laws of a mark store about its past: what `prune` and `forget` drop, and what they never touch.
+# ruff: noqa: S101 - assert is how a law speaks
+
+
+def dated(number: int, *, landing: FileListHWM | None = None) -> JobRecord:
+    """The record of a number, saved that many minutes after noon, as its receipt is."""
+    return replace(record(number, landing=landing), modified_time=NOON + timedelta(minutes=number))
+
+
+class PruningLaws:
+    """Part of MarkStoreLaws, whose fixtures these use."""
+
+    def test_old_history_and_receipts_are_pruned(self, open_store: OpenStore) -> None:
+        """What is older than the limits goes; what was dropped is counted."""
+        saved(open_store(), *(dated(number) for number in range(1, 7)))
+        limit = NOON + timedelta(minutes=5)
+        pruned = open_store().prune("orders", history_before=limit, keep_at_least=1, runs_before=limit)
+        assert pruned == Pruned(history=4, runs=4)
+        assert [old.number for old in open_store().history("orders")] == [6, 5]
+        assert [run.number for run in open_store().runs("orders")] == [6, 5]
+        assert open_store().read("orders") == dated(6)
+
+    def test_pruning_keeps_the_newest_however_old(self, open_store: OpenStore) -> None:
+        """A job that runs once a year keeps its past."""
+        saved(open_store(), *(dated(number) for number in range(1, 7)))
+        late = NOON + timedelta(days=900)
+        assert open_store().prune("orders", history_before=late, keep_at_least=4, runs_before=late) == Pruned(2, 2)
+        assert open_store().prune("orders", history_before=late, keep_at_least=0, runs_before=None) == Pruned(3, 0)
+        assert [old.number for old in open_store().history("orders")] == [6]
+
+    def test_pruning_without_limits_drops_nothing(self, open_store: OpenStore) -> None:
+        """None is no limit."""
+        saved(open_store(), record(1), record(2))
+        assert open_store().prune("orders", history_before=None, keep_at_least=0, runs_before=None) == Pruned()
+        assert open_store().prune("nobody", history_before=NOON, keep_at_least=0, runs_before=NOON) == Pruned()
+
+    def test_what_would_be_pruned_is_known_beforehand(self, open_store: OpenStore) -> None:
+        """The same numbers, and nothing is dropped."""
+        saved(open_store(), *(dated(number) for number in range(1, 7)))
+        limit = NOON + timedelta(minutes=5)
+        expected = surplus(open_store(), "orders", history_before=limit, keep_at_least=1, runs_before=None)
+        assert (expected, len(open_store().history("orders"))) == (Pruned(4, 0), 6)
+
+    def test_pruning_leaves_the_record_and_its_open_intent(
+        self, open_store: OpenStore, stored_bytes: Callable[[str], bytes]
+    ) -> None:
+        """Not one byte of them."""
+        lease = saved(open_store(), record(1), record(2))
+        open_store().intend(intending(record(2)), expected=2, lease=lease)
+        before = stored_bytes("orders").splitlines()[:2]
+        late = NOON + timedelta(days=900)
+        open_store().prune("orders", history_before=late, keep_at_least=0, runs_before=late)
+        assert stored_bytes("orders").splitlines()[:2] == before
+        assert open_store().read("orders") == intending(record(2))
+
+    def test_lists_of_files_survive_pruning(self, open_store: OpenStore) -> None:
+        """The list of the current mark is whole, also if its first rows came with a dropped number."""
+        grown = [dated(1, landing=files("/in/a")), dated(2, landing=files("/in/a", "/in/b"))]
+        renewed = [dated(3, landing=files("/in/x")), dated(4, landing=files("/in/x", "/in/y"))]
+        saved(open_store(), *grown, *renewed)
+        late = NOON + timedelta(days=900)
+        assert open_store().prune("orders", history_before=late, keep_at_least=1, runs_before=None) == Pruned(3, 0)
+        assert open_store().read("orders") == renewed[1]
+        assert list(open_store().history("orders")) == [renewed[1]]
+
+    def test_a_forgotten_job_is_gone_and_others_stay(self, open_store: OpenStore) -> None:
+        """Record, history, receipts, lease and look: as if it had never been."""
+        store = open_store()
+        saved(store, record(1, job="other"))
+        lease = saved(store, record(1, landing=files("/in/a")))
+        store.looked("orders", NOON)
+        store.forget("orders", lease=lease)
+        for opened in (store, open_store()):
+            assert (opened.read("orders"), opened.lease("orders"), opened.last_looked("orders")) == (None, None, None)
+            assert (list(opened.history("orders")), list(opened.runs("orders"))) == ([], [])
+            assert (list(opened.jobs()), opened.read("other")) == (["other"], record(1, job="other"))
+
+    def test_a_forgotten_job_may_begin_anew(self, open_store: OpenStore) -> None:
+        """Its old lists do not come back."""
+        store = open_store()
+        store.forget("orders", lease=saved(store, record(1, landing=files("/in/a"))))
+        saved(store, record(1, landing=files("/in/b")))
+        assert (store.read("orders"), open_store().read("orders")) == (record(1, landing=files("/in/b")),) * 2
+
+    def test_nothing_is_forgotten_under_a_lost_lease(self, open_store: OpenStore) -> None:
+        """Another run works with it now."""
+        lost = saved(open_store(), record(1))
+        open_store().take_lease("orders", OTHER, over=lost)
+        with pytest.raises(LeaseLost):
+            open_store().forget("orders", lease=lost)
+        assert open_store().read("orders") == record(1)

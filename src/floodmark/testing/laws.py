@@ -1,7 +1,5 @@
 """The laws of a mark store as one suite: subclass `MarkStoreLaws`, give its fixtures, and pytest tries your store."""
 
-# ruff: noqa: S101 - assert is how a law speaks
-
 from __future__ import annotations
 
 import threading
@@ -14,12 +12,12 @@ import pytest
 from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
 from floodmark.hwm import KeyValueIntHWM, Span
 from floodmark.stores.record import Intent, JobRecord
-from floodmark.testing.law_pruning import PruningLaws
 from floodmark.testing.law_records import (
     ME,
     NOON,
     OTHER,
     OpenStore,
+    PruningLaws,
     files,
     intending,
     mark,
@@ -30,6 +28,9 @@ from floodmark.testing.law_records import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+# ruff: noqa: S101 - assert is how a law speaks
 
 
 class MarkStoreLaws(PruningLaws):

@@ -9,7 +9,7 @@ import pytest
 
 from floodmark.errors import ConfigError, FieldInvalid
 from floodmark.jobs.workflow import Workflow, read_workflow
-from floodmark.jobs.workflow.graph import downstream_of, require_an_order, upstream_of
+from floodmark.jobs.workflow.document import downstream_of, require_an_order, upstream_of
 
 DIAMOND = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c"), "e": ()}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError, TaskFailed
-from floodmark.jobs.python_names import importable
+from floodmark.locations import importable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.running import Outcome
     from floodmark.jobs.workflow.document import NotebookTask, PythonTask, Task, WheelTask
     from floodmark.stores.contract import MarkStore
+
 
 Action: TypeAlias = "Callable[[Surroundings], str | None]"
 """Does a task's work; returns what a person may want to know of it, or raises."""

@@ -2,27 +2,216 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from floodmark.errors import FloodmarkError
+from floodmark.errors import FloodmarkError, LeaseHeld, TaskTimedOut
 from floodmark.failpoints import reach
-from floodmark.jobs.running import SOME_FAILED
-from floodmark.jobs.workflow.attempt import Ended, tried
-from floodmark.jobs.workflow.memory import Memory, Remembered, State, TaskOutcome, holding
+from floodmark.hwm import Json
+from floodmark.jobs.running import LONGEST_PAUSE_SECONDS, NEEDS_A_PERSON, SOME_FAILED
 from floodmark.logs import get_logger
+from floodmark.stores.lease import HeldLease, hold
+from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from floodmark.jobs.workflow.code import Action, Library, Surroundings
     from floodmark.jobs.workflow.document import RunIf, Task, Workflow
+    from floodmark.stores.contract import MarkStore
+
 
 log = get_logger(__name__)
+# What the store remembers of a workflow: how each task of the last run ended, so that the next can go on.
+State = Literal["SUCCESS", "FAILED", "TIMEDOUT", "SKIPPED"]
+EXTRA = "workflow"
+NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]+")
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """How a task ended. `note` says why it was skipped, or what it did."""
+
+    task: str
+    state: State
+    attempts: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """The last run of a workflow: when it was begun, the tick of its schedule, and how its tasks ended."""
+
+    run: str
+    started: datetime
+    tick: datetime | None = None
+    tasks: Mapping[str, TaskOutcome] = field(default_factory=dict)
+
+    def with_outcome(self, outcome: TaskOutcome) -> Remembered:
+        return replace(self, tasks={**self.tasks, outcome.task: outcome})
+
+    def succeeded(self) -> frozenset[str]:
+        return frozenset(key for key, outcome in self.tasks.items() if outcome.state == "SUCCESS")
+
+    def failed(self) -> frozenset[str]:
+        return frozenset(key for key, outcome in self.tasks.items() if outcome.state in ("FAILED", "TIMEDOUT"))
+
+    def serialize(self) -> dict[str, Json]:
+        tick = self.tick.isoformat() if self.tick else None
+        tasks: dict[str, Json] = {key: asdict(outcome) for key, outcome in self.tasks.items()}
+        return {"run": self.run, "started": self.started.isoformat(), "tick": tick, "tasks": tasks}
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> Remembered:
+        tick = datetime.fromisoformat(stored["tick"]) if stored["tick"] else None
+        tasks = {key: TaskOutcome(**outcome) for key, outcome in stored["tasks"].items()}
+        return cls(stored["run"], datetime.fromisoformat(stored["started"]), tick, tasks)
+
+
+class Memory:
+    """The record of one running workflow, in our hands; every change is durable when it returns."""
+
+    def __init__(self, store: MarkStore, lease: HeldLease) -> None:
+        self._store, self._lease = store, lease
+        self._record = store.read(lease.lease.job) or JobRecord(lease.lease.job)
+
+    def last(self) -> Remembered | None:
+        return remembered_in(self._record)
+
+    def keep(self, remembered: Remembered) -> None:
+        """Save it under the next number."""
+        later = replace(
+            self._record,
+            number=self._record.number + 1,
+            extras={**self._record.extras, EXTRA: remembered.serialize()},
+            modified_time=datetime.now(timezone.utc),
+        )
+        self._store.commit(later, expected=self._record.number, lease=self._lease.lease)
+        self._record = later
+
+
+def remembered_in(record: JobRecord | None) -> Remembered | None:
+    """What a record says of a workflow; None if it is a job's, or there is none."""
+    stored = record.extras.get(EXTRA) if record else None
+    return Remembered.deserialize(stored) if isinstance(stored, dict) else None
+
+
+def slots(workflow: str, at_once: int) -> list[str]:
+    """The records of a workflow, one for each run that may be under way at the same time."""
+    name = f"workflow.{NOT_IN_A_NAME.sub('_', workflow)}"
+    return [name, *(f"{name}.{place}" for place in range(2, at_once + 1))]
+
+
+@contextmanager
+def holding(store: MarkStore, workflow: str, at_once: int) -> Iterator[Memory]:
+    """The memory of a run, under a lease. Raises LeaseHeld when as many runs as may be are under way."""
+    with ExitStack() as stack:
+        yield Memory(store, _first_free(store, slots(workflow, at_once), stack))
+
+
+def _first_free(store: MarkStore, names: Sequence[str], stack: ExitStack) -> HeldLease:
+    for name in names[:-1]:
+        with suppress(LeaseHeld):
+            return stack.enter_context(hold(store, name))
+    return stack.enter_context(hold(store, names[-1]))
+
+
+# One task, tried as often as its file says, each time within its time.
+GRACE_SECONDS = 10.0
+"""How long a task that ran out of time may take to notice that its Spark jobs were stopped."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A task's outcome, and what it raised if it failed."""
+
+    outcome: TaskOutcome
+    error: Exception | None = None
+
+
+def tried(task: Task, action: Action, around: Surroundings, wait: Callable[[float], bool]) -> Ended:
+    """Run the task until it succeeds, its retries are used up, or `wait` says that somebody asks to stop."""
+    begun, attempts = time.monotonic(), 0
+    while True:
+        attempts += 1
+        error, note = _attempt(task, action, around)
+        seconds = round(time.monotonic() - begun, 3)
+        if error is None:
+            return Ended(TaskOutcome(task.task_key, "SUCCESS", attempts, seconds, note=note))
+        state: State = "TIMEDOUT" if isinstance(error, TaskTimedOut) else "FAILED"
+        failed = Ended(TaskOutcome(task.task_key, state, attempts, seconds, error=str(error)), error)
+        pause = min(LONGEST_PAUSE_SECONDS, task.min_retry_interval_millis / 1000 * 2 ** min(attempts - 1, 16))
+        if not may_try_again(task, attempts, error) or wait(pause):
+            return failed
+        log.warning("task failed, trying again", task=task.task_key, attempts=attempts, error=str(error))
+
+
+def may_try_again(task: Task, attempts: int, error: Exception) -> bool:
+    """Whether the file allows another attempt, and it could help; max_retries -1 means for ever."""
+    if isinstance(error, NEEDS_A_PERSON):
+        return False
+    if isinstance(error, TaskTimedOut) and not task.retry_on_timeout:
+        return False
+    return task.max_retries < 0 or attempts <= task.max_retries
+
+
+def _attempt(task: Task, action: Action, around: Surroundings) -> tuple[Exception | None, str | None]:
+    """Run it in a thread of its own, since only that can be given up when the time is over."""
+    limit = min((s for s in (task.timeout_seconds, around.timeout_seconds or 0) if s), default=None)
+    call = _Call(action, replace(around, timeout_seconds=limit))
+    call.thread.start()
+    call.thread.join(limit)
+    if call.thread.is_alive():
+        call.interrupt()
+        call.thread.join(GRACE_SECONDS)
+        return TaskTimedOut(task.task_key, seconds=limit or 0, lives=call.thread.is_alive()), None
+    if isinstance(call.error, TimeoutError):
+        return TaskTimedOut(task.task_key, seconds=limit or 0, lives=False), None
+    return call.error, call.note
+
+
+class _Call:
+    """An action on its way, whose Spark jobs can be stopped from outside."""
+
+    def __init__(self, action: Action, around: Surroundings) -> None:
+        self.error: Exception | None = None
+        self.note: str | None = None
+        self._action, self._around = action, around
+        self._tag = f"floodmark-task-{uuid.uuid4().hex}"
+        self._spark: SparkSession | None = None
+        self.thread = threading.Thread(target=self._run, name="floodmark task", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.note = self._action(replace(self._around, session=self._tagged))
+        except Exception as error:
+            log.debug("task failed", exc_info=True)
+            self.error = error
+
+    def _tagged(self) -> SparkSession:
+        spark = self._around.session()
+        spark.addTag(self._tag)
+        self._spark = spark
+        return spark
+
+    def interrupt(self) -> None:
+        """Stop the Spark jobs that it started."""
+        if self._spark is not None:
+            with suppress(Exception):  # it is given up either way
+                self._spark.interruptTag(self._tag)
+
+
 AT_ONCE = 4
 
 

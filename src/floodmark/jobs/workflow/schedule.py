@@ -7,13 +7,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, LeaseHeld
-from floodmark.jobs.workflow.memory import remembered_in, slots
+from floodmark.jobs.workflow.running import remembered_in, slots
 from floodmark.logs import get_logger
 
 if TYPE_CHECKING:
     from floodmark.jobs.workflow.document import Workflow
     from floodmark.jobs.workflow.running import Finished
     from floodmark.stores.contract import MarkStore
+
 
 log = get_logger(__name__)
 LONGEST_WAIT_SECONDS = 60.0

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 """Below those that outgoing connections get: a client that retries against a stopped server must not take its port."""

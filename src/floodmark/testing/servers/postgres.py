@@ -23,6 +23,7 @@ from floodmark.testing.servers.child import HOST, Child, ServerFailed, await_rea
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 USER = "postgres"
 SETTINGS = {
     "listen_addresses": HOST,

@@ -1,0 +1,114 @@
+"""What is watched: tables and jobs, each with the limits that it is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from floodmark.hwm import Json
+
+# What an examination found: one finding per check and subject, and the report they make.
+Status = Literal["HEALTHY", "WARNING", "CRITICAL"]
+Check = Literal["data_freshness", "record_counts", "data_quality", "processing_offsets", "performance_metrics"]
+CHECKS: tuple[Check, ...] = (
+    "data_freshness", "record_counts", "data_quality", "processing_offsets", "performance_metrics",
+)  # fmt: skip
+SEVERITY: tuple[Status, ...] = ("HEALTHY", "WARNING", "CRITICAL")
+
+
+def worst(statuses: Sequence[Status]) -> Status:
+    """The worst of them; nothing at all is well."""
+    return max(statuses, key=SEVERITY.index, default="HEALTHY")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How one subject does in one check. `kind` is what an alert about it is called, `advice` what one may do."""
+
+    check: Check
+    subject: str
+    status: Status
+    message: str
+    facts: Mapping[str, Json] = field(default_factory=dict)
+    kind: str = ""
+    advice: str | None = None
+
+    def serialize(self) -> dict[str, Json]:
+        return {"status": self.status, "message": self.message, **self.facts}
+
+
+@dataclass(frozen=True)
+class Report:
+    """One examination."""
+
+    timestamp: datetime
+    findings: tuple[Finding, ...]
+
+    @property
+    def overall(self) -> Status:
+        return worst([finding.status for finding in self.findings])
+
+    def recommendations(self) -> list[str]:
+        """What may be done, the worst first, each once."""
+        ranked = sorted(self.findings, key=lambda finding: -SEVERITY.index(finding.status))
+        return list(dict.fromkeys(f.advice for f in ranked if f.advice and f.status != "HEALTHY"))
+
+    def serialize(self) -> dict[str, Json]:
+        """The document that `floodmark health --json` prints."""
+        return {
+            "timestamp": self.timestamp.isoformat(),
+            "overall_status": self.overall,
+            "checks": {check: self._check(check) for check in CHECKS},
+            "recommendations": list(self.recommendations()),
+        }
+
+    def _check(self, check: Check) -> dict[str, Json]:
+        of_it = [finding for finding in self.findings if finding.check == check]
+        subjects: dict[str, Json] = {finding.subject: finding.serialize() for finding in of_it}
+        return {"status": worst([finding.status for finding in of_it]), "subjects": subjects}
+
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From when on something is not as it should be."""
+
+    freshness_seconds: float = 24 * HOUR
+    """A table is FRESH below this age, STALE below twice of it, VERY_STALE above."""
+    lag_seconds: float = 72 * HOUR
+    min_rows: int = 1
+    count_change: float = 0.5
+    """The part by which a table may grow or shrink between two looks."""
+    slow_factor: float = 2.0
+
+
+@dataclass(frozen=True)
+class TableWatch:
+    """A Delta table by its folder or address."""
+
+    name: str
+    where: str
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class JobWatch:
+    """A job. `keeps_rows`: every row that it reads is written, refused or dead, so the numbers must agree."""
+
+    name: str
+    limits: Limits = field(default_factory=Limits)
+    keeps_rows: bool = False
+
+
+@dataclass(frozen=True)
+class Watch:
+    """All that is looked at."""
+
+    tables: tuple[TableWatch, ...] = ()
+    jobs: tuple[JobWatch, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    """For streams, which nobody has to name."""

@@ -1,0 +1,226 @@
+"""The mark of several tables that are read together."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+
+from floodmark.errors import MarkInvalid
+from floodmark.hwm.columns import VersionHWM
+from floodmark.hwm.mark import HWM, Json, register
+from floodmark.hwm.parsing import from_json_text, shown_int, strict_int
+
+# A map that cannot be changed: equal to a plain dict with the same entries, and hashable.
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class FrozenMap(Mapping[K, V]):
+    """The entries of a map as they were when it was made."""
+
+    __slots__ = ("_entries", "_hash")
+    _entries: dict[K, V]
+    _hash: int | None
+
+    def __init__(self, entries: Mapping[K, V] | None = None) -> None:
+        object.__setattr__(self, "_entries", dict(entries or {}))
+        object.__setattr__(self, "_hash", None)
+
+    def plus(self, entries: Mapping[K, V]) -> FrozenMap[K, V]:
+        """A map with these entries added or replaced."""
+        grown = FrozenMap[K, V]()
+        object.__setattr__(grown, "_entries", {**self._entries, **entries})  # one copy, of what may be a million
+        return grown
+
+    def __getitem__(self, key: K) -> V:
+        return self._entries[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def keys(self) -> KeysView[K]:
+        return self._entries.keys()
+
+    def items(self) -> ItemsView[K, V]:
+        return self._entries.items()
+
+    def values(self) -> ValuesView[V]:
+        return self._entries.values()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, FrozenMap):
+            return self._entries == other._entries
+        return self._entries == other
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash(frozenset(self._entries.items())))
+        return hash(self._hash)
+
+    def __repr__(self) -> str:
+        return repr(self._entries)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a FrozenMap cannot be changed: {name}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenMap, (dict(self._entries),)
+
+
+# Marks that are a map, where each key rises on its own: the offsets of a topic's partitions.
+_EMPTY: FrozenMap[Any, Any] = FrozenMap()
+
+
+class KeyValueHWM(HWM[FrozenMap[int, V]], Generic[V]):
+    """A value for each key. The higher value of a key wins, and a key that an update does not name stays.
+
+    `entity` is what the keys belong to, also spelled `topic`. Your own kind says how to `read` and `write` a value.
+    """
+
+    entity_alias: ClassVar[str | None] = "topic"
+    empty: ClassVar[object] = _EMPTY
+
+    @abstractmethod
+    def read(self, value: object) -> V:
+        """One value in its one true form; raises MarkInvalid."""
+
+    def write(self, value: V) -> Json:
+        """One value as JSON that `read` takes back; left alone, the value itself is JSON."""
+        return value  # type: ignore[return-value]
+
+    def shown(self, value: V) -> Json:
+        """One value for people."""
+        return self.write(value)
+
+    def at_or_below(self, low: V, high: V) -> bool:
+        """The order of two values of one key."""
+        return bool(low <= high)  # type: ignore[operator]
+
+    def parse(self, value: object) -> FrozenMap[int, V]:
+        entries = from_json_text(self.kind, value)
+        if not isinstance(entries, Mapping):
+            raise MarkInvalid(self.kind, value, reason="not a map from keys to values")
+        found: dict[int, V] = {}
+        for given_key, given in entries.items():
+            key, parsed = self._entry(given_key, given)
+            if key in found:
+                raise MarkInvalid(self.kind, {given_key: given}, reason=f"key {key} is there twice")
+            found[key] = parsed
+        return FrozenMap(found)
+
+    def dump(self) -> Json:
+        return {str(key): self.write(value) for key, value in self.value.items()}
+
+    def show(self) -> Json:
+        return {str(key): self.shown(value) for key, value in sorted(self.value.items())}
+
+    def reaches(self, value: FrozenMap[int, V]) -> bool:
+        return not self._higher(value)
+
+    def joined(self, value: FrozenMap[int, V]) -> FrozenMap[int, V]:
+        return self.value.plus(self._higher(value))
+
+    def _higher(self, value: FrozenMap[int, V]) -> dict[int, V]:
+        own = self.value
+        return {k: v for k, v in value.items() if k not in own or not self.at_or_below(v, own[k])}
+
+    def _entry(self, key: object, value: object) -> tuple[int, V]:
+        try:
+            return strict_int(self.kind, key), self.read(value)
+        except MarkInvalid as error:
+            raise MarkInvalid(self.kind, {key: value}, reason=f"{error.value!r} is {error.reason}") from error
+
+
+@register
+class KeyValueIntHWM(KeyValueHWM[int]):
+    """A whole number for each key. For Kafka it is the next offset to read: 110 means that 0 to 109 were read."""
+
+    kind: ClassVar[str] = "key_value_int"
+
+    def read(self, value: object) -> int:
+        return strict_int(self.kind, value)
+
+    def shown(self, value: int) -> Json:
+        return shown_int(value)
+
+
+# The mark of several topics that are read together.
+TopicOffsets = FrozenMap[str, FrozenMap[int, int]]
+
+
+@register
+class TopicOffsetsHWM(HWM[TopicOffsets]):
+    """The next offsets of several topics, a `KeyValueIntHWM` for each, that are read and committed together."""
+
+    kind: ClassVar[str] = "topic_offsets"
+    entity_alias: ClassVar[str | None] = "topics"
+    empty: ClassVar[object] = FrozenMap[str, Any]()
+
+    def parse(self, value: object) -> TopicOffsets:
+        topics = from_json_text(self.kind, value)
+        if not isinstance(topics, Mapping) or not all(isinstance(topic, str) for topic in topics):
+            raise MarkInvalid(self.kind, value, reason="not a map from topics to their partitions' next offsets")
+        return FrozenMap({topic: self._partitions(topic, offsets).value for topic, offsets in topics.items()})
+
+    def dump(self) -> Json:
+        return {topic: self._partitions(topic, offsets).dump() for topic, offsets in self.value.items()}
+
+    def show(self) -> Json:
+        return {topic: self._partitions(topic, offsets).show() for topic, offsets in sorted(self.value.items())}
+
+    def reaches(self, value: TopicOffsets) -> bool:
+        return all(self.of(topic).covers(offsets) for topic, offsets in value.items())
+
+    def joined(self, value: TopicOffsets) -> TopicOffsets:
+        return self.value.plus({topic: self.of(topic).update(offsets).value for topic, offsets in value.items()})
+
+    def of(self, topic: str) -> KeyValueIntHWM:
+        """The mark of one topic, under its name; empty where it has none."""
+        return self._partitions(topic, self.value.get(topic, {}))
+
+    def _partitions(self, topic: str, offsets: object) -> KeyValueIntHWM:
+        return KeyValueIntHWM(topic, offsets, modified_time=self.modified_time)
+
+
+TableVersions = FrozenMap[str, int]
+
+
+@register
+class TableVersionsHWM(HWM[TableVersions]):
+    """The last version of each of several tables that was read; every table rises on its own."""
+
+    kind: ClassVar[str] = "table_versions"
+    entity_alias: ClassVar[str | None] = "tables"
+    empty: ClassVar[object] = FrozenMap[str, int]()
+
+    def parse(self, value: object) -> TableVersions:
+        tables = from_json_text(self.kind, value)
+        if not isinstance(tables, Mapping) or not all(isinstance(table, str) for table in tables):
+            raise MarkInvalid(self.kind, value, reason="not a map from tables to their versions")
+        versions = {
+            table: VersionHWM(table, version, modified_time=self.modified_time).value
+            for table, version in tables.items()
+        }
+        if None in versions.values():
+            raise MarkInvalid(self.kind, value, reason="a table has no version")
+        return FrozenMap({table: version for table, version in versions.items() if version is not None})
+
+    def dump(self) -> Json:
+        return dict(self.value.items())
+
+    def show(self) -> Json:
+        return dict(sorted(self.value.items()))
+
+    def reaches(self, value: TableVersions) -> bool:
+        return all(table in self.value and self.value[table] >= version for table, version in value.items())
+
+    def joined(self, value: TableVersions) -> TableVersions:
+        own = self.value
+        return own.plus({table: max(version, own.get(table, version)) for table, version in value.items()})

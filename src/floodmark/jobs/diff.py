@@ -1,0 +1,300 @@
+"""What changed between two runs: of every job that ran since the first and up to the second, by their receipts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from floodmark.errors import RunNotFound, SourceUnreadable
+from floodmark.hwm import Json
+from floodmark.probes.delta import DeltaProbe, Stand, stand_at
+from floodmark.sinks.contract import OnDelta, Sink, ledger_id
+from floodmark.spark.tables import DeltaPlace
+from floodmark.stores.record import UPKEEP, Receipt, RuleOutcome
+
+if TYPE_CHECKING:
+    from floodmark.probes.delta import Commit
+    from floodmark.sinks import Delta
+    from floodmark.stores.contract import MarkStore
+
+
+# What happened to a Delta table between two batches of a job, told by its log alone.
+@dataclass(frozen=True)
+class RowChange:
+    """Rows that commits brought, changed and took; None where the log does not tell."""
+
+    inserted: int | None = None
+    updated: int | None = None
+    deleted: int | None = None
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """Files that only one of two versions has, and the size of both."""
+
+    added: int | None = None
+    removed: int | None = None
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """Columns by name with their types; of those that changed, the type before and after."""
+
+    added: Mapping[str, str] = field(default_factory=dict)
+    removed: Mapping[str, str] = field(default_factory=dict)
+    changed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """From one version (None: before the first) to another, with the commits by operation.
+
+    `unknown` says why something, or everything, is not told.
+    """
+
+    table: str
+    from_version: int | None = None
+    to_version: int | None = None
+    commits: Mapping[str, int] = field(default_factory=dict)
+    rows: RowChange = RowChange()
+    files: FileChange = FileChange()
+    columns: ColumnChange = ColumnChange()
+    unknown: str | None = None
+
+    def serialize(self) -> dict[str, Json]:
+        return asdict(self)
+
+
+def table_change(name: str, where: str | None, ledger: str, *, after: int, upto: int) -> TableChange:
+    """The table from how batch `after` left it (0: as it was before the first) to how batch `upto` did."""
+    if where is None:
+        return TableChange(name, unknown="it is known by its name in a catalog, which only a session can ask")
+    probe = DeltaProbe(where)
+    try:
+        own = probe.commits_of(ledger, after) if probe.refresh() else ()
+        wrote = [commit for commit in own if after < (commit.number or 0) <= upto]
+        if not wrote:
+            return TableChange(name, unknown="its log has no commit of these runs")
+        first = own[0].version if own[0].number == after else wrote[0].version - 1
+        return _between(name, where, first, probe.commits(first, wrote[-1].version))
+    except SourceUnreadable as error:
+        return TableChange(name, unknown=error.reason)
+
+
+def _between(name: str, where: str, first: int, commits: Sequence[Commit]) -> TableChange:
+    last = commits[-1].version
+    before, after = stand_at(where, first), stand_at(where, last)
+    operations = dict(Counter(commit.operation for commit in commits))
+    told = TableChange(name, first if first >= 0 else None, last, operations, _rows(commits))
+    if before is None or after is None:
+        return replace(told, unknown="its log no longer has all versions: files and columns are not known")
+    return replace(told, files=_files(before, after), columns=_columns(before, after))
+
+
+def _rows(commits: Iterable[Commit]) -> RowChange:
+    """Upkeep moves rows between files, and counts as nothing."""
+    changing = [commit for commit in commits if commit.changes_rows]
+    inserts = [commit.inserted for commit in changing if commit.inserted is not None]
+    inserted = sum(inserts) if len(inserts) == len(changing) else None
+    if not all(commit.counts_rows for commit in changing):
+        return RowChange(inserted)
+    updated, deleted = sum(each.updated for each in changing), sum(each.deleted for each in changing)
+    return RowChange(sum(inserts), updated, deleted)
+
+
+def _files(before: Stand, after: Stand) -> FileChange:
+    added, removed = after.files.keys() - before.files.keys(), before.files.keys() - after.files.keys()
+    return FileChange(len(added), len(removed), sum(before.files.values()), sum(after.files.values()))
+
+
+def _columns(before: Stand, after: Stand) -> ColumnChange:
+    old, new = before.columns, after.columns
+    return ColumnChange(
+        added={name: kind for name, kind in new.items() if name not in old},
+        removed={name: kind for name, kind in old.items() if name not in new},
+        changed={name: (old[name], kind) for name, kind in new.items() if old.get(name, kind) != kind},
+    )
+
+
+RUNS_READ = 10_000
+
+
+@dataclass(frozen=True)
+class RuleChange:
+    """How often a rule was broken in these runs, and in the last run before them; None: it was not asked then."""
+
+    name: str
+    action: str
+    failed: int
+    checked: int
+    failed_before: int | None = None
+    checked_before: int | None = None
+
+
+@dataclass(frozen=True)
+class JobChange:
+    """What the runs of one job did together."""
+
+    job: str
+    runs: int
+    failed_runs: int
+    mark_before: Json
+    mark_after: Json
+    rows_read: int
+    rows_written: Mapping[str, int]
+    rows_refused: int
+    rows_quarantined: int
+    rows_dropped: int
+    rows_dead: int
+    rows_held_back: int
+    seconds: float
+    rules: tuple[RuleChange, ...] = ()
+    tables: tuple[TableChange, ...] = ()
+
+    def serialize(self) -> dict[str, Json]:
+        rules: list[Json] = [asdict(rule) for rule in self.rules]
+        tables: list[Json] = [table.serialize() for table in self.tables]
+        return {**asdict(self), "rules": rules, "tables": tables}
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two runs, the earlier one first, and what jobs did after the one and up to the end of the other."""
+
+    first: Receipt
+    last: Receipt
+    jobs: tuple[JobChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class Receipts:
+    """All receipts of a store, the oldest first."""
+
+    kept: tuple[Receipt, ...]
+
+    @classmethod
+    def of(cls, store: MarkStore) -> Receipts:
+        return cls(tuple(sorted(store.runs(None, RUNS_READ), key=ended)))
+
+    def run(self, named: str) -> Receipt:
+        """The run of that id, or the only one whose id begins so. Raises RunNotFound."""
+        found = [each for each in self.kept if each.run and each.run.startswith(named)] if named else []
+        exact = [each for each in found if each.run == named]
+        if len(exact or found) != 1:
+            raise RunNotFound(named, known=[each.run for each in found or self.kept if each.run])
+        return (exact or found)[0]
+
+    def of_job(self, job: str) -> list[Receipt]:
+        return [each for each in self.kept if each.job == job]
+
+
+def diff(store: MarkStore, earlier: str, later: str, sinks: Mapping[str, Sequence[Sink]]) -> Diff:
+    """What lies between two runs, whichever is named first; `sinks` are those of the jobs that are asked about.
+
+    A job may have none here: of one that stands in no project file, only the receipts are known.
+
+    Raises RunNotFound.
+    """
+    receipts = Receipts.of(store)
+    first, last = sorted((receipts.run(earlier), receipts.run(later)), key=ended)
+    changes = [_job_change(receipts.of_job(job), first, last, job) for job in sinks]
+    found = [(change, ran) for change, ran in changes if change is not None]
+    with_tables = (_with_tables(change, ran, sinks[change.job], store.namespace) for change, ran in found)
+    return Diff(first, last, tuple(with_tables))
+
+
+def jobs_that_ran(store: MarkStore) -> list[str]:
+    """The jobs and streams that receipts are kept of; upkeep shows in the tables that it was done to."""
+    return sorted({receipt.job for receipt in store.runs(None, RUNS_READ)} - {UPKEEP})
+
+
+def ended(receipt: Receipt) -> datetime:
+    """When the run was over."""
+    return receipt.started + timedelta(seconds=receipt.seconds)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The receipts of a job between two runs, and the last one before them that did something."""
+
+    between: tuple[Receipt, ...] = ()
+    before: Receipt | None = None
+
+    @property
+    def done(self) -> list[Receipt]:
+        return [each for each in self.between if each.status == "done"]
+
+
+def _job_change(receipts: Sequence[Receipt], first: Receipt, last: Receipt, job: str) -> tuple[JobChange | None, Ran]:
+    between = tuple(each for each in receipts if ended(first) < ended(each) <= ended(last))
+    earlier = [each for each in receipts if ended(each) <= ended(first) and each.status == "done"]
+    ran = Ran(between, earlier[-1] if earlier else None)
+    return (_summed(job, ran) if between else None), ran
+
+
+def _summed(job: str, ran: Ran) -> JobChange:
+    stood = ran.before.mark_after if ran.before else None
+    nothing = Receipt(job, "", "nothing_new", ran.between[0].started, mark_before=stood, mark_after=stood)
+    total = reduce(lambda one, other: one.followed_by(other), ran.done) if ran.done else nothing
+    return JobChange(
+        job=job,
+        runs=len(ran.between),
+        failed_runs=sum(each.status == "failed" for each in ran.between),
+        mark_before=total.mark_before,
+        mark_after=total.mark_after,
+        rows_read=total.rows_read,
+        rows_written=dict(total.rows_written),
+        rows_refused=total.rows_refused,
+        rows_quarantined=total.rows_quarantined,
+        rows_dropped=total.rows_dropped,
+        rows_dead=total.rows_dead,
+        rows_held_back=ran.between[-1].rows_held_back,
+        seconds=round(sum(each.seconds for each in ran.between), 3),
+        rules=_rules(total.rules, ran.before.rules if ran.before else ()),
+    )
+
+
+def _rules(now: Iterable[RuleOutcome], before: Iterable[RuleOutcome]) -> tuple[RuleChange, ...]:
+    known = {each.name: each for each in before}
+    return tuple(
+        RuleChange(
+            rule.name,
+            rule.action,
+            rule.failed,
+            rule.checked,
+            known[rule.name].failed if rule.name in known else None,
+            known[rule.name].checked if rule.name in known else None,
+        )
+        for rule in now
+    )
+
+
+def _with_tables(change: JobChange, ran: Ran, sinks: Sequence[Sink], namespace: str) -> JobChange:
+    """With every Delta table that the job fills; other sinks keep no versions that could be compared."""
+    if not ran.done:
+        return change
+    after, upto = (ran.before.number if ran.before else 0), max(each.number for each in ran.done)
+    tables = tuple(
+        table_change(
+            _shown(table), _location(table), ledger_id(namespace, change.job, sink.name), after=after, upto=upto
+        )
+        for sink in sinks
+        if isinstance(sink, OnDelta)
+        for table in sink.tables()
+    )
+    return replace(change, tables=tables)
+
+
+def _shown(table: Delta) -> str:
+    return str(DeltaPlace(table.path, table.table))
+
+
+def _location(table: Delta) -> str | None:
+    """Its folder; a name in the catalog stays one, since no session is started for this."""
+    return str(DeltaPlace(table.path, None)) if table.path is not None else None

@@ -1,0 +1,92 @@
+"""`module:name` in the project file: importing what it means, or only asking whether it is there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+from functools import reduce
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from floodmark.errors import ConfigError
+
+# What a path or URL means: a folder on this machine's disks, or something a native driver has its own name for.
+SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "az", "wasbs": "az"}
+"""Hadoop's names of object stores, and what native readers call the same."""
+
+
+def local_path(where: str) -> Path | None:
+    """The absolute folder on a local disk, or None for a URL that leads elsewhere."""
+    parts = urlsplit(where)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return Path(where).expanduser().absolute() if not parts.scheme else None
+
+
+def native_uri(where: str) -> str:
+    """The place as a driver without Hadoop takes it."""
+    local = local_path(where)
+    if local is not None:
+        return str(local)
+    scheme, rest = where.split(":", 1)
+    return f"{SCHEMES.get(scheme, scheme)}:{rest}"
+
+
+def load_name(name: str, folder: Path) -> object:
+    """The object that `module:name` stands for; modules beside the project file are found too."""
+    module, _, attribute = name.partition(":")
+    importable(folder)
+    try:
+        return reduce(getattr, attribute.split("."), importlib.import_module(module))
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{name}: there is no module '{error.name}'.", hint=f"put it into {folder}, or install it"
+        ) from error
+    except AttributeError as error:
+        raise ConfigError(f"{name}: {error}.", hint=f"define {attribute} in {module}") from error
+    except Exception as error:
+        raise ConfigError(
+            f"{name}: importing it failed: {type(error).__name__}: {error}.", hint=f"mend {module}"
+        ) from error
+
+
+def missing_part(name: str, folder: Path) -> str | None:
+    """What of `module:name` is not there, told without running the module; None if all is well."""
+    module, _, attribute = name.partition(":")
+    importable(folder)
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError as error:
+        return f"there is no module '{error.name}'"
+    if spec is None:
+        return f"there is no module '{module}'"
+    if not spec.origin or not spec.origin.endswith(".py"):
+        return None
+    return _missing_in_source(spec.origin, attribute.split(".")[0])
+
+
+def importable(folder: Path) -> None:
+    """Let modules beside the project file be imported, as `python` does for a script's folder."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _missing_in_source(file: str, name: str) -> str | None:
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except SyntaxError as error:
+        return f"line {error.lineno} is not Python"
+    names = {defined for node in tree.body for defined in _defined(node)}
+    return None if {name, "*"} & names else f"nothing called '{name}' is defined there"
+
+
+def _defined(node: ast.AST) -> set[str]:
+    """The names a statement binds; `*` if it may be any. Definitions inside `if` and `try` count."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    own = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
+    return own.union(*(_defined(inner) for inner in ast.iter_child_nodes(node)))

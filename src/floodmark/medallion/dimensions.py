@@ -1,0 +1,223 @@
+"""Joining rows to the version that was valid at their moment: of a dimension, or of a price."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import KeysCollide
+from floodmark.jobs.job import Job
+from floodmark.sinks.contract import POSITION, Sink
+from floodmark.sinks.delta import Delta, members_table
+from floodmark.sinks.delta.merge import GONE
+from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO
+from floodmark.sources.delta import CHANGE
+from floodmark.sources.delta import Delta as DeltaSource
+from floodmark.spark.faults import refuse
+from floodmark.spark.tables import quoted
+from floodmark.step.transform import short_hash
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+
+# Surrogate keys of dimensions: computed from what they stand for, so that a replay gives the same ones.
+UNKNOWN = -1
+"""The member that stands for "not known": facts without a partner point to it. No computed key is negative."""
+
+
+def surrogate_key(rows: DataFrame, columns: Sequence[str]) -> Column:
+    """A whole number from 0 to 2^63 - 1 that depends on the values of these columns alone.
+
+    Each value goes in with its place, so that NULL and an empty text, or two values that change places, differ.
+    """
+    from pyspark.sql import functions as F
+
+    parts = [
+        (F.lit(place), _told(F.col(quoted(name)), rows.schema[name].dataType)) for place, name in enumerate(columns)
+    ]
+    told = [part for place, value in parts for part in (place, value.isNull(), value)]
+    return F.shiftrightunsigned(F.xxhash64(*told), 1)
+
+
+def _told(value: Column, kind: DataType) -> Column:
+    """As text, so that a wider type of the same value keeps its key; a moment as a number, so that no zone matters."""
+    from pyspark.sql import functions as F
+
+    return F.unix_micros(value).cast("string") if kind.simpleString() == "timestamp" else value.cast("string")
+
+
+def with_key(rows: DataFrame, name: str, natural: Sequence[str], *, versions: bool = True) -> DataFrame:
+    """The rows of a dimension with their surrogate key in front: of the natural key, and of `valid_from` if it has
+    versions."""
+    columns = (*natural, VALID_FROM) if versions else tuple(natural)
+    return rows.select(surrogate_key(rows, columns).alias(name), *map(quoted, rows.columns))
+
+
+def with_unknown(rows: DataFrame, name: str) -> DataFrame:
+    """The dimension with the member for "not known": its key is -1, everything else is NULL."""
+    return rows.unionByName(unknown_member(rows, name))
+
+
+def unknown_member(rows: DataFrame, name: str) -> DataFrame:
+    """That member alone, with the columns of these rows."""
+    from pyspark.sql import functions as F
+
+    columns = [F.lit(UNKNOWN).cast("long") if f.name == name else F.lit(None).cast(f.dataType) for f in rows.schema]
+    named = [column.alias(f.name) for column, f in zip(columns, rows.schema, strict=True)]
+    return rows.sparkSession.range(1).select(*named)
+
+
+def require_distinct(rows: DataFrame, name: str) -> DataFrame:
+    """The rows again, after a look that no key is there twice. Raises KeysCollide, which names one."""
+    from pyspark.sql import functions as F
+
+    twice = rows.groupBy(quoted(name)).agg(F.count(F.lit(1)).alias("n")).where("n > 1").limit(1).collect()
+    if twice:
+        raise KeysCollide(name, key=twice[0][0], rows=twice[0]["n"])
+    return rows
+
+
+def with_superseded(rows: DataFrame, held: DataFrame, name: str, natural: Sequence[str]) -> DataFrame:
+    """The dimension under `freeze`: a version that is no longer so keeps its row, and points to its successor.
+
+    `held` is the dimension as it was, with its `successor` column from the second time on. A late event moves the
+    start of a version and so its key; facts that were built before still have the old one.
+    """
+    from pyspark.sql import functions as F
+
+    now = rows.withColumn("successor", F.lit(None).cast("long"))
+    old = held.join(rows.select(quoted(name)), [name], "left_anti").where(F.col(quoted(name)) != UNKNOWN)
+    heirs = rows.select(
+        F.col(quoted(name)).alias("_fm_heir"),
+        *(F.col(quoted(column)).alias(f"_fm_{place}") for place, column in enumerate(natural)),
+        F.col(VALID_FROM).alias("_fm_from"),
+        F.col("valid_to").alias("_fm_to"),
+    )
+    same = F.lit(True)
+    for place, column in enumerate(natural):
+        same = same & (F.col(quoted(column)) == F.col(f"_fm_{place}"))
+    covers = (F.col("_fm_from") <= F.col(VALID_FROM)) & (
+        F.col("_fm_to").isNull() | (F.col(VALID_FROM) < F.col("_fm_to"))
+    )
+    pointed = old.drop("successor").join(heirs, same & covers, "left")
+    kept = pointed.withColumns({"successor": F.col("_fm_heir"), "is_current": F.lit(False)})
+    return now.unionByName(kept.select(*map(quoted, now.columns)))
+
+
+# A dimension: the members of a silver table under surrogate keys, kept by the changes of that table.
+@dataclass(frozen=True)
+class Members:
+    """Changes of a table as members of a dimension, keyed; versions that are gone are marked."""
+
+    key: str
+    natural: tuple[str, ...]
+    columns: Mapping[str, str]
+    versions: bool
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        [feed] = frames.values()
+        # Facts point to members, so one without versions stays; a version that never was has to go.
+        gone = F.col(CHANGE) == "delete" if self.versions else F.lit(False)
+        chosen = [F.expr(told).alias(name) for name, told in self.columns.items()]
+        interval = INTERVAL if self.versions else ()
+        carried = [POSITION] if POSITION in feed.columns else []
+        named = feed.where(F.col(CHANGE) != "update_preimage")
+        members = named.select(*chosen, *interval, *carried, gone.alias(GONE))
+        keyed = members.select(surrogate_key(members, self.named_by).alias(self.key), "*")
+        return _without_collisions(keyed, self.key, self.named_by).unionByName(unknown_member(keyed, self.key))
+
+    @property
+    def named_by(self) -> tuple[str, ...]:
+        return (*self.natural, VALID_FROM) if self.versions else self.natural
+
+    def fingerprint(self) -> str:
+        return short_hash(self.key, *self.named_by, *(f"{name} {told}" for name, told in self.columns.items()))
+
+    def is_deterministic(self) -> bool:
+        return True
+
+
+def dimension(
+    name: str,
+    *,
+    source: str,
+    path: str,
+    key: str,
+    natural: Sequence[str],
+    columns: Mapping[str, str],
+    versions: bool = True,
+    **options: Any,  # noqa: ANN401 - the other fields of a job
+) -> Job:
+    """The job that keeps a dimension at `path` by the change feed of the Delta table at `source`.
+
+    `columns` gives each column of a member as SQL over a row of the source, those of the natural key among them. The
+    key is a hash of the natural key, and of `valid_from` if the source has versions; member -1 is the unknown one.
+    Several jobs may fill one dimension, each with members of its own.
+    """
+    members = Members(key, tuple(natural), dict(columns), versions)
+    sink = guarded(members, members_table(path, key=(key,), name=name))
+    return Job(name=name, source=DeltaSource(source, changes="feed"), sinks=[sink], transform=members, **options)
+
+
+def guarded(members: Members, sink: Sink) -> Sink:
+    """The table as it refuses a member whose key it has for another one: a merge would take the two for one."""
+    return sink.refusing_others(members.named_by) if isinstance(sink, Delta) else sink
+
+
+def _without_collisions(keyed: DataFrame, key: str, named_by: Sequence[str]) -> DataFrame:
+    """Refuses a batch in which two members have one key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    same, member = Window.partitionBy(quoted(key)), F.struct(*map(quoted, named_by))
+    alone = F.min(member).over(same).eqNullSafe(F.max(member).over(same))
+    reason = F.concat(F.lit(f"two members have the {key} "), F.col(quoted(key)).cast("string"))
+    return keyed.withColumn(key, F.when(alone, F.col(quoted(key))).otherwise(refuse(reason).cast("long")))
+
+
+def asof(
+    facts: DataFrame, versions: DataFrame, *, on: Mapping[str, str], at: str, take: Mapping[str, str]
+) -> DataFrame:
+    """Each fact once, with columns of the version that was valid at `at`: from its start on, up to before its end.
+
+    `on` pairs the facts' columns with the versions'; `take` names the versions' columns and what they are called
+    here. A fact without a partner is kept, with NULL.
+    """
+    return facts.join(_partners(versions, on, take), _valid(on, at), "left").select(
+        *map(quoted, facts.columns), *map(quoted, take.values())
+    )
+
+
+def asof_key(facts: DataFrame, dimension: DataFrame, *, on: Mapping[str, str], at: str, key: str) -> DataFrame:
+    """Each fact once, with the surrogate key of the version that was valid at `at`, or that of the unknown member."""
+    from pyspark.sql import functions as F
+
+    joined = asof(facts, dimension, on=on, at=at, take={key: key})
+    return joined.withColumn(key, F.coalesce(F.col(quoted(key)), F.lit(UNKNOWN)))
+
+
+def _partners(versions: DataFrame, on: Mapping[str, str], take: Mapping[str, str]) -> DataFrame:
+    """The versions under names that no fact has."""
+    from pyspark.sql import functions as F
+
+    joined = [F.col(quoted(theirs)).alias(f"_fm_on_{place}") for place, theirs in enumerate(on.values())]
+    taken = [F.col(quoted(theirs)).alias(ours) for theirs, ours in take.items()]
+    return versions.select(*joined, F.col(VALID_FROM).alias("_fm_from"), F.col(VALID_TO).alias("_fm_to"), *taken)
+
+
+def _valid(on: Mapping[str, str], at: str) -> Column:
+    from pyspark.sql import functions as F
+
+    moment = F.col(quoted(at))
+    same = [F.col(quoted(ours)) == F.col(f"_fm_on_{place}") for place, ours in enumerate(on)]
+    open_end = F.col("_fm_to").isNull() | (moment < F.col("_fm_to"))
+    return reduce(and_, same) & (moment >= F.col("_fm_from")) & open_end

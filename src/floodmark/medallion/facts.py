@@ -1,0 +1,327 @@
+"""The rows of a fact for the dates that have to be built, from inputs at pinned versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from floodmark.errors import ConfigError, SourceUnreadable, TransformFailed
+from floodmark.hwm import HWM, Json, Span, TableVersionsHWM, VersionHWM
+from floodmark.jobs.job import Job
+from floodmark.jobs.table_readers import known_as
+from floodmark.medallion.dates import DATE_SK
+from floodmark.probes.delta import DeltaProbe
+from floodmark.sinks.delta.dates import DeltaDates, naming
+from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO, state_of
+from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
+from floodmark.sources.delta import CHANGE, TIME, VERSION, Planner
+from floodmark.spark.tables import DeltaPlace, quoted
+from floodmark.step.transform import Transform
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+# The tables that a fact is made of: the rows themselves, and what is looked up for them.
+Versions: TypeAlias = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class FactRows:
+    """The rows that are counted or summed; the column `date` says to which date of the fact a row belongs."""
+
+    name: str
+    path: str | None = None
+    table: str | None = None
+    date: str = DATE_SK
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A table that rows are joined to: `on` pairs the rows' columns with its own.
+
+    With `at`, the rows' moment, it has versions (`valid_from`, `valid_to`), of which one is valid at a time. When a
+    row of it changes, `restate` builds the dates again that saw it; `freeze` leaves them as they were. `columns` are
+    those that matter; by default all but the interval.
+    """
+
+    name: str
+    path: str | None = None
+    table: str | None = None
+    on: Mapping[str, str] = field(default_factory=dict)
+    at: str | None = None
+    when_moved: Literal["restate", "freeze"] = "restate"
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.on:
+            raise ConfigError(f"lookup '{self.name}' has no columns to join on.", hint="on: {sku: sku_name}")
+        if self.when_moved not in ("restate", "freeze"):
+            raise ConfigError(f"when_moved: {self.when_moved!r} is not known.", hint="one of: restate, freeze")
+
+
+Input: TypeAlias = FactRows | Lookup
+
+
+def place_of(table: Input) -> DeltaPlace:
+    """Where the table lies."""
+    return DeltaPlace(table.path, table.table)
+
+
+def location_of(table: Input, session: Session) -> str:
+    """Its folder. Raises SourceUnreadable if the catalog does not know it."""
+    place = place_of(table)
+    location = place.location(session)
+    if location is None:
+        raise SourceUnreadable(f"delta table {place}", reason="the catalog has no table of that name")
+    return location
+
+
+def pinned(table: Input, spark: SparkSession, versions: Versions) -> DataFrame:
+    """The table as it was at its version of the batch."""
+    reader = spark.read.format("delta").option("versionAsOf", str(versions[table.name]))
+    return reader.load(location_of(table, lambda: spark))
+
+
+# Which dates of a fact a batch touches: of the rows that changed, and of the rows whose partner changed.
+SIGN, PAYLOAD = "_fm_sign", "_fm_payload"
+
+
+def signed(feed: DataFrame, *own: Column) -> DataFrame:
+    """Each change of a feed as its state, -1 or 1 for taken away or put there, and columns of one's own."""
+    from pyspark.sql import functions as F
+
+    sign = F.when(F.col(CHANGE).isin("delete", "update_preimage"), -1).otherwise(1)
+    return feed.select(*own, state_of(feed.schema, _columns(feed)).alias("s"), sign.alias("n"))
+
+
+def net_changes(feed: DataFrame) -> DataFrame:
+    """Rows that the span took away (SIGN below 0) or put there; what was taken and put back as it was is neither."""
+    from pyspark.sql import functions as F
+
+    told = signed(feed, F.struct(*map(quoted, _columns(feed))).alias("_fm_row"))
+    # Some row of those that are equal stands for all of them.
+    netted = told.groupBy("s").agg(F.sum("n").alias(SIGN), F.max_by("_fm_row", "n").alias("_fm_row"))
+    return netted.where(f"{SIGN} <> 0").select("_fm_row.*", SIGN)
+
+
+def dates_in(rows: DataFrame, named: FactRows) -> DataFrame:
+    """The date of every row."""
+    return rows.select(_date(named))
+
+
+def dates_of_rows(feed: DataFrame, rows: FactRows) -> DataFrame:
+    """Dates of the old and of the new image of every row that changed: a row that moved touches two."""
+    from pyspark.sql import functions as F
+
+    # Of the rows only the date is asked for, so nothing has to be sorted: a sum by hash is enough.
+    netted = signed(feed, _date(rows)).groupBy(DATE_SK, "s").agg(F.sum("n").alias(SIGN))
+    return netted.where(f"{SIGN} <> 0").select(DATE_SK)
+
+
+def dates_of_partners(feed: DataFrame, lookup: Lookup, rows: FactRows, whole: DataFrame) -> DataFrame:
+    """Dates of rows whose partner says something else now; a version that only ended earlier than before says the same
+    to rows inside of it."""
+    from pyspark.sql import functions as F
+
+    moved = net_changes(feed)
+    payload = _payload(moved.columns, lookup)
+    own = [*lookup.on, *((lookup.at,) if lookup.at else ())]
+    seen = whole.select(_date(rows), *map(quoted, own)).distinct()
+    old = _partner(moved.where(f"{SIGN} < 0"), lookup, payload, "old")
+    new = _partner(moved.where(f"{SIGN} > 0"), lookup, payload, "new")
+    both = seen.join(old, _matches(lookup, "old"), "left").join(new, _matches(lookup, "new"), "left")
+    differs = ~F.col(f"{PAYLOAD}_old").eqNullSafe(F.col(f"{PAYLOAD}_new"))
+    return both.where(differs).select(DATE_SK)
+
+
+def _columns(feed: DataFrame) -> list[str]:
+    return [name for name in feed.columns if name not in (CHANGE, VERSION, TIME)]
+
+
+def _date(rows: FactRows) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(quoted(rows.date)).cast("int").alias(DATE_SK)
+
+
+def _payload(columns: Sequence[str], lookup: Lookup) -> list[str]:
+    return list(lookup.columns) or [name for name in columns if name not in (*INTERVAL, SIGN)]
+
+
+def _partner(moved: DataFrame, lookup: Lookup, payload: Sequence[str], image: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    keys = [F.col(quoted(theirs)).alias(f"_fm_{image}_{place}") for place, theirs in enumerate(lookup.on.values())]
+    ends = [F.col(end).alias(f"_fm_{image}_{end}") for end in (VALID_FROM, VALID_TO)] if lookup.at else []
+    return moved.select(*keys, *ends, state_of(moved.schema, payload).alias(f"{PAYLOAD}_{image}"))
+
+
+def _matches(lookup: Lookup, image: str) -> Column:
+    from pyspark.sql import functions as F
+
+    same = [F.col(quoted(ours)) == F.col(f"_fm_{image}_{place}") for place, ours in enumerate(lookup.on)]
+    if lookup.at is None:
+        return reduce(and_, same)
+    moment, begin, end = F.col(quoted(lookup.at)), F.col(f"_fm_{image}_{VALID_FROM}"), F.col(f"_fm_{image}_{VALID_TO}")
+    return reduce(and_, same) & (moment >= begin) & (end.isNull() | (moment < end))
+
+
+# The inputs of a fact as one source: all of them between pinned versions, and the dates that the changes touch.
+PINS = "floodmark.pins"
+"""Under this name the column of the dates carries what else is known of the batch, in its metadata."""
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The version of every input, and whether all dates are built: then nothing of what was built can be relied on."""
+
+    versions: Versions
+    is_whole: bool
+
+    @classmethod
+    def of(cls, touched: DataFrame) -> Pins:
+        told: dict[str, Any] = touched.schema[DATE_SK].metadata[PINS]
+        return cls({name: int(version) for name, version in told["versions"].items()}, bool(told["is_whole"]))
+
+    def on(self, dates: DataFrame) -> DataFrame:
+        """The dates, with this beside them."""
+        told = {"versions": dict(self.versions), "is_whole": self.is_whole}
+        return dates.withMetadata(DATE_SK, {PINS: told})
+
+
+@dataclass(frozen=True)
+class TouchedDates(Immutable):
+    """Dates that have to be built again: one row each. The mark is the version of every input."""
+
+    rows: FactRows
+    lookups: tuple[Lookup, ...] = ()
+    name: str = "inputs"
+    _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        twice = [name for name, times in Counter(each.name for each in self.inputs).items() if times > 1]
+        if twice:
+            raise ConfigError(f"a fact has two inputs of one name: '{twice[0]}'.", hint="give each a name of its own")
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.rows, *self.lookups)
+
+    def fingerprint(self, session: Session) -> str:
+        return f"delta tables {', '.join(self._told(each, session) for each in self.inputs)}"
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        if request.start is not None:
+            raise ConfigError("a fact has no place to begin from.", hint="--full-refresh builds all dates again")
+        known: Mapping[str, int] = mark.value if mark is not None and not request.whole else {}
+        sights = {each.name: self._sight(each, known.get(each.name), session) for each in self.inputs}
+        upto = {name: sight.span.upto.value for name, sight in sights.items() if sight.span}
+        if not upto:
+            return Sight(None)
+        latest = {each.name: self._looked(each, session).latest() for each in self.inputs}
+        at: dict[str, Json] = {name: upto.get(name, known.get(name, latest[name])) for name in latest}
+        changed: dict[str, Json] = {name: dict(s.span.detail) for name, s in sights.items() if s.span}
+        after = TableVersionsHWM(self.name, known) if known else None
+        return Sight(Span(after, TableVersionsHWM(self.name, upto), {"at": at, "changed": changed}))
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        versions: Versions = span.detail["at"]  # type: ignore[assignment]
+        changed: Mapping[str, Any] = span.detail["changed"]  # type: ignore[assignment]
+        is_whole = any("snapshot" in how for how in changed.values())
+        rows = pinned(self.rows, spark, versions)
+        dates = dates_in(rows, self.rows) if is_whole else self._touched(spark, changed, rows)
+        return Reading(Pins(versions, is_whole).on(dates.distinct().where(f"{DATE_SK} IS NOT NULL")))
+
+    def building(self, transform: Transform) -> Transform:
+        """The dates are not the fact's rows: those are built by the transform from the inputs."""
+        return Rebuilding(self, transform)
+
+    def _touched(self, spark: SparkSession, changed: Mapping[str, Any], rows: DataFrame) -> DataFrame:
+        """The dates that changed rows had or have, and those of rows whose partner moved."""
+        found = [dates_of_rows(self._feed(self.rows, spark, changed), self.rows)] if self.rows.name in changed else []
+        moved = [each for each in self.lookups if each.name in changed and each.when_moved == "restate"]
+        found += [dates_of_partners(self._feed(one, spark, changed), one, self.rows, rows) for one in moved]
+        return reduce(lambda one, other: one.unionByName(other), found or [dates_in(rows.limit(0), self.rows)])
+
+    def _feed(self, table: Input, spark: SparkSession, changed: Mapping[str, Any]) -> DataFrame:
+        first, last = changed[table.name]["first"], changed[table.name]["last"]
+        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", str(first))
+        return feed.option("endingVersion", str(last)).load(location_of(table, lambda: spark))
+
+    def _sight(self, table: Input, version: int | None, session: Session) -> Sight:
+        place = place_of(table)
+        planner = Planner(self._looked(table, session), str(place), place.sql, "feed")
+        mark = lambda number: VersionHWM(table.name, number)  # noqa: E731 - what a planner makes marks with
+        return planner.snapshot(mark) if version is None else planner.feed_after(version, mark)
+
+    def _told(self, table: Input, session: Session) -> str:
+        return f"{known_as(table.name, self._looked(table, session).table_id())} at {place_of(table)}"
+
+    def _looked(self, table: Input, session: Session) -> DeltaProbe:
+        location = location_of(table, session)
+        probe = self._probes.setdefault(location, DeltaProbe(location))
+        if not probe.refresh():
+            raise SourceUnreadable(f"delta table {place_of(table)}", reason="there is no such table")
+        return probe
+
+
+def touched_dates(rows: Mapping[str, Any], lookups: Sequence[Mapping[str, Any]]) -> TouchedDates:
+    """The source from plain values, as the project file has them."""
+    return TouchedDates(FactRows(**rows), tuple(Lookup(**each) for each in lookups))
+
+
+# A fact: a table by date that is built from others, and built again for exactly the dates that a change touches.
+def fact(
+    name: str,
+    *,
+    rows: FactRows,
+    build: str | Callable[..., DataFrame],
+    lookups: Sequence[Lookup] = (),
+    path: str | None = None,
+    table: str | None = None,
+    change_feed: bool = False,
+    **options: Any,  # noqa: ANN401 - the other fields of a job
+) -> Job:
+    """The job that keeps a fact: `build` is SQL over the inputs' names, or a function that takes them by name.
+
+    It is shown the rows of the dates that have to be built, and the lookups as a whole; it gives rows with `date_sk`
+    that depend on input rows of the same date only. Without lookups, SQL calls the rows `source`. A fact with a
+    `change_feed` can be the rows of another one.
+    """
+    source = TouchedDates(rows, tuple(lookups))
+    sink = DeltaDates(path, table, name=name, change_feed=change_feed)
+    return Job(name=name, source=source, sinks=[sink], transform=build, **options)
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """The rows of the fact for the touched dates, from the inputs as they were at the batch's versions."""
+
+    source: TouchedDates
+    build: Transform
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        [touched] = frames.values()
+        spark, dates, pins = touched.sparkSession, sorted(row[0] for row in touched.collect()), Pins.of(touched)
+        rows, own = pinned(self.source.rows, spark, pins.versions), F.col(quoted(self.source.rows.date))
+        inputs = {each.name: pinned(each, spark, pins.versions) for each in self.source.lookups}
+        inputs[self.source.rows.name] = rows.where(own.isNotNull() if pins.is_whole else own.isin(dates))
+        built = self.build.apply(inputs, job=job, attempt=attempt, batch_time=batch_time)
+        if DATE_SK not in built.columns:
+            raise TransformFailed(job, reason=f"the fact's rows have no column {DATE_SK}")
+        return naming(built, DATE_SK, None if pins.is_whole else dates)
+
+    def fingerprint(self) -> str:
+        return self.build.fingerprint()
+
+    def is_deterministic(self) -> bool:
+        return self.build.is_deterministic()

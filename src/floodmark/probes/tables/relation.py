@@ -1,0 +1,150 @@
+"""From the columns that a user names to a cursor: their kinds, and what the catalog says about ties and nulls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from floodmark.errors import ConfigError
+from floodmark.probes.tables import Asked, Column, Cursor, CursorColumn, Kind
+
+# What a source reads from: a table by name, or a user's query in which :after, :upto and :first_run are put.
+SKIPPED = r"""
+    [eE]'(?:[^'\\]|\\.|'')*'          # a text with backslashes
+  | '(?:[^']|'')*'                    # a text
+  | "(?:[^"]|"")*"                    # a name
+  | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$   # a text in dollars
+  | --[^\n]*                          # a comment to the end of the line
+  | /\*.*?\*/                         # a comment
+"""
+PLACE = re.compile(rf"{SKIPPED}|(?<![\w:\]])(?P<place>:(?P<name>after|upto|first_run)\b)", re.VERBOSE | re.DOTALL)
+QUESTION = re.compile(rf"{SKIPPED}|(?P<place>\?)", re.VERBOSE | re.DOTALL)
+PART = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or a query, exactly one of both."""
+
+    table: str | None = None
+    query: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.table is None) == (self.query is None):
+            raise ConfigError("a source reads a table or a query.", hint="give either table or query")
+        named = self.named
+        if len(named & {"after", "upto"}) == 1 or named == {"first_run"}:
+            raise ConfigError(
+                f"the query names {', '.join(f':{name}' for name in sorted(named))} only.",
+                hint="name both :after and :upto, or neither: then the bounds are put around the query",
+            )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the query applies the bounds itself."""
+        return "after" in self.named
+
+    @cached_property
+    def named(self) -> set[str]:
+        """Which of :after, :upto and :first_run the query names."""
+        return {found["name"] for found in PLACE.finditer(self.query or "") if found["name"]}
+
+    def sql(self, quote: Callable[[str], str], values: Mapping[str, str]) -> str:
+        """What stands behind FROM; `values` are literals for the names in the query."""
+        if self.table is not None:
+            return ".".join(map(quote, self.parts()))
+        filled = PLACE.sub(lambda found: values[found["name"]] if found["name"] else found[0], self.query or "")
+        return f"({filled.strip().rstrip(';')}\n)"  # on a line of its own: the query may end in a comment
+
+    def parts(self) -> tuple[str, ...]:
+        """The table's name, piece by piece: `public.orders`, or with `"…"` around a piece that has a dot."""
+        found = PART.findall(self.table or "")
+        parts = tuple(quoted.replace('""', '"') or plain for quoted, plain in found)
+        if not parts or not re.fullmatch(rf"(?:{PART.pattern})(?:\.(?:{PART.pattern}))*", self.table or ""):
+            raise ConfigError(f"table: {self.table!r} is not the name of a table.", hint="write it like public.orders")
+        return parts
+
+
+def for_jdbc(sql: str) -> str:
+    """The statement with its question marks doubled, since JDBC would take each for a parameter."""
+    return QUESTION.sub(lambda found: "??" if found["place"] else found[0], sql)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What a database says of a table beside its types; of a query, and in some databases of a table, it says nothing.
+
+    `unique` are the columns of each unique index, None if it cannot tell; `key` is the primary key.
+    """
+
+    unique: tuple[frozenset[str], ...] | None = None
+    key: tuple[str, ...] = ()
+    required: frozenset[str] = frozenset()
+
+    def is_unique(self, columns: Iterable[str]) -> bool | None:
+        """Whether no two rows agree in these columns; None if nobody knows."""
+        if self.unique is None:
+            return None
+        named = frozenset(columns)
+        return any(index <= named for index in self.unique)
+
+
+@dataclass(frozen=True)
+class Finder:
+    """Finds cursors in one database: `kind_of` says what a mark can follow there, `known` lists it for people."""
+
+    kind_of: Callable[[Column], Kind | None]
+    known: str
+
+    def cursor(self, asked: Asked, columns: tuple[Column, ...], catalog: Catalog, place: str) -> Cursor:
+        """The cursor. Raises ConfigError for a column that is not there, or that no mark can follow."""
+        by_name = {column.name: column for column in columns}
+        for name in (*(name for group in asked.columns for name in group), *asked.key):
+            if name not in by_name:
+                known = ", ".join(by_name)
+                raise ConfigError(f"{place} has no column {name!r} to read by.", hint=f"its columns are: {known}")
+        found = tuple(self._column([by_name[name] for name in group], catalog) for group in asked.columns)
+        key = asked.key or tuple(name for name in catalog.key if name in by_name)
+        return Cursor(found, _is_unique(asked, catalog), key)
+
+    def _column(self, group: list[Column], catalog: Catalog) -> CursorColumn:
+        first, *others = group
+        kinds = [self._kind(column) for column in group]
+        if len({(kind, column.type) for kind, column in zip(kinds, group, strict=True)}) > 1:
+            types = ", ".join(f"{column.name} is {column.declared}" for column in group)
+            raise ConfigError(
+                f"coalesce: the columns are of different types ({types}).", hint="name columns of one type"
+            )
+        is_nullable = not any(column.name in catalog.required for column in group)
+        return CursorColumn(first.name, kinds[0], first.type, tuple(column.name for column in others), is_nullable)
+
+    def _kind(self, column: Column) -> Kind:
+        kind = self.kind_of(column)
+        if kind is None:
+            declared = column.type or "without a type"
+            raise ConfigError(
+                f"the cursor {column.name!r} is of type {declared}.", hint=f"types that a mark follows: {self.known}"
+            )
+        return kind
+
+
+def kind_by_type(kinds: dict[str, Kind]) -> Callable[[Column], Kind | None]:
+    """The kind by the name of the type; a decimal without places behind the point is a whole number."""
+
+    def kind_of(column: Column) -> Kind | None:
+        kind = kinds.get(column.type)
+        return "int" if kind == "decimal" and column.scale == 0 else kind
+
+    return kind_of
+
+
+def _is_unique(asked: Asked, catalog: Catalog) -> bool:
+    """The user's word, else the catalog's; where that is silent, several columns were named to be unique together."""
+    if asked.is_unique:
+        return True
+    if any(len(group) > 1 for group in asked.columns):
+        return False
+    told = catalog.is_unique(name for (name,) in asked.columns)
+    return len(asked.columns) > 1 if told is None else told

@@ -1,0 +1,279 @@
+"""Check: what can be told about a job online, before its first run. Every part is asked, and none is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from floodmark.errors import FloodmarkError, SourceUnreadable
+from floodmark.logs import get_logger
+from floodmark.probes.kafka import KafkaProbe, keeping_of
+from floodmark.probes.kafka.client import KafkaOptions
+from floodmark.probes.postgres import Address, PostgresProbe, Table, described, written
+from floodmark.probes.tables.dialects import Postgres as Dialect
+from floodmark.probes.tables.relation import Relation
+from floodmark.project.findings import RULES, Said
+from floodmark.sinks import Postgres as PostgresSink
+from floodmark.sinks.contract import ledger_id
+from floodmark.sources import Kafka, Postgres
+from floodmark.sources.contract import Request
+from floodmark.sources.kafka.offsets import offsets_in
+from floodmark.sources.tables.cursor import Cursor
+from floodmark.sources.tables.postgres import selected
+from floodmark.step.looking import part_of, require_same_sources, sight_of
+from floodmark.step.transform import first_lines
+from floodmark.step.work import RunRequest, shown
+from floodmark.stores.record import JobRecord
+
+if TYPE_CHECKING:
+    from floodmark.hwm import HWM
+    from floodmark.probes.tables import Cursor as Seen
+    from floodmark.project.kinds import Site
+    from floodmark.project.models import JobModel
+    from floodmark.sinks.contract import Sink
+    from floodmark.sources.contract import Sight, Source
+    from floodmark.step import Step
+    from floodmark.stores.contract import MarkStore
+
+
+log = get_logger(__name__)
+# How far jobs are behind: the rows that their sources have above the marks, asked without Spark.
+AT_ONCE = 16
+
+
+def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, int]:
+    """By job, what its source has above its mark; a job is absent whose source cannot tell, or not without Spark."""
+    known = [(job, store.read(job.name) or JobRecord(job.name)) for job in jobs]
+    with ThreadPoolExecutor(AT_ONCE) as asking:  # a server that is down is waited for, and others need not be
+        found = list(asking.map(lambda pair: (pair[0].name, _behind(pair[0], pair[1], site)), known))
+    return {name: rows for name, rows in found if rows is not None}
+
+
+def _behind(job: JobModel, record: JobRecord, site: Site) -> int | None:
+    try:
+        with closing_source(job.source.build(site)) as source:
+            return rows_above(source, record)
+    except Exception as error:  # noqa: BLE001 - it may be a user's own source, and one number less is no failure
+        log.info("a source could not be asked how far its mark is behind", job=job.name, reason=first_lines(error))
+        return None
+
+
+def rows_above(source: Source, record: JobRecord) -> int | None:
+    """One look, as a run takes it; rows that wait for somebody are behind as well. None: it cannot tell."""
+    known = record.sources.get(source.name)
+    if source.name in record.marks and known is not None and known != source.fingerprint(_no_session):
+        return None  # the mark is of another source, and says nothing about this one
+    sight = sight_of(source, record, RunRequest(waits_for_settling=False), _no_session)
+    if sight.span is None:
+        return sight.held_back
+    return None if sight.expected_rows is None else sight.expected_rows + sight.held_back
+
+
+@contextmanager
+def closing_source(source: Source) -> Iterator[Source]:
+    """The source, whose connection, if it keeps one, ends with the question."""
+    try:
+        yield source
+    finally:
+        close = getattr(source, "close", None)
+        if close is not None:
+            close()
+
+
+def _no_session() -> NoReturn:
+    raise SourceUnreadable("the source", reason="it can only be looked at with a Spark session")
+
+
+# What a job has to know about a topic: how long its messages are there, and how near that comes to the mark.
+def kafka_findings(source: Kafka, mark: HWM[object] | None) -> Said:
+    """Retention against the mark, and what compaction takes away."""
+    options = KafkaOptions(source.bootstrap, source.options)
+    for topic, keeping in keeping_of(options, source.topics).items():
+        yield "", f"{topic} keeps messages {keeping}", ""
+        if keeping.is_compacted:
+            said = f"{topic} is compacted: of several messages of a key that wait, only the last may be left"
+            yield "FM506", said, "run often enough, or do not count on every version"
+    probe = KafkaProbe(options)
+    bounds = probe.bounds(probe.topics(source.topics).values())
+    for place, at in sorted(offsets_in(mark, source.topics).items()):
+        seen = bounds.get(place)
+        if seen is not None and seen.earliest > 0 and seen.stable - at > at - seen.earliest:
+            said = (
+                f"{place[0]}/{place[1]}: the mark {at} is nearer to the oldest message {seen.earliest} than to the end"
+            )
+            yield "FM505", f"{said} {seen.stable}: retention may pass it", "run the job, or keep messages longer"
+
+
+# What a job has to know of a PostgreSQL table: whether its cursor is fast and safe, and whether it takes rows.
+TEXTS = ("text", "character varying", "character")
+
+
+def source_findings(source: Postgres) -> Said:
+    """The cursor, the rights, and the types of all columns."""
+    address, relation = Address.parse(source.url), Relation(source.table, source.query)
+    cursor = Cursor.of(source.cursor)
+    columns = cursor.columns
+    probe = PostgresProbe(address, relation, cursor.asked(source.key), source.name)
+    try:
+        selected(probe.columns(), source.types, f"postgres {address}")
+        seen = probe.cursor()
+    finally:
+        probe.close()
+    if source.table is None:
+        hint = "read a table where you can, or see to the index yourself"
+        yield "FM502", "a query is read: whether an index serves its cursor cannot be told", hint
+        return
+    found = described(address, relation.sql(Dialect().quote, {}), columns)
+    if found is not None:
+        yield from index_findings(found, columns, source.table)
+        yield from tie_findings(seen)
+        yield from value_findings(found, cursor, seen)
+
+
+def index_findings(table: Table, columns: tuple[str, ...], name: str) -> Said:
+    """Whether a look is quick."""
+    named, index = ", ".join(columns), table.index_on(columns)
+    by_bytes = ' COLLATE "C"' if table.type.split("(")[0] in TEXTS else ""
+    create = f"CREATE INDEX ON {name} ({named}{by_bytes})"
+    if index is None:
+        yield "FM502", f"no index begins with {named}: every look scans {name} (about {table.rows} rows)", create
+    elif by_bytes and not index.is_by_bytes:
+        yield "FM502", f"the index on {named} is not in the order of bytes, by which text is compared", create
+    else:
+        yield "", f"an index begins with {named}", ""
+
+
+def tie_findings(seen: Seen) -> Said:
+    """Whether the mark can fall between two rows, as the reader itself judges it."""
+    if seen.is_unique:
+        yield "", f"{seen.shown} is unique", ""
+    else:
+        said = f"{seen.shown} is not unique: rows at the mark are read again, and told apart by the key"
+        yield "FM503", said, "nothing; or add a unique column, as in cursor: [updated_at, id]"
+
+
+def value_findings(table: Table, cursor: Cursor, seen: Seen) -> Said:
+    """Where values come from, whether there always is one, and whether it may be read."""
+    [column, *_] = cursor.columns
+    if cursor.safety_way in (None, "fence"):
+        for doubt in table.doubts:
+            hint = "safety: {delay: 30s} or {lag: 1h}, or cursor: xmin, where rows can commit late"
+            yield doubt.rule, f"{column}: {doubt.reason}", hint
+    if any(each.is_nullable for each in seen.columns):
+        yield "FM504", f"{seen.shown} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
+    if not table.may_read:
+        yield "FM507", "this role may not read the table", "GRANT SELECT ON it TO this role"
+
+
+def target_findings(sink: PostgresSink) -> Said:
+    """Whether the target takes what the sink's mode does."""
+    address, relation = Address.parse(sink.url), Relation(sink.table)
+    table = relation.sql(Dialect().quote, {})
+    target = written(address, table)
+    if not target.exists:
+        made = "the first batch makes it" if sink.create else "it has to be made, `create` is off"
+        yield "" if sink.create else "FM507", f"{sink.table} is not there yet: {made}", "make the table"
+        return
+    changes = sink.mode != "append"
+    if not target.may_insert or (changes and not target.may_change):
+        rights = "SELECT, INSERT, UPDATE, DELETE" if changes else "SELECT, INSERT"
+        yield "FM507", f"this role may not write to {sink.table}", f"GRANT {rights} ON {sink.table} TO …"
+    found = described(address, table, sink.key or ("",))
+    if sink.mode == "merge" and found is not None and not found.is_unique(sink.key):
+        key = ", ".join(sink.key)
+        yield (
+            "FM507",
+            f"no unique index of {sink.table} is on the key {key}",
+            f"CREATE UNIQUE INDEX ON {sink.table} ({key})",
+        )
+
+
+GRAVEST = (5, 1, 4, 2)
+"""Exit codes: a decision, a failure, a lease, the configuration."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One thing that was looked at; `rule` is empty where all is well."""
+
+    job: str
+    part: str
+    message: str
+    rule: str = ""
+    hint: str = ""
+    exit_code: int = 0
+
+    @property
+    def severity(self) -> str:
+        """As the rule has it, or ok."""
+        return RULES[self.rule][0] if self.rule else "ok"
+
+
+@dataclass(frozen=True)
+class JobCheck:
+    """One job, asked part by part: one that cannot be reached is a finding, and the others are asked all the same."""
+
+    step: Step
+
+    def lines(self) -> Iterator[Checked]:
+        record = self.step.read()
+        yield self.well("mark", f"at {shown(record.marks)}" if record.marks else "none: the next run is the first one")
+        for source in self.step.work.sources:
+            yield from self.asked(f"source {source.name}", self.source(source, record))
+        for sink in self.step.work.sinks:
+            yield from self.asked(f"sink {sink.name}", self.sink(sink))
+
+    def asked(self, part: str, said: Said) -> Iterator[Checked]:
+        try:
+            for rule, message, hint in said:
+                code = 2 if rule and RULES[rule][0] == "error" else 0
+                yield Checked(self.step.work.name, part, message, rule, hint, code)
+        except FloodmarkError as error:
+            yield Checked(self.step.work.name, part, error.message, "FM501", error.hint, error.exit_code)
+
+    def well(self, part: str, message: str) -> Checked:
+        return Checked(self.step.work.name, part, message)
+
+    def source(self, source: Source, record: JobRecord) -> Said:
+        """Whether it is there and the same as ever, what its cursor is worth, and what waits above the mark."""
+        found, mark = source.fingerprint(self.step.session), record.marks.get(source.name)
+        yield "", f"reads {found}", ""
+        yield from particular(source, mark)
+        require_same_sources(self.step.work, record, {source.name: found})
+        request = Request(extras=part_of(record.extras, source.name), waits=False)
+        yield "", told(source.look(mark, request, self.step.session)), ""
+
+    def sink(self, sink: Sink) -> Said:
+        """Whether it can be reached, and what it has of this job."""
+        ledger = ledger_id(self.step.store.namespace, self.step.work.name, sink.name)
+        recorded = sink.recorded(ledger, self.step.session)
+        has = f"has batch {recorded.number}" if recorded else "has nothing of this job yet"
+        yield "", f"{sink.describe()} {has}", ""
+        if isinstance(sink, PostgresSink):
+            yield from target_findings(sink)
+
+
+def particular(source: Source, mark: HWM[object] | None) -> Said:
+    """What only this kind of source can be asked."""
+    if isinstance(source, Postgres):
+        yield from source_findings(source)
+    if isinstance(source, Kafka):
+        yield from kafka_findings(source, mark)
+
+
+def told(sight: Sight) -> str:
+    """What a look saw."""
+    held = f"; {sight.held_back} held back: {sight.held_reason}" if sight.held_back else ""
+    if sight.span is None:
+        return f"nothing new{held}"
+    rows = "rows" if sight.expected_rows is None else f"{sight.expected_rows} rows"
+    return f"{rows} to read, up to {sight.span.upto.show()}{held}"
+
+
+def exit_code(lines: Sequence[Checked]) -> int:
+    """0 if no error was found, else the code of the gravest."""
+    codes = {line.exit_code for line in lines if line.severity == "error"}
+    return next((code for code in GRAVEST if code in codes), 0)

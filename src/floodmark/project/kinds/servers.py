@@ -1,0 +1,253 @@
+"""What the project file may say about Kafka, as a source and as a sink."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from floodmark.probes.kafka.client import option_text
+from floodmark.project.kinds import Columns, Duration, Model, Name, SinkModel, Site, SourceModel, Text
+from floodmark.project.kinds import Read as ReadAtOnce
+
+if TYPE_CHECKING:
+    from floodmark.sinks.contract import Sink
+    from floodmark.sources.contract import Source
+    from floodmark.sources.tables.cursor import Cursor
+
+
+# What the project file may say about sources and sinks in a database; `kinds.py` lists them with the others.
+class CursorModel(Model):
+    """The column that a table is read by, or several."""
+
+    column: Columns = ()
+    start: str | int | tuple[str | int, ...] = Field(
+        default="earliest", description="earliest, latest, or a value that is read too"
+    )
+    on_null: Literal["fail", "exclude", "include"] = "fail"
+    coalesce: Columns = Field(default=(), description="the column, and those that stand in for it where it is null")
+    unique: bool = Field(default=False, description="that no two rows ever share a value, where the catalog is silent")
+    safety: Literal["fence", "delay", "lag", "none"] | Mapping[str, Duration] | None = None
+    max_future: Duration | None = None
+
+    @model_validator(mode="after")
+    def _some_column(self) -> "CursorModel":
+        if not self.column and not self.coalesce:
+            raise ValueError("name the column that a table is read by")
+        return self
+
+    def build(self) -> "Cursor":
+        """The cursor itself."""
+        from floodmark.sources.tables.cursor import Cursor
+
+        return Cursor(**self.model_dump())
+
+
+class Read(ReadAtOnce):
+    """How rows are fetched, and how many at a time."""
+
+    partitions: int | None = Field(default=None, ge=1)
+    fetch_rows: int = Field(default=10_000, ge=1)
+    chunk_rows: int | None = Field(default=None, ge=1, description="rows of a batch; a run goes on until none is left")
+
+
+def _as_cursor(value: object) -> object:
+    """A bare name is a column, a list are several."""
+    return {"column": value} if isinstance(value, (str, list)) else value
+
+
+class TableOrQuery(SourceModel):
+    """A table is named, or a query is written out; a cursor says how far it was read."""
+
+    table: Text | None = None
+    query: Text | None = None
+    cursor: Annotated[CursorModel, BeforeValidator(_as_cursor)]
+    key: Columns = Field(default=(), description="what tells rows of one cursor value apart; else the primary key")
+    types: Mapping[str, Text] = {}
+    read: Read = Read()
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "TableOrQuery":
+        if (self.table is None) == (self.query is None):
+            raise ValueError("give either table or query")
+        return self
+
+    def options_of_a_table(self) -> dict[str, object]:
+        """What every such source takes."""
+        return {
+            "table": self.table,
+            "query": self.query,
+            "cursor": self.cursor.build(),
+            "key": self.key,
+            "types": dict(self.types),
+            "partitions": self.read.partitions,
+            "fetch_rows": self.read.fetch_rows,
+        }
+
+
+class PostgresSource(TableOrQuery):
+    """A table or query of PostgreSQL."""
+
+    type: Literal["postgres"]
+    name: Name = "postgres"
+    url: Text = Field(repr=False)
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Postgres
+
+        return Postgres(self.url, name=self.name, **self.options_of_a_table())  # type: ignore[arg-type]
+
+
+class JdbcSource(TableOrQuery):
+    """A table or query behind any JDBC driver; its jar has to be on Spark's class path."""
+
+    type: Literal["jdbc"]
+    name: Name = "jdbc"
+    url: Text = Field(repr=False)
+    driver: Text | None = None
+    options: Mapping[str, str] = Field(default={}, repr=False)
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Jdbc
+
+        own = {"driver": self.driver, "options": dict(self.options), "name": self.name}
+        return Jdbc(self.url, **own, **self.options_of_a_table())  # type: ignore[arg-type]
+
+
+class SqliteSource(TableOrQuery):
+    """A table or query of a SQLite file that Spark's tasks see."""
+
+    type: Literal["sqlite"]
+    name: Name = "sqlite"
+    path: Text
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Sqlite
+
+        return Sqlite(site.path(self.path), name=self.name, **self.options_of_a_table())  # type: ignore[arg-type]
+
+
+class PostgresSink(SinkModel):
+    """A table of PostgreSQL."""
+
+    type: Literal["postgres"]
+    url: Text = Field(repr=False)
+    table: Text
+    mode: Literal["append", "merge", "replace"] = "append"
+    key: Columns = ()
+    by: Columns = ()
+    sequence: Columns = ()
+    delete_when: Text | None = None
+    create: bool = Field(default=True, description="whether the first batch makes the table")
+    staged: bool = Field(default=False, description="whether rows always wait in a staging table before they are moved")
+
+    def build(self, site: Site) -> "Sink":
+        from floodmark.sinks import Postgres
+
+        fields = self.model_dump(exclude={"type", "name", "url"})
+        return Postgres(self.url, name=self.ledger_name(), **fields)
+
+
+Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+OptionText = Annotated[str, BeforeValidator(lambda value: option_text(value) if not isinstance(value, str) else value)]
+Options = Annotated[Mapping[str, OptionText], Field(description="any option of the clients: security.protocol, sasl.…")]
+Offsets = Mapping[int, Annotated[int, Field(ge=0)]]
+
+WORDS: Mapping[str, str] = {"json": "json", "text": "text:value"}
+"""A topic that is read as text has the column `value`; written as text, it gets that column back."""
+
+
+class JsonMessages(Model):
+    """Values that are JSON objects."""
+
+    format: Literal["json"]
+    schema_: Text = Field(alias="schema", description="columns as Spark's DDL: id long, v string")
+
+
+class KafkaSource(SourceModel):
+    """Messages of a topic, or of several, each read once."""
+
+    type: Literal["kafka"]
+    name: Name = "kafka"
+    bootstrap: Texts
+    topic: Texts
+    value: Literal["bytes", "text"] | JsonMessages = "bytes"
+    key: Literal["bytes", "text"] | None = Field(default=None, description="text, and bytes where the value is bytes")
+    columns: Texts | None = Field(default=None, description="which of Kafka's own columns are wanted: all")
+    start: Offsets | Mapping[str, Offsets] | Text = Field(
+        default="earliest", description="earliest, latest, group:<id>, or offsets: {0: 100}, or {topic: {0: 100}}"
+    )
+    on_gap: Literal["fail", "skip"] = "fail"
+    options: Options = Field(default_factory=dict, repr=False)
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Kafka
+        from floodmark.sources.kafka.reading import COLUMNS
+
+        value = self.value if isinstance(self.value, str) else {"format": "json", "schema": self.value.schema_}
+        return Kafka(
+            self.bootstrap,
+            self.topic,
+            value=value,
+            key=self.key,
+            start=self.start,
+            on_gap=self.on_gap,
+            options=dict(self.options),
+            name=self.name,
+            columns=COLUMNS if self.columns is None else self.columns,
+        )
+
+
+class NewTopic(Model):
+    """How a topic is made that is not there yet."""
+
+    partitions: int = Field(default=1, ge=1)
+    replication: int = Field(default=1, ge=1)
+
+
+class BytesColumn(Model):
+    """The value is a column of bytes, as it is."""
+
+    column: Text
+
+    def spelled(self) -> str:
+        """As the sink takes it."""
+        return f"bytes:{self.column}"
+
+
+class TextExpression(Model):
+    """The value is the text of a column or expression."""
+
+    text: Text
+
+    def spelled(self) -> str:
+        """As the sink takes it."""
+        return f"text:{self.text}"
+
+
+class KafkaSink(SinkModel):
+    """A topic that gets each row as one message."""
+
+    type: Literal["kafka"]
+    bootstrap: Texts
+    topic: Text
+    key: Text | None = Field(default=None, description="the column, or expression, that is the message's key")
+    headers: Mapping[str, Text] | Text | None = None
+    value: Literal["json", "text"] | TextExpression | BytesColumn = Field(
+        default="json", description="json: all columns; text: the column `value`; {text: expression}; {column: bytes}"
+    )
+    create: NewTopic | None = None
+    options: Options = Field(default_factory=dict, repr=False)
+
+    def build(self, site: Site) -> "Sink":
+        from floodmark.sinks import Kafka
+
+        return Kafka(
+            self.bootstrap,
+            self.topic,
+            key=self.key,
+            value=WORDS[self.value] if isinstance(self.value, str) else self.value.spelled(),
+            headers=self.headers if self.headers is None or isinstance(self.headers, str) else dict(self.headers),
+            create=self.create.model_dump() if self.create else None,
+            options=dict(self.options),
+            name=self.ledger_name(),
+        )

@@ -1,0 +1,380 @@
+"""The JSON Schema of the project file, as editors read it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
+
+from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
+from floodmark.project.file import DEFAULT_STORE, Document, chosen_target
+from floodmark.project.kinds import (
+    ConsoleSink,
+    DeltaSink,
+    DeltaSource,
+    Duration,
+    FilesSink,
+    FilesSource,
+    Model,
+    Name,
+    PythonName,
+    PythonSource,
+    Text,
+)
+from floodmark.project.kinds.medallion import DimensionMembers, FactSource
+from floodmark.project.kinds.rules import RuleModel
+from floodmark.project.kinds.servers import (
+    JdbcSource,
+    KafkaSink,
+    KafkaSource,
+    PostgresSink,
+    PostgresSource,
+    SqliteSource,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+    from floodmark.hwm import Json
+    from floodmark.project.file import Place
+
+
+# Every source and sink that the project file knows, told apart by `type`.
+AnySource = Annotated[
+    FilesSource | DeltaSource | FactSource | KafkaSource | PostgresSource | JdbcSource | SqliteSource | PythonSource,
+    Field(discriminator="type"),
+]
+AnySink = Annotated[DeltaSink | KafkaSink | PostgresSink | FilesSink | ConsoleSink, Field(discriminator="type")]
+
+
+# What pydantic found wrong, told as our own errors: file, line, the nearest known name, and never a value.
+def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
+    """One error for each mistake, in the order of the file."""
+    found: dict[Place, ErrorDetails] = {}
+    for detail in error.errors(include_input=False):
+        found.setdefault(_place(detail, document.values), detail)  # a union complains once for each of its members
+    in_order = sorted(found, key=lambda place: document.lines.get(place, document.lines.get(place[:-1], 0)))
+    return [_mistake(place, found[place], document) for place in in_order]
+
+
+def _place(detail: ErrorDetails, values: Json) -> Place:
+    """pydantic's location without the names of union members, which stand in no file."""
+    place: list[str | int] = []
+    for step in detail["loc"]:
+        if _has(values, step):
+            place.append(step)
+            values = values[step]  # type: ignore[index]
+    return (*place, detail["loc"][-1]) if detail["type"] == "missing" else tuple(place)
+
+
+def _has(values: Json, step: str | int) -> bool:
+    if isinstance(values, dict):
+        return step in values
+    return isinstance(values, list) and isinstance(step, int) and step < len(values)
+
+
+def _mistake(place: Place, detail: ErrorDetails, document: Document) -> ConfigError:
+    where = document.where(place)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_field(str(place[-1]), where, detail)
+    if detail["type"] == "union_tag_invalid":
+        return _unknown_type(place, where, detail, document)
+    name = ".".join(map(str, place)) or "the file"
+    if detail["type"] in ("missing", "union_tag_not_found"):
+        missing = f"{name}.type" if detail["type"] == "union_tag_not_found" else name
+        return FieldInvalid(missing, where=where, reason="is missing")
+    return FieldInvalid(name, where=where, reason=_without_value(detail))
+
+
+def _without_value(detail: ErrorDetails) -> str:
+    message = detail["msg"].removeprefix("Input ").rstrip(".")
+    if detail["type"] == "string_pattern_mismatch":
+        return _shape(str(detail["ctx"]["pattern"])) or message
+    return f"is wrong: {message.removeprefix('Value error, ')}" if detail["type"] == "value_error" else message
+
+
+def _shape(pattern: str) -> str | None:
+    from floodmark.project.kinds import DURATION, NAME, PYTHON_NAME
+
+    return {
+        DURATION: "should be a duration like 500ms, 5s, 10m, 1h or 90d",
+        NAME: "should be a name of letters, digits, '_', '-' and '.'",
+        PYTHON_NAME: "should be module:name",
+    }.get(pattern)
+
+
+def _unknown_field(name: str, where: str, detail: ErrorDetails) -> ConfigError:
+    nearest = get_close_matches(name, _known_fields(detail["loc"]), n=1, cutoff=0.5)
+    return UnknownField(name, where=where, nearest=nearest[0] if nearest else None)
+
+
+def _unknown_type(place: Place, where: str, detail: ErrorDetails, document: Document) -> ConfigError:
+    """The type is shown as the file spells it: what a variable holds stays unseen."""
+    known = [name.strip(" '") for name in str(detail["ctx"]["expected_tags"]).split(",")]
+    thing = f"{'sink' if 'sinks' in place else 'source'} type at {document.where((*place, 'type'))}:"
+    return UnknownKind(thing, str(_spelled(document.values, (*place, "type"))), known=known)
+
+
+def _spelled(values: Json, place: Place) -> Json:
+    for step in place:
+        values = values[step]  # type: ignore[index]
+    return values
+
+
+def _known_fields(location: Sequence[str | int]) -> list[str]:
+    """The fields of the model that refused: found by walking the models along the location."""
+    models: list[type[BaseModel]] = [Project]
+    for step in location[:-1]:
+        if isinstance(step, str):
+            models = _inner_models(models, step) or models
+    return [field.alias or name for model in models for name, field in model.model_fields.items()]
+
+
+def _inner_models(models: Iterable[type[BaseModel]], step: str) -> list[type[BaseModel]]:
+    fields = [model.model_fields[step].annotation for model in models if step in model.model_fields]
+    if fields:
+        return [model for annotation in fields for model in _models_in(annotation)]
+    return [model for model in models if step in get_args(getattr(model.model_fields.get("type"), "annotation", None))]
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models_in(inner)]
+
+
+# The project file as values: what each field means, and how a whole project is loaded from it.
+def _as_setting(value: object) -> object:
+    """Spark takes its settings as text, people write numbers and true."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Setting = Annotated[str, BeforeValidator(_as_setting)]
+Store = Text | tuple[Text, ...]
+Share = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
+AlertKind = Literal[
+    "lag",
+    "stale",
+    "quality",
+    "failed_run",
+    "slow_run",
+    "count",
+    "stuck",
+    "dead_letters",
+    "run_started",
+    "run_succeeded",
+    "summary",
+]
+
+
+class Transform(Model):
+    """SQL over `source`, a Python function from DataFrame to DataFrame, or the members of a dimension."""
+
+    sql: Text | None = None
+    python: PythonName | None = None
+    dimension: DimensionMembers | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Transform:
+        if [self.sql, self.python, self.dimension].count(None) != len(("sql", "python")):
+            raise ValueError("give either sql or python, or dimension")
+        return self
+
+
+class Quarantine(Model):
+    """Where rows that broke a rule are put aside."""
+
+    path: Text
+
+
+class DeadLetters(Model):
+    """Where records that cannot be parsed are put aside."""
+
+    path: Text
+
+
+class Retries(Model):
+    """How often a failed run is tried again, with a pause that doubles each time."""
+
+    attempts: int = Field(default=1, ge=1)
+    backoff: Duration = "2s"
+
+
+class JobModel(Model):
+    """One job: a source, what happens to its rows, and the sinks in the order they are written."""
+
+    name: Name
+    source: AnySource
+    transform: Transform | None = None
+    rules: tuple[RuleModel, ...] = ()
+    quarantine: Quarantine | None = None
+    on_schema_change: Literal["fail", "evolve", "ignore"] = "fail"
+    sinks: tuple[AnySink, ...] = Field(json_schema_extra={"minItems": 1})
+    dead_letters: DeadLetters | None = None
+    every: Duration | None = None
+    retries: Retries = Retries()
+    spool: Text = Field(default="state/spool", description="folder where a batch is frozen if its rows might change")
+
+    @model_validator(mode="after")
+    def _sinks_have_names_of_their_own(self) -> JobModel:
+        if not self.sinks:
+            raise ValueError("a job needs at least one sink")
+        twice = [name for name, times in Counter(sink.ledger_name() for sink in self.sinks).items() if times > 1]
+        if twice:
+            raise ValueError(f"two sinks are called '{twice[0]}': give each a name of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _a_fact_is_whole(self) -> JobModel:
+        is_fact = isinstance(self.source, FactSource)
+        by_date = [sink for sink in self.sinks if getattr(sink, "mode", None) == "dates"]
+        if by_date and not is_fact:
+            raise ValueError("a sink with `mode: dates` takes what a source of `type: fact` tells it to build")
+        if is_fact and (len(by_date) != len(self.sinks) or self.transform is None):
+            raise ValueError("a fact needs a transform that builds it, and sinks with `mode: dates`")
+        return self
+
+    @model_validator(mode="after")
+    def _a_dimension_is_whole(self) -> JobModel:
+        members = self.transform.dimension if self.transform else None
+        kept = [sink for sink in self.sinks if getattr(sink, "mode", None) == "dimension"]
+        if kept and members is None:
+            raise ValueError("a sink with `mode: dimension` takes what `transform: {dimension: …}` makes")
+        if members is None:
+            return self
+        if len(kept) != len(self.sinks) or getattr(self.source, "changes", None) != "feed":
+            raise ValueError("a dimension needs a Delta source with `changes: feed`, and sinks with `mode: dimension`")
+        if any(getattr(sink, "key", ()) != (members.key,) for sink in kept):
+            raise ValueError(f"the sinks of this dimension need `key: {members.key}`")
+        return self
+
+
+class Retention(Model):
+    """How long old records and receipts are kept."""
+
+    history: Duration = "90d"
+    keep_at_least: int = Field(default=20, ge=1)
+    runs: Duration = "180d"
+
+
+class TableHealth(Model):
+    """A table that health looks at, or other limits for one that a job fills."""
+
+    path: Text | None = None
+    freshness: Duration | None = None
+    min_rows: int | None = Field(default=None, ge=0)
+    count_change: Share | None = None
+
+
+class Health(Model):
+    """From when on tables and jobs are not well."""
+
+    freshness: Duration = "24h"
+    lag: Duration = "72h"
+    min_rows: int = Field(default=1, ge=0)
+    count_change: Share = "50%"
+    tables: Mapping[str, TableHealth] = {}
+
+
+class Alerts(Model):
+    """Somewhere alerts go, and which of them."""
+
+    to: Literal["webhook", "email", "file", "log"]
+    on: tuple[AlertKind, ...] = ()
+    min_severity: Literal["warning", "critical"] = "warning"
+    url: Text | None = Field(default=None, description="of the webhook, or smtp://user:password@host:port for email")
+    address: tuple[Text, ...] = Field(default=(), description="who gets the mail")
+    sender: Text | None = Field(default=None, description="who the mail is from")
+    path: Text | None = Field(default=None, description="of the file")
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Alerts:
+        needed = {"webhook": ("url",), "email": ("url", "address", "sender"), "file": ("path",), "log": ()}[self.to]
+        for name in needed:
+            if not getattr(self, name):
+                raise ValueError(f"alerts to {self.to} need `{name}`")
+        return self
+
+
+class Target(Model):
+    """What `--target` puts over the fields of the file."""
+
+    store: Store | None = None
+    namespace: Text | None = None
+    spark: Mapping[str, Setting] | None = None
+
+
+class Project(Model):
+    """A whole project file."""
+
+    store: Store = DEFAULT_STORE
+    namespace: Text = "default"
+    spark: Mapping[str, Setting] = {}
+    jobs: tuple[JobModel, ...] = ()
+    tasks: Mapping[Name, PythonName] = {}
+    health: Health = Health()
+    alerts: tuple[Alerts, ...] = ()
+    retention: Retention = Retention()
+    targets: Mapping[str, Target] = {}
+
+    @model_validator(mode="after")
+    def _jobs_have_names_of_their_own(self) -> Project:
+        twice = [name for name, times in Counter(job.name for job in self.jobs).items() if times > 1]
+        if twice:
+            raise ValueError(f"two jobs are called '{twice[0]}'")
+        return self
+
+    def spark_settings(self) -> dict[str, str]:
+        """The settings with their full names: `master` is spark.master."""
+        return {name if "." in name else f"spark.{name}": value for name, value in self.spark.items()}
+
+
+def load(document: Document) -> Project:
+    """The project that the document describes, its target applied. Raises the first error that `examine` finds."""
+    project, found = examine(document)
+    if project is None:
+        raise found[0]
+    return project
+
+
+def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
+    """The project, or everything that is wrong with its file."""
+    over = chosen_target(document)
+    try:
+        values = {name: document.expand(value, (name,)) for name, value in document.values.items() if name != "targets"}
+        place = ("targets", document.target or "")
+        values |= {name: document.expand(value, (*place, name)) for name, value in over.items()}
+        values["targets"] = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
+        return Project.model_validate(values), []
+    except ConfigError as error:
+        return None, [error]
+    except ValidationError as error:
+        return None, mistakes(error, document)
+
+
+REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:[^}]*)?\}$"}
+
+
+def project_schema() -> dict[str, object]:
+    """The schema; where a number is wanted, `${NAME}` is one too."""
+    schema = {name: _with_references(part) for name, part in Project.model_json_schema().items()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Floodmark project"}
+
+
+def _with_references(node: object) -> object:
+    if isinstance(node, list):
+        return [_with_references(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    inner = {name: _with_references(value) for name, value in node.items()}
+    return {"anyOf": [inner, REFERENCE]} if node.get("type") in ("integer", "boolean", "number") else inner

@@ -1,0 +1,225 @@
+"""Which partition a message key belongs to: the same one that the Java client's default partitioner picks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConfigError
+from floodmark.sinks.contract import POSITION, written_columns
+from floodmark.sinks.kafka.ledger import Layout
+from floodmark.spark.tables import quoted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+    from pyspark.sql import Column, DataFrame
+
+
+# Rows as Kafka messages: key, value and headers as bytes, each with its writer, in one order for every attempt.
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+PLACE = "_fm_place"
+WRITER = "_fm_writer"
+UNHASHED = re.compile(r"map<|variant")
+"""Types that Spark does not hash."""
+UNORDERED = re.compile(r"map<|variant|interval")
+"""Types that it does not put in order, or not all of them."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a row becomes a message.
+
+    `value` is "json" (all columns), "text:<expression>" or "bytes:<column>". `headers` maps names to expressions, or
+    names a column of maps or of Spark's own header type; such a column is not part of the JSON. `partition` is an
+    expression; where it is null, key or content decide.
+    """
+
+    key: str | None = None
+    value: str = "json"
+    headers: Mapping[str, str] | str | None = None
+    partition: str | None = None
+
+    @property
+    def has_order(self) -> bool:
+        """Whether rows of one partition stand in the order of the source."""
+        return self.key is not None or self.partition is not None
+
+    def check(self, sink: str) -> None:
+        kind, _, what = self.value.partition(":")
+        if self.value != "json" and (kind not in ("text", "bytes") or not what):
+            raise ConfigError(
+                f"sink '{sink}' has value {self.value!r}.", hint="one of: json, text:<expression>, bytes:<column>"
+            )
+
+    def routed(self, rows: DataFrame, layout: Layout) -> DataFrame:
+        """Each writer's messages in a task, in an order that is the same at every attempt.
+
+        The order is the source's where its position is known; then every column takes part. Rows of one key, or of a
+        chosen partition, have one writer, which finds the partition of a key; rows without a key have one already.
+        """
+        from pyspark.sql import functions as F
+
+        content, key = hash_of(rows), self._key(rows)
+        spread = content if self.key is None else F.when(key.isNull(), content).otherwise(F.xxhash64(key))
+        spread = spread if self.partition is None else F.coalesce(self._chosen().cast("long"), spread)
+        writer = F.pmod(spread, F.lit(layout.writers)).cast("int") if layout.writers > 1 else F.lit(0)
+        placed = rows.withColumn(WRITER, writer)
+        # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
+        own = placed.repartitionById(layout.writers, F.col(WRITER))
+        place = F.col(POSITION) if self.has_order and POSITION in rows.columns else content
+        return self._messages(in_order(own.withColumn(PLACE, place)), content, layout)
+
+    def _messages(self, rows: DataFrame, content: Column, layout: Layout) -> DataFrame:
+        """Writer, key and value, headers where there are any, and the partition of rows without a key."""
+        from pyspark.sql import functions as F
+
+        key = self._key(rows)
+        partition = F.when(key.isNull(), F.pmod(content, F.lit(layout.partitions)).cast("int"))
+        partition = partition if self.partition is None else F.coalesce(self._chosen(), partition)
+        columns = [F.col(WRITER).alias("writer")]
+        columns += [key.alias("key"), self._value(rows).alias("value"), partition.alias("partition")]
+        if self.headers:
+            columns.append(self._headers(rows).cast(HEADERS_TYPE).alias("headers"))
+        return rows.select(*columns)
+
+    def _chosen(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.expr(str(self.partition)).cast("int")
+
+    def _key(self, rows: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+
+        return as_bytes(rows, self.key) if self.key is not None else F.lit(None).cast("binary")
+
+    def _value(self, rows: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+
+        kind, _, what = self.value.partition(":")
+        if kind != "json":
+            return as_bytes(rows, what)
+        apart = self.headers if isinstance(self.headers, str) else None
+        names = [name for name in written_columns(rows) if name != apart]
+        return F.to_json(F.struct(*map(quoted, names)), {"ignoreNullFields": "false"}).cast("binary")
+
+    def _headers(self, rows: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+
+        if isinstance(self.headers, str):
+            return header_column(rows, self.headers)
+        named = [(F.lit(name), as_bytes(rows, what)) for name, what in (self.headers or {}).items()]
+        return F.array(*(F.struct(name.alias("key"), value.alias("value")) for name, value in named))
+
+
+def as_bytes(rows: DataFrame, expression: str) -> Column:
+    """Bytes as they are; text as UTF-8; records and lists as JSON; anything else as Spark writes it."""
+    from pyspark.sql import functions as F
+
+    what = F.col(quoted(expression)) if expression in rows.columns else F.expr(expression)
+    kind = rows.select(what).schema[0].dataType.typeName()
+    if kind in ("struct", "array", "map", "variant"):
+        return F.to_json(what).cast("binary")
+    return what if kind == "binary" else what.cast("string").cast("binary")
+
+
+def header_column(rows: DataFrame, name: str) -> Column:
+    """A column of maps as Spark's own header type."""
+    from pyspark.sql import functions as F
+
+    kind = rows.select(quoted(name)).schema[0].dataType.typeName()
+    if kind != "map":
+        return F.col(quoted(name))
+    entries = F.map_entries(quoted(name))
+    return F.transform(entries, lambda e: F.struct(e["key"].cast("string"), e["value"].cast("string").cast("binary")))
+
+
+def in_order(rows: DataFrame) -> DataFrame:
+    """Each writer's rows by their place, then by every column: rows that are equal in all make equal messages.
+
+    They are sorted before they become messages, which are larger. What has no order takes part as text.
+    """
+    from pyspark.sql import functions as F
+
+    kinds = {name: rows.schema[name].dataType.simpleString() for name in written_columns(rows)}
+    columns = [F.to_json(F.struct(quoted(n))) if UNORDERED.search(kind) else quoted(n) for n, kind in kinds.items()]
+    return rows.sortWithinPartitions(WRITER, PLACE, *columns)
+
+
+def hash_of(rows: DataFrame) -> Column:
+    """A hash of a row's content: the same whenever the row is read."""
+    from pyspark.sql import functions as F
+
+    fields = [field for field in rows.schema.fields if field.name in written_columns(rows)]
+    plain = [field.name for field in fields if not UNHASHED.search(field.dataType.simpleString())]
+    if plain:
+        return F.xxhash64(*map(quoted, plain))
+    return F.xxhash64(F.to_json(F.struct(*(quoted(field.name) for field in fields))))
+
+
+SEED, FACTOR = 0x9747B28C, 0x5BD1E995
+POSITIVE = 0x7FFFFFFF
+
+
+def partitions_of(keys: pa.Array, count: int) -> NDArray[np.int64]:
+    """The partition of every key; what stands at a null key means nothing."""
+    import numpy as np
+
+    hashes = murmur2(keys).astype(np.int64)
+    return (hashes & POSITIVE) % count
+
+
+def with_partitions(rows: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    """The rows with the partition of every key filled in; those without a key, or with a chosen one, have theirs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys, chosen = rows.column("key"), rows.column("partition")
+    if chosen.null_count == 0:
+        return rows
+    found = pc.if_else(chosen.is_valid(), chosen, pa.array(partitions_of(keys, count), pa.int32()))
+    return rows.set_column(rows.schema.get_field_index("partition"), "partition", found)
+
+
+def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
+    """Kafka's hash of each key, computed for all keys of one length at a time."""
+    import numpy as np
+    import pyarrow as pa
+
+    wide = keys.cast(pa.large_binary())
+    _, offsets, data = wide.buffers()
+    if len(wide) == 0:
+        return np.zeros(0, dtype=np.uint32)
+    ends = np.frombuffer(offsets, dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+    lengths = np.diff(ends)
+    hashes = np.zeros(len(wide), dtype=np.uint32)
+    for length in np.unique(lengths):
+        places = np.flatnonzero(lengths == length)
+        bytes_of = content[ends[places, None] + np.arange(length)]
+        hashes[places] = _hash_equal_lengths(np.ascontiguousarray(bytes_of))
+    return hashes
+
+
+def _hash_equal_lengths(keys: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    import numpy as np
+
+    count, length = keys.shape
+    factor, whole = np.uint32(FACTOR), length // 4 * 4
+    state: NDArray[np.uint32] = np.full(count, SEED ^ length, dtype=np.uint32)
+    words = np.ascontiguousarray(keys[:, :whole]).view("<u4")
+    for place in range(whole // 4):
+        word = words[:, place] * factor
+        word = (word ^ (word >> np.uint32(24))) * factor
+        state = (state * factor) ^ word
+    rest = keys[:, whole:].astype(np.uint32)
+    if rest.shape[1]:
+        for place in range(rest.shape[1]):
+            state ^= rest[:, place] << np.uint32(8 * place)
+        state *= factor
+    state = (state ^ (state >> np.uint32(13))) * factor
+    state ^= state >> np.uint32(15)
+    return state

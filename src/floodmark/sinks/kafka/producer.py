@@ -1,0 +1,212 @@
+"""One transactional producer: opening it fences its predecessor, and every transaction carries rows and ledger page."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from floodmark.probes.kafka import is_between_leaders
+from floodmark.sinks.kafka.ledger import Headers, Page, read_pages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Consumer, Producer
+
+    from floodmark.probes.kafka.client import KafkaOptions
+
+
+CALL_SECONDS = 10.0
+COMMIT_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
+PAUSE_SECONDS = 0.2
+CLOSE_SECONDS = 5.0
+QUEUE_SECONDS = 0.05
+GRACE_SECONDS = 2.0
+DEFAULTS: Mapping[str, object] = {
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "batch.num.messages": 100_000,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 131_072,
+    "compression.type": "lz4",  # costs the driver nothing that can be measured, and saves the broker a quarter
+}
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a ledger writes: picklable, so that it can go to the executors."""
+
+    options: KafkaOptions
+    topic: str
+    ledger: str
+    transaction_seconds: float = 120.0
+
+    def reader(self) -> Consumer:
+        """Reads and names the ledger's group; it never joins it."""
+        return self.options.consumer(**{"group.id": self.ledger})
+
+    def producer(self, writer: int) -> Producer:
+        """A producer that is ready for its first transaction; whoever had its id before can write no more."""
+        from confluent_kafka import Producer
+
+        own = {
+            "transactional.id": f"{self.ledger}-{writer}",
+            "transaction.timeout.ms": int(self.transaction_seconds * 1000),
+        }
+        given = self.options.librdkafka()
+        producer = Producer({**{k: v for k, v in DEFAULTS.items() if k not in given}, **given, **own})
+        persist(lambda: producer.init_transactions(CALL_SECONDS))
+        return producer
+
+    def take_over(self, writer: int) -> None:
+        """Shut out whoever has this id, and give up what it left open."""
+        self.producer(writer)
+
+
+@dataclass
+class Session:
+    """An open producer and the ledger beside it; `reopen` starts over after any error."""
+
+    place: Place
+    writer: int
+    page_numbers: Sequence[int]
+    _reader: Any = None
+    _producer: Any = None
+    _in_transaction: bool = False
+
+    def open(self) -> dict[int, Page]:
+        """Fence and settle the predecessor first, and only then read how far it got."""
+        self._reader = self.place.reader()  # connects meanwhile
+        self._producer = self.place.producer(self.writer)
+        return self.pages()
+
+    def reopen(self) -> dict[int, Page]:
+        self.close()
+        return self.open()
+
+    def pages(self) -> dict[int, Page]:
+        return persist(lambda: read_pages(self._reader, self.place.topic, self.page_numbers))
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+        self._in_transaction = True
+
+    def send(self, rows: pa.RecordBatch, stamp: Headers) -> None:
+        """Hand the rows over; whether they arrived is known when the transaction is committed."""
+        produce_all(self._producer, self.place.topic, rows, stamp)
+
+    def commit(self, page: Page) -> None:
+        """Rows and page become visible together, or not at all."""
+        offsets = [page.offset(self.place.topic, partition) for partition in self.page_numbers]
+        group = self._reader.consumer_group_metadata()
+        # A producer that lost its coordinator may never find it again: its successor does, and knows what became of it.
+        producer = self._producer
+        bounded(lambda: producer.send_offsets_to_transaction(offsets, group, CALL_SECONDS), CALL_SECONDS)
+        bounded(lambda: producer.commit_transaction(COMMIT_SECONDS), COMMIT_SECONDS)
+        self._in_transaction = False
+
+    def close(self) -> None:
+        """An open transaction is given up, so that readers need not wait until the broker does it."""
+        self.give_up()
+        if self._reader is not None:
+            self._reader.close()
+        self._producer = self._reader = None
+
+    def give_up(self) -> Exception | None:
+        """Abort; where that fails, the next producer settles it, and the error says why better than the first one."""
+        from confluent_kafka import KafkaException
+
+        if not self._in_transaction:
+            return None
+        self._in_transaction = False
+        try:
+            self._producer.purge()
+            self._producer.abort_transaction(CLOSE_SECONDS)
+        except KafkaException as error:
+            return error
+        return None
+
+
+def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Headers) -> None:
+    """One message per row with the user's headers; on the last one, ours stand before them."""
+    columns = [rows.column(name).to_pylist() for name in ("partition", "key", "value")]
+    given = rows.column("headers").to_pylist() if "headers" in rows.schema.names else [None] * rows.num_rows
+    given[-1] = [*({"key": key, "value": value} for key, value in stamp), *(given[-1] or ())]
+    produce = producer.produce
+    for partition, key, value, headers in zip(*columns, given, strict=True):
+        while True:
+            try:
+                if headers:
+                    produce(topic, value, key, partition, headers=pairs(headers))
+                else:  # to name the headers, even as None, doubles what the call takes
+                    produce(topic, value, key, partition)
+                break
+            except BufferError:  # the local queue is full: let some of it go first
+                producer.poll(QUEUE_SECONDS)
+    producer.poll(0)
+
+
+def pairs(headers: list[dict[str, Any]]) -> Headers:
+    """A list of records, as Arrow gives it, in the shape that the driver takes."""
+    return [(each["key"], each["value"]) for each in headers]
+
+
+def persist(call: Callable[[], Answer]) -> Answer:
+    """The call's answer; coordinators that move, load or still settle another transaction are asked again."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            if time.monotonic() > deadline or not passes_by_itself(error):
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
+def bounded(call: Callable[[], object], seconds: float) -> None:
+    """The call, or a timeout: seen after a broker's restart, the driver may stay in it far beyond its own timeout."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    ended: list[BaseException | None] = []
+
+    def act() -> None:
+        try:
+            call()
+            ended.append(None)
+        except BaseException as error:  # noqa: BLE001 (handed to the caller)
+            ended.append(error)
+
+    asking = threading.Thread(target=act, daemon=True)
+    asking.start()
+    asking.join(seconds + GRACE_SECONDS)
+    if not ended:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    if ended[0] is not None:
+        raise ended[0]
+
+
+def passes_by_itself(error: Exception) -> bool:
+    """Whether the same call may succeed a little later."""
+    from confluent_kafka import KafkaError
+
+    problem = error.args[0]
+    passing = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.CONCURRENT_TRANSACTIONS}
+    passing |= {KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
+    passing |= {KafkaError.UNSTABLE_OFFSET_COMMIT}
+    if problem.fatal() or problem.txn_requires_abort():
+        return False
+    return bool(problem.retriable() or problem.code() in passing or is_between_leaders(error))
+
+
+def is_fenced(error: Exception) -> bool:
+    """Whether another producer took over this one's id."""
+    from confluent_kafka import KafkaError
+
+    fences = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+    return error.args[0].code() in fences

@@ -1,0 +1,192 @@
+"""The ledger of PostgreSQL sinks: one row per ledger, in a table beside the target, written with the rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError, SinkUnreachable
+from floodmark.hwm import Json
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composed
+
+
+# Reaching the PostgreSQL server of a sink, from the driver and from the tasks, without a secret in any message.
+DEFAULTS = {
+    "connect_timeout": 10,
+    # A server that is gone without a word fails the task within about a minute, instead of holding it for hours.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+SECRETS = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret", "scram_client_key")
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A server and a database on it; `application` is what the server's own lists of sessions call us."""
+
+    url: str = field(repr=False)
+    application: str = "floodmark"
+
+    def describe(self) -> str:
+        """Host, port and database."""
+        given = settings(self.url)
+        host, port = given.get("host") or given.get("hostaddr") or "local socket", given.get("port") or 5432
+        return f"{host}:{port}/{given.get('dbname') or given.get('user') or ''}"
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """An open connection without a transaction. Raises SinkUnreachable if there is none, or if it breaks."""
+        import psycopg
+
+        wanted = {**DEFAULTS, **settings(self.url), "application_name": self.application[:63]}
+        connection: Connection | None = None
+        try:
+            with psycopg.connect(**wanted, autocommit=True) as connection:
+                yield connection
+        except psycopg.OperationalError as error:
+            if connection is not None and not connection.broken:
+                raise
+            raise SinkUnreachable(f"PostgreSQL at {self.describe()}", reason=self.reason(error)) from None
+
+    def reason(self, error: Exception) -> str:
+        """What the server said, in one line."""
+        diagnosis = getattr(error, "diag", None)
+        said = getattr(diagnosis, "message_primary", None) or str(error) or type(error).__name__
+        more = [getattr(diagnosis, part, None) for part in ("message_detail", "context")]
+        line = "; ".join(" ".join(text.split()) for text in (said, *more) if text)
+        return without_secrets(line, self.url)
+
+
+def settings(url: str) -> dict[str, Any]:
+    """The parts of a URL or of `host=… dbname=…`. Raises ConfigError, which does not repeat what was given."""
+    psycopg_or_hint()
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return dict(conninfo_to_dict(url.removeprefix("jdbc:")))
+    except ProgrammingError:
+        raise ConfigError(
+            "the url of the PostgreSQL sink cannot be read.", hint="postgresql://user:password@host:5432/database"
+        ) from None
+
+
+def psycopg_or_hint() -> None:
+    """Raises ConfigError if the driver is not installed."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("PostgreSQL needs the driver psycopg.", hint="pip install 'floodmark[postgres]'") from error
+
+
+def without_secrets(text: str, url: str) -> str:
+    """The text, with whatever is secret in the URL blacked out."""
+    given = settings(url)
+    for secret in (str(given[name]) for name in SECRETS if given.get(name)):
+        text = text.replace(secret, "***")
+    return text
+
+
+TABLE = "floodmark_ledger"
+COLUMNS = (
+    "ledger text PRIMARY KEY, number bigint NOT NULL, digest text, rows bigint, marks jsonb, "
+    "modified_time timestamptz NOT NULL DEFAULT now()"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The highest batch that was recorded; `rows` is None where it took a number without saying."""
+
+    number: int
+    digest: str | None = None
+    rows: int | None = None
+    marks: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PostgresLedger:
+    """What one sink of one job remembers, in the ledger table of a schema."""
+
+    schema: str
+    ledger: str
+
+    def entry(self, connection: Connection) -> Entry | None:
+        """What is recorded now; waits for nobody. None also where there is no ledger table yet."""
+        if not self._exists(connection):
+            return None
+        return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s")
+
+    def lock(self, connection: Connection) -> Entry | None:
+        """What is recorded, held until the transaction ends: nobody else records for this ledger meanwhile."""
+        from psycopg.sql import SQL
+
+        blank = "INSERT INTO {} (ledger, number) VALUES (%s, 0) ON CONFLICT DO NOTHING"
+        is_first = connection.execute(SQL(blank).format(self._table), [self.ledger]).rowcount == 1
+        entry = self.hold(connection)
+        return None if is_first else entry
+
+    def hold(self, connection: Connection) -> Entry | None:
+        """The same without making a first entry: where there is none, nothing is held."""
+        return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s FOR UPDATE")
+
+    def record(self, connection: Connection, entry: Entry) -> None:
+        """Take the number, within the transaction that holds the lock."""
+        from psycopg.sql import SQL
+
+        update = (
+            "UPDATE {} SET number = %s, digest = %s, rows = %s, marks = %s::jsonb, modified_time = now()"
+            " WHERE ledger = %s"
+        )
+        values = [entry.number, entry.digest, entry.rows, json.dumps(dict(entry.marks)), self.ledger]
+        connection.execute(SQL(update).format(self._table), values)
+
+    def ensure(self, connection: Connection) -> None:
+        """Make table and schema where they are missing. Raises ConfigError with the statements if it may not."""
+        from psycopg.errors import InsufficientPrivilege
+
+        if self._exists(connection):
+            return
+        try:
+            with connection.transaction():
+                # Two that make the same table at once: one of them would fail in spite of IF NOT EXISTS.
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [TABLE])
+                for statement in self._statements(connection):
+                    connection.execute(statement)
+        except InsufficientPrivilege as error:
+            wanted = "; ".join(statement.as_string(connection) for statement in self._statements(connection))
+            raise ConfigError(
+                f"the ledger {self.schema}.{TABLE} is missing and this role may not make it.",
+                hint=f"have its owner run: {wanted}, and grant SELECT, INSERT, UPDATE on it and CREATE on the schema",
+            ) from error
+
+    def _statements(self, connection: Connection) -> list[Composed]:
+        from psycopg.sql import SQL, Identifier
+
+        table = SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._table, SQL(COLUMNS))
+        there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [self.schema]).fetchone()
+        return [table] if there else [SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self.schema)), table]
+
+    def _exists(self, connection: Connection) -> bool:
+        found = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = to_regnamespace(quote_ident(%s))"
+        return connection.execute(found, [TABLE, self.schema]).fetchone() is not None
+
+    def _read(self, connection: Connection, query: str) -> Entry | None:
+        from psycopg.sql import SQL
+
+        row = connection.execute(SQL(query).format(self._table), [self.ledger]).fetchone()
+        return Entry(row[0], row[1], row[2]) if row else None
+
+    @property
+    def _table(self) -> Composed:
+        from psycopg.sql import SQL, Identifier
+
+        return SQL("{}").format(Identifier(self.schema, TABLE))

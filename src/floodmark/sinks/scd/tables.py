@@ -1,0 +1,272 @@
+"""Adding a batch to the log and bringing the table up to it: the two commits, and what each needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConflictingEvents
+from floodmark.sinks.contract import Batch, Recorded, Session
+from floodmark.sinks.delta import Delta
+from floodmark.sinks.scd.events import (
+    BROADCAST_AT_MOST,
+    CONTESTED,
+    FLOOR,
+    LEDGER,
+    NUMBER,
+    REFUSED,
+    SETTLED,
+    SINCE,
+    Ordering,
+    Survey,
+    changes,
+    contradicting,
+    last_of_each_moment,
+    received,
+    refused_again,
+    surveyed,
+    winners,
+)
+from floodmark.spark.faults import refuse
+from floodmark.spark.tables import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+# The two Delta tables behind a table with history: its log of events, and the rows that are rebuilt from it.
+LOG_SUFFIX = "__events"
+IN_ONE_FILE = 100_000
+"""Events of a batch that one task writes."""
+SMALL_BYTES = 1 << 20
+ONCE = {"spark.databricks.delta.merge.materializeSource": "all"}
+"""A merge asks for its rows up to three times: rebuilding them each time would be most of its cost."""
+IN_ONE_PLACE = {
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""For few rows and a small table: it is written as a whole, which is quicker than to mark rows in it; one task does it,
+and there is nothing to learn on the way."""
+PRUNED = "floodmark.prune"
+"""The ledger under which a log counts how often it was pruned."""
+PROPERTIES = {
+    # Rows that change are marked in their files and written anew beside them: a few keys cost no whole file.
+    "delta.enableDeletionVectors": "true",
+    # Whoever builds on the table reads what changed.
+    "delta.enableChangeDataFeed": "true",
+}
+
+
+@dataclass(frozen=True)
+class EventLog:
+    """Every event that ever came, in the order of the batches; within one batch ordered by key."""
+
+    sink: Delta
+    order: Ordering
+
+    @classmethod
+    def beside(cls, table: Delta, order: Ordering) -> EventLog:
+        path, name = (f"{at}{LOG_SUFFIX}" if at else None for at in (table.path, table.table))
+        return cls(replace(table, path=path, table=name, mode="append"), order)
+
+    def append(self, events: DataFrame, batch: Batch, count: int | None = None) -> int:
+        """Once per batch number; returns how many came then. `count` is about how many there are, if that is known."""
+        keys = [quoted(name) for name in self.order.key]
+        # To find ranges, the events are read once more: for one file there is nothing to find.
+        is_small = count is not None and count <= IN_ONE_FILE
+        parted = events.repartition(1) if is_small else events.repartitionByRange(*keys)
+        return self.sink.write(parted.sortWithinPartitions(*keys, quoted(self.order.moment)), batch) or 0
+
+    def number(self, ledger: str, session: Session) -> int:
+        recorded = self.sink.recorded(ledger, session)
+        return recorded.number if recorded else 0
+
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        """All events; None while there is no log."""
+        return self.sink.read(lambda: spark)
+
+    def accepted(self, spark: SparkSession) -> DataFrame | None:
+        """The events that were not refused."""
+        every = self.read(spark)
+        return every.where(f"{REFUSED} IS NULL") if every is not None else None
+
+    def touched_keys(self, events: DataFrame, ledger: str, after: int) -> DataFrame:
+        """The keys of events that came above a batch number, each as often as it came."""
+        from pyspark.sql import functions as F
+
+        return events.where((F.col(LEDGER) == ledger) & (F.col(NUMBER) > after)).select(*map(quoted, self.order.key))
+
+    def floors(self, spark: SparkSession) -> DataFrame | None:
+        """Per key, where it was pruned; None if that never happened, which the table's transactions tell at once."""
+        every = self.read(spark) if self.sink.recorded(PRUNED, lambda: spark) else None
+        if every is None:
+            return None
+        return every.where(f"{FLOOR} IS NOT NULL").select(*map(quoted, self.order.key), FLOOR, SINCE)
+
+
+@dataclass(frozen=True)
+class ExactChanges(Delta):
+    """A merge whose rows are unique already, and say themselves whether they delete; `few`: one task can hold them."""
+
+    few: bool = False
+
+    def _newest(self, rows: DataFrame) -> DataFrame:
+        return rows
+
+    def _settings(self, batch: Batch, spark: SparkSession) -> dict[str, str]:
+        probe = self._looked(lambda: spark) if self.few else None
+        is_small = probe is not None and probe.files_and_bytes()[1] <= SMALL_BYTES
+        return {**super()._settings(batch, spark), **ONCE, **(IN_ONE_PLACE if is_small else {})}
+
+    def _properties(self) -> dict[str, str]:
+        return PROPERTIES
+
+
+@dataclass(frozen=True)
+class RebuiltTable:
+    """The rows that follow from the log; `identity` tells them apart."""
+
+    sink: ExactChanges
+    identity: tuple[str, ...]
+
+    def number(self, ledger: str, session: Session) -> int:
+        recorded = self.sink.recorded(ledger, session)
+        return recorded.number if recorded else 0
+
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        return self.sink.read(lambda: spark)
+
+    def fill(self, rows: DataFrame, batch: Batch) -> None:
+        """All rows of a table that has none yet, or has others: nothing there has to be compared."""
+        as_it_comes = replace(self.sink, mode="append", key=())
+        as_it_comes.write(rows, batch)
+
+    def exchange(self, rows: DataFrame, held: DataFrame, batch: Batch, *, few: bool) -> None:
+        """Turn the rows that are held into these, writing only what differs, in one commit."""
+        replace(self.sink, few=few).write(changes(rows, held, self.identity), batch)
+
+
+def rebuilt(table: Delta, identity: Sequence[str]) -> RebuiltTable:
+    """The table as a target of exact changes."""
+    given = {name: getattr(table, name) for name in ("path", "table", "name", "evolve", "patience_seconds")}
+    return RebuiltTable(ExactChanges(**given, mode="merge", key=tuple(identity)), tuple(identity))
+
+
+FEW = 1_000
+"""Events of a batch whose keys one task rebuilds."""
+
+
+@dataclass(frozen=True)
+class Pending(Batch):
+    """A batch whose events wait in the log, known by its ledger alone."""
+
+    @classmethod
+    def of(cls, ledger: str, recorded: Recorded) -> Pending:
+        now = datetime.now(timezone.utc)
+        return cls("", ledger, recorded.number, "fence", recorded.digest or "", "batch", now)
+
+    def ledger(self, sink: str) -> str:
+        return self.job
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """A log, the table that follows from it, and how: `shape` makes rows of the events that count."""
+
+    name: str
+    order: Ordering
+    log: EventLog
+    table: RebuiltTable
+    shape: Callable[[DataFrame], DataFrame]
+
+    def add(self, events: DataFrame, batch: Batch) -> int:
+        """The first commit. Raises ConflictingEvents before anything is written."""
+        spark, ledger = events.sparkSession, batch.ledger(self.name)
+        stored = None if batch.kind == "refresh" else self.log.read(spark)
+        arriving, survey = self._received(events, stored, batch), Survey()
+        if self.log.number(ledger, lambda: spark) < batch.number and self.order.ties != "quarantine":
+            accepted = stored.where(f"{REFUSED} IS NULL") if stored is not None else None
+            survey = surveyed(arriving, accepted, self.order)
+        if survey.conflict:
+            raise ConflictingEvents(batch.job, sink=self.name, key=survey.conflict[0], sequence=survey.conflict[1])
+        return self.log.append(arriving, batch, survey.events)
+
+    def rebuild(self, spark: SparkSession, batch: Batch, arrived: int | None = None) -> None:
+        """The second commit: every key with events above the number that the table has, from all its events."""
+        from pyspark.sql import functions as F
+
+        ledger = batch.ledger(self.name)
+        done = self.table.number(ledger, lambda: spark)
+        if done >= batch.number:
+            return
+        held, events = self.table.read(spark), self.log.accepted(spark)
+        if events is None:
+            return
+        if held is None or batch.kind == "refresh":
+            self.table.fill(self.rows_of(events), batch)
+            return
+        keys = self.log.touched_keys(events, ledger, done)
+        keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
+        self.rebuild_keys(keys, events, held, batch, arrived)
+
+    def rebuild_keys(
+        self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch, arrived: int | None = None
+    ) -> None:
+        """Turn what the table holds of these keys into what follows from their events, in one commit."""
+        own = [quoted(name) for name in self.order.key]
+        told, old = (each.join(keys, list(self.order.key), "left_semi") for each in (events, held))
+        few = arrived is not None and arrived <= FEW
+        # Rows in one place need not be moved again, however they are grouped, ordered and joined.
+        told, old = (told.repartition(1), old.repartition(1)) if few else (told.repartition(*own), old)
+        self.table.exchange(self.rows_of(told), self._above_floor(old, held.sparkSession), batch, few=few)
+
+    def rows_of(self, events: DataFrame) -> DataFrame:
+        """The table's rows for these events, which are all that their keys have."""
+        return self.shape(self.counting(events))
+
+    def counting(self, events: DataFrame) -> DataFrame:
+        """One event of each key and moment: the one that counts."""
+        agreed = f"NOT {CONTESTED}" if self.order.ties == "quarantine" else self._agreed()
+        return last_of_each_moment(winners(events, self.order).where(agreed).drop(CONTESTED), self.order)
+
+    def refused(self, spark: SparkSession) -> DataFrame | None:
+        """Every event that has no place in the table, with the reason; None while there is no log."""
+        every = self.log.read(spark)
+        return self.refused_among(every) if every is not None else None
+
+    def refused_among(self, events: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        accepted, without_place = (events.where(f"{REFUSED} IS {state}") for state in ("NULL", "NOT NULL"))
+        reason = F.lit("another event of the same key and sequence says something else")
+        return without_place.unionByName(contradicting(accepted, self.order).withColumn(REFUSED, reason))
+
+    def _received(self, events: DataFrame, stored: DataFrame | None, batch: Batch) -> DataFrame:
+        """The events as the log takes them, with a reason on those that have no place."""
+        spark, ledger = events.sparkSession, batch.ledger(self.name)
+        floors = self.log.floors(spark) if stored is not None else None
+        arriving = received(events, self.order, floors, ledger=ledger, number=batch.number)
+        if stored is None or not self.table.number(SETTLED, lambda: spark):
+            return arriving
+        return refused_again(arriving, stored, self.order)
+
+    def _agreed(self) -> Column:
+        """The log holds no contradictions, since they were refused on arrival; if it does, nothing is guessed."""
+        from pyspark.sql import functions as F
+
+        shown = F.to_json(F.struct(*map(quoted, (*self.order.key, *self.order.sequence))))
+        reason = F.concat(F.lit("the log has events that contradict each other at "), shown)
+        return F.when(F.col(CONTESTED), refuse(reason).cast("boolean")).otherwise(F.lit(True))
+
+    def _above_floor(self, held: DataFrame, spark: SparkSession) -> DataFrame:
+        """Versions that ended before a key's floor can no longer be rebuilt, and stay as they are."""
+        from pyspark.sql import functions as F
+
+        floors = self.log.floors(spark)
+        if floors is None or "valid_from" not in held.columns:
+            return held
+        known = held.join(F.broadcast(floors.select(*map(quoted, self.order.key), SINCE)), list(self.order.key), "left")
+        return known.where(f"{SINCE} IS NULL OR valid_from >= {SINCE}").drop(SINCE)

@@ -1,0 +1,297 @@
+"""Lines of JSON that were saved as dead letters, parsed again by the schema of today."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
+
+from floodmark.errors import RecordMalformed
+from floodmark.probes.files import is_remote
+from floodmark.sources.contract import LETTER, Reading
+from floodmark.sources.kafka.reading import PARSED, REASON, TEXT, is_not_the_object
+from floodmark.sources.values import CORRUPT, Json
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
+
+
+# Reading exactly these files with Spark, so that a malformed record is seen and never becomes a row of nulls.
+#
+# Spark judges a record only by the columns that a plan needs, and by the filters pushed into its parser. So the reason
+# of a malformed record is built from every column: whatever the transform drops, the same records are malformed.
+# One thing its parser does not see: what follows a complete JSON value on its line (or, for `json`, in its file).
+Format = Literal["json", "jsonl", "csv", "parquet"]
+Malformed = Literal["fail", "dead_letter"]
+
+CORRUPT_RECORD = "_fm_corrupt"
+FILLER = "_fm_filler"
+MARKER = "floodmark: malformed record"
+GLOB_SIGNS = frozenset("{}[]*?\\")
+READABLE_PART_CHARACTERS = 200
+
+SPARK_FORMATS: Mapping[str, str] = {"json": "json", "jsonl": "json", "csv": "csv", "parquet": "parquet"}
+SPARK_SCHEMES: Mapping[str, str] = {"s3": "s3a", "gcs": "gs"}
+DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "json": {"multiLine": "true"},
+    "jsonl": {},
+    # Spark's own default takes columns by position and believes no header: files with another order would be scrambled.
+    "csv": {"header": "true", "enforceSchema": "false"},
+    "parquet": {"mergeSchema": "true"},
+}
+ALWAYS: Mapping[str, str] = {
+    "recursiveFileLookup": "true",  # a folder named batch=7 is a folder and no column
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """Some files of one format, on their way into Spark."""
+
+    spark: SparkSession
+    paths: tuple[str, ...]
+    format: Format
+    schema: str | StructType | None
+    options: Mapping[str, str]
+    told_by_time: bool = False
+    """Whether no two files have one modification time: then rows need not carry their paths, which are long."""
+
+    def reading(self, malformed: Malformed) -> Reading:
+        """The rows; malformed records make them fail, or are told apart by the reading's `reason`."""
+        if self.format == "parquet":
+            rows = self.loaded
+            return Reading(rows, position=self._position(rows))
+        if malformed == "fail":
+            rows = self.or_fail()
+            return Reading(rows, position=self._position(rows))
+        rows = self.loaded
+        return Reading(rows, self.reason(), self.hidden, self._position(rows), self.dead)
+
+    def _position(self, rows: DataFrame) -> Column:
+        return position(rows, with_path=not self.told_by_time)
+
+    @cached_property
+    def loaded(self) -> DataFrame:
+        """Every record; what could not be parsed has its text in the column CORRUPT."""
+        if self.format == "parquet":
+            return self._load(self._reader.schema(self.schema) if self.schema is not None else self._reader)
+        return self._load(self._reader.schema(self._with_corrupt()))
+
+    def or_fail(self) -> DataFrame:
+        """The records, and an error when the first malformed one is met."""
+        from pyspark.sql import functions as sf
+
+        # A filter that is not deterministic stays below the user's: theirs could drop a malformed record unseen.
+        barrier = sf.spark_partition_id() >= 0
+        fine = sf.when(self._is_corrupt(), sf.raise_error(sf.concat(sf.lit(f"{MARKER}: "), self._judged()))).isNull()
+        return self.loaded.where(barrier & fine).drop(*self.hidden)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns that are ours and not the user's."""
+        return (CORRUPT_RECORD, FILLER)
+
+    def reason(self) -> Column:
+        """Why a record is malformed; null for the others."""
+        from pyspark.sql import functions as sf
+
+        return sf.when(self._is_corrupt(), self._judged())
+
+    def dead(self) -> DataFrame:
+        """The malformed records as (file, line, text, reason), one for each line, or file, that holds one.
+
+        A line of JSON can be parsed again by itself; one of CSV would need the header of its file.
+        """
+        from pyspark.sql import functions as sf
+
+        bad = _malformed_records(self)
+        if not self.has_lines:
+            return bad.select("file", _null_line(), "text", "reason")
+        found = with_lines(self, bad)
+        return found.withColumn("record", sf.struct("text")) if self.format == "jsonl" else found
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether a record is a line."""
+        return self.format == "jsonl" or (self.format == "csv" and not self.is_on("multiLine"))
+
+    def is_on(self, option: str) -> bool:
+        """Whether an option of Spark's reader is true."""
+        return self.all_options.get(option.lower(), "").lower() == "true"
+
+    @cached_property
+    def all_options(self) -> dict[str, str]:
+        """The user's options over ours, by their names in lower case: Spark makes no difference."""
+        return {name.lower(): value for name, value in {**DEFAULTS[self.format], **self.options}.items()}
+
+    @property
+    def _reader(self) -> DataFrameReader:
+        parsing = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT_RECORD}
+        options = {**self.all_options, **ALWAYS, **(parsing if self.format != "parquet" else {})}
+        return self.spark.read.format(SPARK_FORMATS[self.format]).options(**options)
+
+    def _load(self, reader: DataFrameReader) -> DataFrame:
+        return reader.load([spark_path(path) for path in self.paths])
+
+    def _with_corrupt(self) -> str | StructType:
+        """The schema, declared or found in these files, and the column that keeps what does not fit it."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        if isinstance(self.schema, str):
+            return f"{self.schema.strip().rstrip(',')}, {CORRUPT_RECORD} STRING"
+        found = self.schema if self.schema is not None else self._load(self._reader).schema
+        fields = [field for field in found.fields if field.name != CORRUPT_RECORD]
+        # Spark refuses a plan that needs CORRUPT alone, as it would for files without one good record.
+        columns = fields or [StructField(FILLER, StringType())]
+        return StructType([*columns, StructField(CORRUPT_RECORD, StringType())])
+
+    def _is_corrupt(self) -> Column:
+        from pyspark.sql import functions as sf
+
+        return sf.col(CORRUPT_RECORD).isNotNull()
+
+    def _judged(self) -> Column:
+        """What could be read of the record. It names every column, or Spark would leave some out and not judge them."""
+        from pyspark.sql import functions as sf
+
+        columns = [sf.col(_quoted(name)) for name in self.loaded.columns if name != CORRUPT_RECORD]
+        readable = sf.substring(sf.to_json(sf.struct(*columns)), 1, READABLE_PART_CHARACTERS)
+        return sf.concat(sf.lit(f"not a {self.format} record of this schema; readable part: "), readable)
+
+
+def _malformed_records(files: FileReading) -> DataFrame:
+    from pyspark.sql import functions as sf
+
+    rows = files.loaded
+    path = rows.metadataColumn("_metadata")["file_path"]
+    bad = rows.where(files.reason().isNotNull())
+    return bad.select(
+        path.alias("at"),
+        _plain_path(path).alias("file"),
+        sf.col(CORRUPT_RECORD).alias("text"),
+        files.reason().alias("reason"),
+    ).dropDuplicates(["at", "text"])
+
+
+def _null_line() -> Column:
+    from pyspark.sql import functions as sf
+
+    return sf.lit(None).cast("long").alias("line")
+
+
+def position(rows: DataFrame, *, with_path: bool) -> Column:
+    """Orders rows as the files were written, and within a file as it reads."""
+    from pyspark.sql import functions as sf
+
+    file, path = rows.metadataColumn("_metadata"), ["file_path"] if with_path else []
+    places = [file[name].alias(name) for name in ("file_modification_time", *path, "file_block_start")]
+    return sf.struct(*places, sf.monotonically_increasing_id().alias("row"))
+
+
+def _plain_path(path: Column) -> Column:
+    """Spark's file URI as the path that people wrote."""
+    from pyspark.sql import functions as sf
+
+    decoded = sf.url_decode(sf.replace(path, sf.lit("+"), sf.lit("%2B")))
+    return sf.regexp_replace(decoded, "^file:/+", "/")
+
+
+def spark_path(path: str) -> str:
+    """The path for Spark's reader, which would otherwise take `[1]` for a pattern and `/in` for a path on HDFS."""
+    literal = "".join(f"\\{sign}" if sign in GLOB_SIGNS else sign for sign in path)
+    if not is_remote(path):
+        return f"file://{literal}"
+    scheme, _, rest = literal.partition("://")
+    return f"{SPARK_SCHEMES.get(scheme, scheme)}://{rest}"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+# The line numbers of malformed records, found by one more look at only the files that hold one.
+def with_lines(files: FileReading, bad: DataFrame) -> DataFrame:
+    """`bad` with the line of each record; a text that stands on several lines of a file is malformed on all of them.
+
+    The texts are joined, never collected: a file may hold more malformed lines than fit into the driver.
+    """
+    affected = [row.file for row in bad.select("file").distinct().collect()]
+    if not affected:
+        return bad.selectExpr("file", "cast(null as long) as line", "text", "reason")
+    lines = _numbered_lines(files, affected)
+    data = lines.where("line > 1") if files.is_on("header") else lines
+    found = data.join(bad.select("at", "text"), ["at", "text"], "left_semi")
+    return bad.join(found, ["at", "text"], "left").select("file", "line", "text", "reason")
+
+
+def _numbered_lines(files: FileReading, paths: list[str]) -> DataFrame:
+    """Every line of the files as (at, text, line).
+
+    Spark cuts large files into blocks that different tasks read; within a block the ids of a task are consecutive, so a
+    line's number is its place within its block and the lines of all blocks before.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sf
+
+    lines = _text_lines(files, paths)
+    blocks = lines.groupBy("at", "block").agg(sf.count(sf.lit(1)).alias("lines"), sf.min("id").alias("first_id"))
+    earlier = Window.partitionBy("at").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    starts = blocks.select(
+        "at", "block", "first_id", sf.coalesce(sf.sum("lines").over(earlier), sf.lit(0)).alias("before")
+    )
+    line = sf.col("before") + sf.col("id") - sf.col("first_id") + 1
+    return lines.join(sf.broadcast(starts), ["at", "block"]).select("at", "text", line.alias("line"))
+
+
+def _text_lines(files: FileReading, paths: list[str]) -> DataFrame:
+    from pyspark.sql import functions as sf
+
+    separator = {name: value for name, value in files.options.items() if name.lower() == "linesep"}
+    text = files.spark.read.options(**separator, recursiveFileLookup="true").format("text")
+    rows = text.load([spark_path(path) for path in paths])
+    file = rows.metadataColumn("_metadata")
+    return rows.select(
+        file["file_path"].alias("at"),
+        file["file_block_start"].alias("block"),
+        sf.monotonically_increasing_id().alias("id"),
+        sf.col("value").alias("text"),
+    )
+
+
+# What a failed read of files really met, told from Spark's error: a malformed record, or an unexpected CSV header.
+CSV_HEADER = re.compile(
+    r"(?:CSV header does not conform to the schema|Number of column in CSV header).*?"
+    r"Header(?: length)?: (?P<header>[^\n]*)\n.*?CSV file: (?P<file>[^\n]*)",
+    re.DOTALL,
+)
+
+
+def first_malformed(error: Exception, files: FileReading, *, source: str) -> RecordMalformed | None:
+    """The first malformed record of these files, if that is what the error is about."""
+    text = str(error)
+    header = CSV_HEADER.search(text)
+    if header:
+        file = unquote(header["file"]).removeprefix("file://")
+        return RecordMalformed(source, file=file, line=1, text=header["header"].strip())
+    if MARKER not in text:
+        return None
+    first = files.dead().orderBy("file", "line").limit(1).collect()
+    return RecordMalformed(source, file=first[0].file, line=first[0].line, text=first[0].text) if first else None
+
+
+def saved_lines(saved: DataFrame, schema: str | StructType, options: Mapping[str, str]) -> Reading:
+    """The objects of the lines; one that is none of this schema has a reason."""
+    from pyspark.sql import functions as F
+
+    lines = saved.select(LETTER, F.col("text").alias(TEXT))
+    parsed = lines.withColumn(PARSED, Json(schema).parsed(F.col(TEXT), options))
+    names = [name for name in parsed.select(f"{PARSED}.*").columns if name != CORRUPT]
+    told = F.when(is_not_the_object(), "not a jsonl record of this schema").alias(REASON)
+    rows = parsed.select(*(F.col(PARSED)[name].alias(name) for name in names), told, LETTER)
+    return Reading(rows, F.col(REASON), hidden=(REASON,))

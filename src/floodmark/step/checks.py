@@ -1,0 +1,179 @@
+"""Judging a batch: in the pass that writes it where every rule allows that, else over the spool, before any write."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from floodmark.errors import RuleBroken, SchemaChanged
+from floodmark.logs import get_logger
+from floodmark.rules import RuleSet, Tally
+from floodmark.rules.rule_set import SAMPLE, Legend
+from floodmark.sinks.contract import Session, Shaped, Sink
+from floodmark.step.spool import observed
+from floodmark.step.work import OnSchemaChange
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql.types import DataType, StructType
+
+
+log = get_logger(__name__)
+# Fitting rows to a target's schema before anything is written: drift is judged here, by the job's policy.
+WIDER = {
+    "tinyint": ("smallint", "int", "bigint", "float", "double"),
+    "smallint": ("int", "bigint", "float", "double"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+"""Which types hold every value of another one exactly; anything else could lose something without a word."""
+INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+NO_DIGITS = (-1, -1)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How the rows differ from the target: columns it does not have, columns whose type it cannot hold, columns they
+    lack."""
+
+    new: tuple[tuple[str, str], ...]
+    unfit: tuple[str, ...]
+    widened: tuple[tuple[str, str], ...]
+    absent: tuple[str, ...] = ()
+
+    def differences(self) -> tuple[str, ...]:
+        return (*(f"new column {name} {kind}" for name, kind in self.new), *self.unfit)
+
+
+def fit(rows: DataFrame, sink: Sink, *, job: str, policy: OnSchemaChange, session: Session) -> DataFrame:
+    """The rows as the target can take them. Raises SchemaChanged before any write where the policy says so."""
+    target = sink.schema(session) if isinstance(sink, Shaped) else None
+    if target is None:
+        return rows
+    drift = compare(rows.schema, target)
+    if drift.unfit or (drift.new and policy == "fail"):
+        raise SchemaChanged(job, sink=sink.name, differences=drift.differences())
+    tell(drift, sink, job, policy)
+    kept = rows.drop(*(name for name, _ in drift.new)) if policy == "ignore" else rows
+    return kept.withColumns({name: kept[f"`{name}`"].cast(wider) for name, wider in drift.widened})
+
+
+def tell(drift: Drift, sink: Sink, job: str, policy: OnSchemaChange) -> None:
+    """What was done about a difference: a table that changes is news, what stays so from batch to batch is not."""
+    new = [f"{name} {kind}" for name, kind in drift.new]
+    if new and policy == "evolve":
+        log.warning("the target gets new columns", job=job, sink=sink.name, columns=new)
+    elif new:
+        log.info("new columns are left out", job=job, sink=sink.name, columns=new)
+    if drift.absent:
+        log.info("the rows lack columns of the target", job=job, sink=sink.name, columns=list(drift.absent))
+
+
+def compare(rows: StructType, target: StructType) -> Drift:
+    """Column names are compared without case, as Spark and Delta do; `_fm_*` columns are ours and never written."""
+    known = {field.name.lower(): field.dataType for field in target.fields}
+    own = [field for field in rows.fields if not field.name.startswith("_fm_")]
+    new = tuple((field.name, field.dataType.simpleString()) for field in own if field.name.lower() not in known)
+    changed = [(f.name, f.dataType, known[f.name.lower()]) for f in own if f.name.lower() in known]
+    differing = [(name, found, held) for name, found, held in changed if found.simpleString() != held.simpleString()]
+    widened = tuple((name, held.simpleString()) for name, found, held in differing if fits(found, held))
+    unfit = tuple(
+        f"column {name} is {found.simpleString()}, the target has {held.simpleString()}"
+        for name, found, held in differing
+        if not fits(found, held)
+    )
+    names = {field.name.lower() for field in own}
+    return Drift(new, unfit, widened, tuple(field.name for field in target.fields if field.name.lower() not in names))
+
+
+def fits(found: DataType, held: DataType) -> bool:
+    """Whether the target's type holds every value of the rows' type."""
+    if found.simpleString() == "void" or held.simpleString() in WIDER.get(found.simpleString(), ()):
+        return True
+    whole, fraction = digits(held)
+    return digits(found) != NO_DIGITS and digits(found)[0] <= whole and digits(found)[1] <= fraction
+
+
+def digits(kind: DataType) -> tuple[int, int]:
+    """How many digits a decimal type holds before and after its point, or an integer type needs."""
+    from pyspark.sql.types import DecimalType
+
+    if isinstance(kind, DecimalType):
+        return kind.precision - kind.scale, kind.scale
+    return INTEGER_DIGITS.get(kind.simpleString(), -1), 0 if kind.simpleString() in INTEGER_DIGITS else -1
+
+
+SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Rows that carry their verdict, and where the sums over them come from."""
+
+    rules: RuleSet
+    marked: DataFrame
+    at: datetime
+    observation: Observation | None = None
+    frozen: Tally | None = None
+    """What was found when the batch was frozen: its rows go where they went then, whatever the rules are now."""
+
+    @property
+    def legend(self) -> Legend:
+        if self.frozen is None:
+            return self.rules.legend()
+        return Legend(tuple((verdict.name, verdict.action) for verdict in self.frozen.verdicts))
+
+    def kept(self) -> DataFrame:
+        return self.legend.kept(self.marked)
+
+    def quarantined(self) -> DataFrame:
+        return self.legend.quarantined(self.marked)
+
+    def tally(self, *, was_executed: bool) -> Tally:
+        """What the write saw; where nothing was written, or nobody watched, the rows are judged on their own."""
+        if not self.rules:
+            return Tally()
+        sums = observed(self.observation) if self.observation and was_executed else None
+        return self.rules.tally(sums or self._summed())
+
+    def require_no_failure(self, tally: Tally, job: str) -> None:
+        """Raises RuleBroken for the first rule that fails the batch, with a few of the rows that broke it."""
+        for broken in tally.broken("fail"):
+            samples = self._samples(broken.name) or broken.samples
+            raise RuleBroken(
+                job,
+                rule=broken.name,
+                failed=broken.failed,
+                checked=broken.checked,
+                samples=samples,
+                results=[asdict(verdict) for verdict in tally.verdicts],
+            )
+
+    def _summed(self) -> dict[str, object]:
+        return self.marked.agg(*self.rules.measures(self.at)).collect()[0].asDict()
+
+    def _samples(self, rule: str) -> tuple[str, ...]:
+        place = [name for name, _ in self.legend.rules].index(rule)
+        such = self.marked.where(self.legend.breaks([place])).select(SAMPLE).limit(SAMPLES)
+        return tuple(row[SAMPLE] for row in such.collect())
+
+
+def watched(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
+    """Judge while the rows are written: the sums are taken on the way, directly above the scan."""
+    if not rules:
+        return Judgement(rules, rows, at)
+    from pyspark.sql import Observation
+
+    marked, observation = rules.mark(rows), Observation()
+    return Judgement(rules, marked.observe(observation, *rules.measures(at)), at, observation)
+
+
+def tell_rules(tally: Tally, job: str) -> None:
+    """One line for every rule: a warning where it was broken. Samples are on the receipt and not in a log."""
+    for verdict in tally.verdicts:
+        tell, event = (log.warning, "rule broken") if verdict.failed else (log.info, "rule held")
+        facts = {"action": verdict.action, "failed": verdict.failed, "checked": verdict.checked}
+        tell(event, job=job, rule=verdict.name, **facts)

@@ -1,0 +1,194 @@
+"""Batches outside the mark, which leave it where it is: a backfill, a repair, a replay of dead letters.
+
+They go through the step as every batch does, under the job's own numbers, so a kill at any point is finished by
+whoever comes next: `run`, or the act itself. What that needs beside the spans is kept in the intent.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from floodmark.errors import CodeChanged, ConfigError
+from floodmark.hwm import Json
+from floodmark.logs import get_logger
+from floodmark.rules import RuleSet
+from floodmark.sinks.contract import Freezing, Sink, ledger_id
+from floodmark.sources.contract import Reading, Session
+from floodmark.step.looking import Ledgers, Outlook
+from floodmark.step.refused import Letters, SavedRecords
+from floodmark.step.spool import Spool
+from floodmark.step.work import OUTSIDE, RunRequest, Work
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.lease import HeldLease
+from floodmark.stores.record import Intent, JobRecord
+
+log = get_logger(__name__)
+# What becomes of a batch that was begun and not committed: finish it, plan it again, or ask.
+
+
+def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest) -> Intent | None:
+    """The open batch, if it is to be finished; None if it is to be dropped and planned again.
+
+    Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest.
+    """
+    intent = record.intent
+    if intent is None or request.drops_open_batch:
+        return None
+    touched, now = ledgers.touched(intent.number), work.fingerprints()
+    changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
+    if not changed or request.finish:
+        return intent
+    if not touched:
+        log.info("open batch is dropped: the code changed and no sink has it", job=work.name, number=intent.number)
+        return None
+    if intent.spool and Spool(intent.spool).counted():
+        log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
+        return intent
+    raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
+
+
+def drop(record: JobRecord, store: MarkStore, lease: HeldLease) -> JobRecord:
+    """Close an open batch without its rows. Its number is used up, so that whoever still holds it is fenced."""
+    if record.intent is None:
+        return record
+    dropped = replace(record, number=record.intent.number, intent=None, modified_time=datetime.now(timezone.utc))
+    store.commit(dropped, expected=record.number, lease=lease.lease)
+    return dropped
+
+
+def fence_laggards(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers, session: Session) -> None:
+    """Every sink has recorded the last number, or is made to: a paused run with an older one cannot write then."""
+    behind = ledgers.behind(record.number)
+    for sink in work.sinks:
+        if sink.name in behind:
+            sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
+
+
+def new_intent(
+    work: Work, record: JobRecord, outlook: Outlook, ledgers: Ledgers, request: RunRequest, session: Session
+) -> Intent:
+    """A batch over what the look saw. Its number lies above everything that any sink has recorded."""
+    number, attempt = max(record.number, ledgers.highest) + 1, new_attempt()
+    return Intent(
+        number=number,
+        kind="refresh" if request.full_refresh else "batch",
+        spans=outlook.spans,
+        batch_time=datetime.now(timezone.utc),
+        attempt=attempt,
+        spool=spool_folder(work, number, attempt) if work.needs_spool() else None,
+        fingerprints=work.fingerprints(),
+        extras={
+            "sources": dict(outlook.sources),
+            "remember": outlook.remembered(record.extras),
+            "frozen": frozen(work, session),
+        },
+    )
+
+
+def frozen(work: Work, session: Session) -> dict[str, Json]:
+    """What sinks have to find again at every attempt, as it is now."""
+    return {sink.name: dict(sink.freeze(session)) for sink in work.sinks if isinstance(sink, Freezing)}
+
+
+def next_attempt(work: Work, intent: Intent) -> Intent:
+    """The same batch, tried again: temporary names are new, a finished spool is kept."""
+    attempt = new_attempt()
+    if intent.spool is None or Spool(intent.spool).counted():
+        return replace(intent, attempt=attempt)
+    return replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
+
+
+def spool_folder(work: Work, number: int, attempt: str) -> str:
+    """A folder that no other attempt writes to."""
+    return f"{work.spool_folder}/{work.name}/{number}-{attempt}"
+
+
+def new_attempt() -> str:
+    """Short enough for names of views and folders, and never the same twice."""
+    return uuid.uuid4().hex[:12]
+
+
+OPTIONS = "outside"
+GONE = "_fm_gone"
+"""Tells a repair's rows that delete their key from those that are put in place."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """How such a batch differs from the job's own.
+
+    `conditions` are SQL by source: a span ends with a value, a range before one. `sequences` are columns by sink: a
+    merge that has none of its own must not put an older row over a newer one. A repair writes to one sink alone.
+    A replay is of the letters with these ids; of all, if there are none.
+    """
+
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    sequences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sink: str | None = None
+    letters: tuple[str, ...] = ()
+
+    def serialize(self) -> dict[str, Json]:
+        return {
+            "conditions": dict(self.conditions),
+            "sequences": {name: list(columns) for name, columns in self.sequences.items()},
+            "sink": self.sink,
+            "letters": list(self.letters),
+        }
+
+    @classmethod
+    def of(cls, intent: Intent) -> Outside:
+        stored: Any = intent.extras.get(OPTIONS) or {}
+        sequences = {name: tuple(columns) for name, columns in stored.get("sequences", {}).items()}
+        return cls(stored.get("conditions", {}), sequences, stored.get("sink"), tuple(stored.get("letters", ())))
+
+
+def work_of(intent: Intent, work: Work) -> Work:
+    """The job's work as this batch does it; the work itself for a batch that raises the mark."""
+    if intent.kind not in OUTSIDE:
+        return work
+    outside = Outside.of(intent)
+    ordered = tuple(in_sequence(sink, outside.sequences.get(sink.name)) for sink in work.sinks)
+    if intent.kind == "backfill":
+        return replace(work, sinks=ordered)
+    if intent.kind == "replay":
+        return replace(work, sinks=ordered, sources=(saved_records(intent, work),))
+    chosen = tuple(repairing(sink) for sink in work.sinks if sink.name == outside.sink)
+    if not chosen:
+        raise ConfigError(
+            f"a repair of sink '{outside.sink}' of job '{work.name}' is open, and the job has no such sink any more.",
+            hint=f"bring the sink back, or `floodmark run --select {work.name} --abandon`",
+        )
+    return replace(work, sinks=chosen, rules=RuleSet())
+
+
+def saved_records(intent: Intent, work: Work) -> SavedRecords:
+    """What a replay reads: the letters as they were when it was begun."""
+    unread = Spool(f"{intent.spool}-unread")
+    return SavedRecords(work.sources[0], Letters.of(work, intent.number), Outside.of(intent).letters, unread)
+
+
+def within(reading: Reading, source: str, intent: Intent) -> Reading:
+    """The rows of a span that the batch is about."""
+    condition = Outside.of(intent).conditions.get(source)
+    return replace(reading, rows=reading.rows.where(condition)) if condition else reading
+
+
+def in_sequence(sink: Sink, columns: tuple[str, ...] | None) -> Sink:
+    """The sink, which tells older rows from newer ones by these columns."""
+    return varied(sink, sequence=columns) if columns else sink
+
+
+def repairing(sink: Sink) -> Sink:
+    """The sink, which believes what it is given: the rows were read from the source again, whatever is stored."""
+    return varied(sink, sequence=(), delete_when=GONE)
+
+
+def varied(sink: Sink, **options: object) -> Sink:
+    """A copy of a sink with other options; one that does not have them stays as it is."""
+    if not is_dataclass(sink) or not options.keys() <= {each.name for each in fields(sink)}:
+        return sink
+    return replace(sink, **options)

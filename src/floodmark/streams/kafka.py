@@ -1,0 +1,235 @@
+"""Streams that come from Kafka: `from_kafka` and `from_kafka_batched`, and how such a stream is run and stopped."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from floodmark import stores
+from floodmark.errors import ConfigError
+from floodmark.hwm.parsing import seconds_in
+from floodmark.logs import get_logger
+from floodmark.probes.kafka.client import KafkaOptions, option_text
+from floodmark.spark.session import spark_session
+from floodmark.step.stopping import Stopping, stopping_on
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.record import Receipt
+from floodmark.streams.healer import Healer
+from floodmark.streams.healer.closing import Closing
+from floodmark.streams.healer.journal import StateFolder, state_folder
+from floodmark.streams.healer.looking import GroupOffsets, Lookout, reset_of
+from floodmark.streams.healing_step import OnError, on_error_of
+from floodmark.streams.program import Program, compile_program
+from floodmark.streams.running import Background, run_for_ever, run_once
+from floodmark.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+log = get_logger(__name__)
+DEFAULT_STORE = "sqlite:///floodmark.db"
+OURS = frozenset(
+    {"bootstrap.servers", "metadata.broker.list", "group.id", "auto.offset.reset", "enable.auto.commit"}
+    | {"enable.auto.offset.store", "auto.commit.interval.ms", "enable.partition.eof"}
+)
+"""Options of a consumer that are answered here; all others go to both clients."""
+
+
+@dataclass(frozen=True)
+class KafkaSettings:
+    """What a stream was told about its source."""
+
+    topics: tuple[str, ...]
+    group: str
+    options: KafkaOptions
+    reset: str
+    poll_seconds: float
+    on_error: OnError
+    debug: bool = False
+    rows_at_once: int | None = None
+    side_by_side: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        topics: str | Sequence[str],
+        consumer_params: Mapping[str, object],
+        poll_interval: str | float,
+        on_error: str | OnError,
+        *,
+        debug: bool,
+        rows_at_once: int | None = None,
+        side_by_side: int | None = None,
+    ) -> KafkaSettings:
+        """From what a user gave. Raises ConfigError for what cannot be."""
+        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        given = {str(name): option_text(value) for name, value in consumer_params.items()}
+        group = given.get("group.id", "")
+        if not names or not all(names) or not group:
+            missing = "group.id" if names and all(names) else "topic"
+            raise ConfigError(
+                f"the stream has no {missing}.", hint="from_kafka(['orders'], {'group.id': 'billing', …})"
+            )
+        servers = given.get("bootstrap.servers") or given.get("metadata.broker.list", "")
+        options = KafkaOptions(servers, {name: value for name, value in given.items() if name not in OURS})
+        reset = reset_of(given.get("auto.offset.reset", "latest"))
+        poll_seconds, policy = seconds_in(poll_interval, field="poll_interval"), on_error_of(on_error)
+        return cls(names, group, options, reset, poll_seconds, policy, debug, rows_at_once, side_by_side)
+
+
+class KafkaStream(Stream):
+    """A stream whose elements are the records of topics; its mark moves only past those that were healed."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        *,
+        start: bool = False,
+        store: MarkStore | str | None = None,
+        spark: SparkSession | None = None,
+        state: str | Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings, self._starts, self._given_store = settings, start, store
+        self._spark, self._given_state = spark, state
+        self._opened: MarkStore | None = None
+        self._stopping: Stopping | None = None
+        self._background = Background(settings.group, self._ready)
+
+    @property
+    def group(self) -> str:
+        return self.settings.group
+
+    @property
+    def store(self) -> MarkStore:
+        """Where its marks are."""
+        if self._opened is None:
+            given = self._given_store or DEFAULT_STORE
+            self._opened = stores.open(given) if isinstance(given, str) else given
+        return self._opened
+
+    @property
+    def state(self) -> StateFolder:
+        """Where it keeps what belongs to its marks; the driver and all executors have to share that folder."""
+        given = Path(self._given_state).absolute() if self._given_state else None
+        return StateFolder(given or state_folder(self.store, self.group))
+
+    def program(self) -> Program:
+        """Its steps, made ready."""
+        return compile_program(self.node)
+
+    def run_once(self) -> Receipt:
+        """Heal what is there now, with the retries that are due, and return. Raises RecordsFailed if it is stuck."""
+        return run_once(self.healer())
+
+    def run(self) -> None:
+        """Heal what comes, for ever; Ctrl-C, SIGTERM or `stop` end it when the current turn is done."""
+        with self._asked_to_stop() as stopping:
+            self._stopping = stopping
+            run_for_ever(self.healer(), stopping, self.settings.poll_seconds)
+
+    def start(self) -> None:
+        """Run in the background; the program stays alive until Ctrl-C, `stop`, or a failure, which is its exit code."""
+        self._background.start()
+
+    def stop(self) -> None:
+        """Let the current turn end, and what steps still hold go; returns when all is done."""
+        if self._stopping is not None and not self._stopping.requested:
+            self._stopping.request()
+        self._background.stop()
+
+    def attached(self) -> None:
+        """A sink was added: with start=True this is when polling begins, or begins anew with the new steps."""
+        if self._starts:
+            self._background.start_soon()
+
+    def _ready(self) -> Callable[[Stopping], None]:
+        healer = self.healer()
+        return lambda stopping: run_for_ever(healer, stopping, self.settings.poll_seconds)
+
+    def healer(self) -> Healer:
+        """All that a turn needs, from the steps as they are now."""
+        settings, program, state = self.settings, self.program(), self.state
+        if not program.heals:
+            log.warning("the stream has no healing step: its mark never moves", stream=self.group)
+        group = GroupOffsets(self.group, settings.options)
+        closing = Closing(self.store, program, group, state, tells_every_record=settings.debug)
+        return Healer(
+            group=self.group,
+            program=program,
+            lookout=Lookout(self.group, settings.topics, settings.options, reset_of(settings.reset)),
+            store=self.store,
+            session=lambda: self._spark or spark_session(),
+            state=state,
+            policy=settings.on_error,
+            closing=closing,
+            rows_at_once=settings.rows_at_once,
+            side_by_side=settings.side_by_side,
+        )
+
+    def _asked_to_stop(self) -> AbstractContextManager[Stopping]:
+        """Signals reach only the main thread; elsewhere `stop` is how to ask."""
+        if threading.current_thread() is threading.main_thread():
+            return stopping_on(signal.SIGINT, signal.SIGTERM)
+        return nullcontext(Stopping())
+
+
+def from_kafka(
+    topics: str | Sequence[str],
+    consumer_params: Mapping[str, object],
+    poll_interval: str | float = 0.1,
+    start: bool = False,
+    debug: bool = False,
+    *,
+    on_error: str | OnError = "stop",
+    store: MarkStore | str | None = None,
+    spark: SparkSession | None = None,
+    state: str | Path | None = None,
+) -> KafkaStream:
+    """A stream of `(uuid, value)`, one for each record of the topics; `group.id` names its marks.
+
+    `poll_interval` is the pause between empty polls. `start` begins polling when the first sink is attached. `debug`
+    prints topic, partition and offset of every record. `on_error` is "stop", "dead_letter" or `retry(n, backoff)`.
+    """
+    settings = KafkaSettings.of(topics, consumer_params, poll_interval, on_error, debug=debug)
+    return KafkaStream(settings, start=start, store=store, spark=spark, state=state)
+
+
+def from_kafka_batched(
+    topics: str | Sequence[str],
+    consumer_params: Mapping[str, object],
+    poll_interval: str | float = "1s",
+    partitions: int = 5,
+    start: bool = False,
+    dask: bool = False,
+    maxlen: int = 1000,
+    *,
+    debug: bool = False,
+    on_error: str | OnError = "stop",
+    store: MarkStore | str | None = None,
+    spark: SparkSession | None = None,
+    state: str | Path | None = None,
+) -> KafkaStream:
+    """As `from_kafka`, in lists of at most `maxlen` records of one partition; `partitions` are read side by side.
+
+    `dask` is for those who come from water-healer: lists are healed on Spark, always.
+    """
+    for name, number in (("partitions", partitions), ("maxlen", maxlen)):
+        if number < 1:
+            raise ConfigError(f"{name} is {number}.", hint="a number of 1 or more")
+    settings = KafkaSettings.of(
+        topics,
+        consumer_params,
+        poll_interval,
+        on_error,
+        debug=debug,
+        rows_at_once=maxlen,
+        side_by_side=partitions,
+    )
+    return KafkaStream(settings, start=start, store=store, spark=spark, state=state)
