@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 example-003 test check crash bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast check crash bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ example-003: setup ## seed 003: streams joined by typed functions, on files and 
 
 test: setup ## run the tests, all but crash and bench
 	@$(BIN)/python -m pytest -m "not crash and not bench" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+test-fast: setup ## run the tests that need neither Spark nor a server: the inner loop
+	@$(BIN)/python -m pytest -q -m "not crash and not bench and not spark and not server" -n auto --maxprocesses 4
 
 check: setup ## lint, format, types, layers
 	@$(BIN)/ruff check .

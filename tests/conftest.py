@@ -21,6 +21,19 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a JVM that is over before its code is worth optimising."""
 
 
+SERVERS = frozenset({"kafka", "postgres"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that asks for Spark or for a server says so by its fixtures: `make test-fast` leaves both out."""
+    for item in items:
+        fixtures = frozenset(getattr(item, "fixturenames", ()))
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.spark)
+        if fixtures & SERVERS:
+            item.add_marker(pytest.mark.server)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_processes() -> None:
     """Every JVM that a process of a test starts lives for one small batch."""

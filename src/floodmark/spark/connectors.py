@@ -118,10 +118,6 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 # Running Ivy, the resolver that PySpark ships, and again after a pause where that may help.
 ATTEMPTS = 5
 PAUSES = wait_exponential(multiplier=2, max=60)
@@ -226,3 +222,7 @@ def ivy_jar() -> Path:
     if not found:
         raise ConnectorsMissing(missing=("the JVM connectors",), reason="PySpark with its jars is not installed")
     return found[-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
