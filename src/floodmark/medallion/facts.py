@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from floodmark.errors import ConfigError, SourceUnreadable, TransformFailed
 from floodmark.hwm import HWM, Json, Span, TableVersionsHWM, VersionHWM
 from floodmark.jobs.job import Job
-from floodmark.jobs.table_readers import known_as
+from floodmark.jobs.table_readers import fingerprint_of_input
 from floodmark.medallion.dates import DATE_SK
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.delta.dates import DeltaDates, naming
@@ -262,7 +262,7 @@ class TouchedDates(Immutable):
         return planner.snapshot(mark) if version is None else planner.feed_after(version, mark)
 
     def _told(self, table: Input, session: Session) -> str:
-        return f"{known_as(table.name, self._looked(table, session).table_id())} at {place_of(table)}"
+        return f"{fingerprint_of_input(table.name, self._looked(table, session).table_id())} at {place_of(table)}"
 
     def _looked(self, table: Input, session: Session) -> DeltaProbe:
         location = location_of(table, session)
