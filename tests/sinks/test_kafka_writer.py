@@ -96,7 +96,7 @@ def test_a_deleted_ledger_is_made_good_from_the_stamps(order: Order) -> None:
     """Group offsets expire; what stands in the topic says how many rows are out."""
     with pytest.raises(Killed):
         write(order, then_killed(messages("a", "b", "c")))
-    delete_group(order.place.options.servers, order.place.ledger)
+    delete_group(order.place.options.servers, order.place.ledger, order.place.topic)
     assert write(order, messages("a", "b", "c")) == Delivered(0, 3)
     assert found(order) == ["a", "b", "c"]
 
@@ -111,7 +111,7 @@ def test_rows_of_other_ledgers_do_not_count_when_the_ledger_is_gone(order: Order
 def test_a_deleted_ledger_and_deleted_records_cannot_be_decided(order: Order) -> None:
     """Nothing is left that could tell, so nothing is written."""
     write(order, messages("a", "b"))
-    delete_group(order.place.options.servers, order.place.ledger)
+    delete_group(order.place.options.servers, order.place.ledger, order.place.topic)
     admin = order.place.options.admin()
     place = TopicPartition(order.place.topic, 0, 1)
     admin.delete_records([place])[place].result(20)
