@@ -41,7 +41,7 @@ def committed(bootstrap: str, topic: str) -> list[Message]:
 def _partition(consumer: Consumer, topic: str, partition: int) -> Iterator[Message]:
     consumer.assign([TopicPartition(topic, partition, 0)])
     while True:
-        for message in consumer.consume(10_000, timeout=1):
+        for message in consumer.consume(10_000, timeout=0.05):  # it waits that long for all of them
             if message.error():
                 return
             yield Message(partition, message.key(), message.value(), dict(message.headers() or ()))
@@ -67,7 +67,14 @@ def rows(texts: Sequence[str], partition: int = 0) -> pa.RecordBatch:
     )
 
 
-def delete_group(bootstrap: str, group: str) -> None:
-    """What the broker does by itself when a group was idle for too long."""
+def delete_group(bootstrap: str, group: str, topic: str) -> None:
+    """What the broker does by itself when a group was idle for too long.
+
+    A transaction's offsets are settled a moment after its commit: a group that is deleted before that comes back.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
+    partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+    consumer.committed([TopicPartition(topic, partition) for partition in partitions], timeout=20)
+    consumer.close()
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_consumer_groups([group])[group].result(20)

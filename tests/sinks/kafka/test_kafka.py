@@ -139,7 +139,7 @@ def test_a_deleted_ledger_does_not_repeat_the_batch(
     one = intended(sink, spark, 1)
     rows = frame(spark, "v string", ("a",), ("b",), ("c",))
     sink.write(rows, one)
-    delete_group(kafka.bootstrap, one.ledger(sink.name))
+    delete_group(kafka.bootstrap, one.ledger(sink.name), sink.topic)
     assert sink.write(rows, one) == 3
     assert values(kafka.bootstrap, sink.topic) == ["a", "b", "c"]
 

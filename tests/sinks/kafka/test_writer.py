@@ -96,7 +96,7 @@ def test_a_deleted_ledger_is_made_good_from_the_stamps(plan: WritePlan) -> None:
     """Group offsets expire; what stands in the topic says how many rows are out."""
     with pytest.raises(Killed):
         write(plan, then_killed(messages("a", "b", "c")))
-    delete_group(plan.address.options.servers, plan.address.ledger)
+    delete_group(plan.address.options.servers, plan.address.ledger, plan.address.topic)
     assert write(plan, messages("a", "b", "c")) == Delivery(0, 3)
     assert values_of(plan) == ["a", "b", "c"]
 
@@ -111,7 +111,7 @@ def test_rows_of_other_ledgers_do_not_count_when_the_ledger_is_gone(plan: WriteP
 def test_a_deleted_ledger_and_deleted_records_cannot_be_decided(plan: WritePlan) -> None:
     """Nothing is left that could tell, so nothing is written."""
     write(plan, messages("a", "b"))
-    delete_group(plan.address.options.servers, plan.address.ledger)
+    delete_group(plan.address.options.servers, plan.address.ledger, plan.address.topic)
     admin = plan.address.options.admin()
     place = TopicPartition(plan.address.topic, 0, 1)
     admin.delete_records([place])[place].result(20)
