@@ -14,7 +14,7 @@ from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sinks.kafka import Kafka
 from floodmark.testing.servers import Broker
 from tests.sinks.batches import batch, frame
-from tests.sinks.kafka_messages import committed, delete_group, values
+from tests.sinks.kafka.messages import committed, delete_group, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
