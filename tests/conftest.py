@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that is over before its code is worth optimising."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""Options of a JVM that is over before its code is worth optimising.
+
+Without the last one it has 48 MB for compiled code, which a workflow outgrows: then it interprets everything, or ends.
+"""
 
 
 SERVERS = frozenset({"kafka", "postgres"})
@@ -36,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_processes() -> None:
-    """Every JVM that a process of a test starts lives for one small batch."""
+    """Every JVM that a test starts, itself or through processes of its own, is over after some small batches."""
     os.environ["JDK_JAVA_OPTIONS"] = SHORT_LIVED
 
 
@@ -52,16 +55,7 @@ def loggers_of_a_fresh_interpreter() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The suite's session: small, local, started by the first test that asks for it."""
-    session = spark_session(
-        {
-            "spark.master": "local[2]",
-            "spark.driver.memory": "1g",
-            # The suite's code outgrows the 48 MB that go with SHORT_LIVED: a JVM whose cache is full stops compiling,
-            # and interprets everything from then on.
-            "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -XX:ReservedCodeCacheSize=240m",
-        },
-        app_name="floodmark-tests",
-    )
+    session = spark_session({"spark.master": "local[2]", "spark.driver.memory": "1g"}, app_name="floodmark-tests")
     yield session
     session.stop()
 
