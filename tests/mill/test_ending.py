@@ -8,8 +8,8 @@ from typing import Any
 
 from floodmark.hwm import Json
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
-from floodmark.mill.horizon import Memory
-from floodmark.mill.turn import Returned, cut_at
+from floodmark.mill.horizon import StreamMemory
+from floodmark.mill.turn import ReturnedEnd, cut_at
 from floodmark.stores.record import Intent
 from tests.mill.cases import L, R
 from tests.mill.offline import OfflineMill, offline_mill
@@ -47,7 +47,7 @@ def test_the_mark_stays_behind_the_window_that_the_stream_was_ended_in() -> None
     mill = offline_mill(windowed, {L: left, R: right}, join_tree=tree)
     intent = intent_of(mill)
     assert marks_of(intent) == {"L": {0: 3, 1: 2}, "R": {0: 5}}
-    cut = cut_at(Returned({"k0": 0, "partition": 0}, next=2), intent, mill.planner)
+    cut = cut_at(ReturnedEnd({"k0": 0, "partition": 0}, next=2), intent, mill.planner)
     stopped: Any = cut.extras["remember"]
     assert marks_of(cut) == {"L": {0: 2, 1: 1}, "R": {0: 0}}
-    assert Memory.from_json(stopped["L"]).stopped
+    assert StreamMemory.from_json(stopped["L"]).stopped

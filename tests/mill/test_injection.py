@@ -79,7 +79,7 @@ def test_hints_that_are_no_classes_are_providers_keys_too() -> None:
     """A function, or a mapping that joins nothing, is asked for by its hint."""
     rates = {"EUR": 1.0}
     declared = declare(log_all, injector={Callable[[str], None]: print, Mapping[str, float]: rates})
-    with declared.injector.opened(declared.signature.wanted) as given:
+    with declared.injector.opened(declared.signature.injected_types) as given:
         assert given == {Callable[[str], None]: print, Mapping[str, float]: rates}
 
 

@@ -50,7 +50,7 @@ def test_it_is_a_mapping_like_any_other() -> None:
 
 
 def test_an_element_of_another_call_is_named() -> None:
-    """The usual mistake is a lookup by the wrong element."""
+    """The usual mistake is a lookup by the unfit element."""
     with pytest.raises(KeyError, match=r"Mutable\(k=9\) was not given to this call"):
         Pairing([(Mutable(1), ["a"])])[Mutable(9)]
 

@@ -68,7 +68,7 @@ def key(field: str, kind: Kind, codec: Codec = CODEC) -> Key:
 def test_a_key_is_told_alone_and_among_others(
     field: str, kind: Kind, text: str | None, expected: KeyValue | None
 ) -> None:
-    """Null where no key can be had, which the scout then tells with the element's place; neighbours keep theirs."""
+    """Null where no key can be had, which the scan then tells with the element's place; neighbours keep theirs."""
     keys, neighbour = PlainKeys.of(CODEC, [key(field, kind)]), json.dumps({**GOOD, "later": 3})
     [alone], [among] = (keys.columns(pa.array(texts, pa.string())) for texts in ([text], [neighbour, text, neighbour]))
     own = {"later": 3, **GOOD}[field]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.mill.columns import IS_END
-from floodmark.mill.horizon import Piece
-from floodmark.mill.pending import Found, ends_in
+from floodmark.mill.horizon import KeyRange
+from floodmark.mill.pending import ScanResult, ends_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +26,9 @@ def test_a_stream_without_keys_is_one_piece_before_its_first_end(spark: SparkSes
     ]
     messages = spark.createDataFrame(rows, f"partition int, offset bigint, {IS_END} boolean")
     assert ends_in(messages) == {
-        0: Found((Piece(0, 3, 2, (), ()),)),
-        1: Found((Piece(5, 6, 1, (), ()),), end=7),
-        2: Found((Piece(0, 2, 2, (), ()),), end=3, has_rest=True),
-        3: Found((), end=9, has_rest=True),
-        4: Found((), end=1),
+        0: ScanResult((KeyRange(0, 3, 2, (), ()),)),
+        1: ScanResult((KeyRange(5, 6, 1, (), ()),), end=7),
+        2: ScanResult((KeyRange(0, 2, 2, (), ()),), end=3, has_rest=True),
+        3: ScanResult((), end=9, has_rest=True),
+        4: ScanResult((), end=1),
     }

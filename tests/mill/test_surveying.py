@@ -1,4 +1,4 @@
-"""A task's pass over keys finds the same pieces, faults and ends however Spark cuts its rows into batches."""
+"""A task's pass over keys finds the same key_ranges, faults and ends however Spark cuts its rows into batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodmark.mill.columns import IS_END
-from floodmark.mill.survey import NOTES, Survey
+from floodmark.mill.survey import NOTES, KeySurvey
 
 SCHEMA = pa.schema(
     [
@@ -27,7 +27,7 @@ steps = st.lists(
     st.tuples(
         st.sampled_from([1, 1, 1, 1, 1, 1, 1, 2]),  # how far the offset goes on
         st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1]),  # how far the key does
-        st.sampled_from([*("element",) * 20, "end", "no key", "next lane"]),
+        st.sampled_from([*("element",) * 20, "end", "no key", "next partition"]),
     ),
     max_size=60,
 )
@@ -35,12 +35,12 @@ cuts = st.lists(st.integers(1, 25), max_size=8)
 
 
 def rows_of(drawn: list[tuple[int, int, str]]) -> list[tuple[Any, ...]]:
-    """(partition, offset, is end, text, keys): mostly rising, with ends, faults and changes of the lane among them."""
-    rows, lane, offset, key = [], 0, 0, 10
+    """(partition, offset, is end, text, keys): mostly rising, with ends, faults and changes of the partition among them."""
+    rows, partition, offset, key = [], 0, 0, 10
     for far, up, what in drawn:
-        lane, offset, key = lane + (what == "next lane"), offset + far, key + up
+        partition, offset, key = partition + (what == "next partition"), offset + far, key + up
         keys = (None, None) if what in ("end", "no key") else (key, f"{key // 2:03}")
-        rows.append((lane, offset, what == "end", "{}" if what == "no key" else None, *keys))
+        rows.append((partition, offset, what == "end", "{}" if what == "no key" else None, *keys))
     return rows
 
 
@@ -51,9 +51,9 @@ def batches_of(rows: list[tuple[Any, ...]], sizes: list[int]) -> list[pa.RecordB
     return [pa.RecordBatch.from_pylist(part, schema=SCHEMA) for part in named]
 
 
-def one_by_one(rows: list[tuple[Any, ...]], survey: Survey) -> list[dict[str, Any]]:
-    for lane, offset, is_end, text, *keys in rows:
-        survey.take(lane, offset, is_end, text, tuple(keys))
+def one_by_one(rows: list[tuple[Any, ...]], survey: KeySurvey) -> list[dict[str, Any]]:
+    for partition, offset, is_end, text, *keys in rows:
+        survey.take(partition, offset, is_end, text, tuple(keys))
     survey.close()
     told: list[dict[str, Any]] = survey.told().to_pylist()
     return told
@@ -64,12 +64,12 @@ def one_by_one(rows: list[tuple[Any, ...]], survey: Survey) -> list[dict[str, An
 def test_a_batch_that_is_taken_whole_tells_what_its_elements_tell(
     drawn: list[tuple[int, int, str]], sizes: list[int], ordered: bool, size: int
 ) -> None:
-    """Most batches are never looked at element by element: the pieces are the same."""
+    """Most batches are never looked at element by element: the key_ranges are the same."""
     rows = rows_of(drawn)
     told = [
-        row for batch in Survey(TYPES, ordered, size=size).run(batches_of(rows, sizes)) for row in batch.to_pylist()
+        row for batch in KeySurvey(TYPES, ordered, size=size).run(batches_of(rows, sizes)) for row in batch.to_pylist()
     ]
-    assert told == one_by_one(rows, Survey(TYPES, ordered, size=size))
+    assert told == one_by_one(rows, KeySurvey(TYPES, ordered, size=size))
 
 
 @settings(max_examples=100, deadline=None)
@@ -79,18 +79,18 @@ def test_what_is_noted_beside_the_rows_is_what_a_pass_of_its_own_tells(
 ) -> None:
     """The rows go on as they came, and every finding stands beside one of them."""
     batches = batches_of(rows_of(drawn), sizes)
-    noted = list(Survey(TYPES, ordered).noted(batches))
+    noted = list(KeySurvey(TYPES, ordered).noted(batches))
     found = [note for batch in noted for notes in batch.column(NOTES).to_pylist() for note in notes or ()]
-    assert found == [row for batch in Survey(TYPES, ordered).run(batches) for row in batch.to_pylist()]
+    assert found == [row for batch in KeySurvey(TYPES, ordered).run(batches) for row in batch.to_pylist()]
     rows = [row for batch in noted for row in batch.drop_columns([NOTES]).to_pylist()]
     assert rows == [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_pieces_grow_with_the_stream_so_that_the_driver_holds_few() -> None:
-    """A hundred thousand different keys in less than four thousand pieces, none lost and none overlapping."""
+    """A hundred thousand different keys in less than four thousand key_ranges, none lost and none overlapping."""
     rows = [(0, offset, False, None, offset, "") for offset in range(100_000)]
     told = [
-        row for batch in Survey(TYPES, ordered=True).run(batches_of(rows, [10_000] * 9)) for row in batch.to_pylist()
+        row for batch in KeySurvey(TYPES, ordered=True).run(batches_of(rows, [10_000] * 9)) for row in batch.to_pylist()
     ]
     assert len(told) < 4_000
     assert [row["first"] for row in told] == [0, *(row["next"] for row in told[:-1])]

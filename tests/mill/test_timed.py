@@ -41,8 +41,8 @@ def windows_by(clock: Clock, poll_seconds: float | None = None) -> TimedWindows:
     return TimedWindows(declared.window_key, poll_seconds, clock)
 
 
-def row(offset: int, lane: int = 0) -> tuple[int, int, str]:
-    return lane, offset, '{"k": 1, "name": "l"}'
+def row(offset: int, partition: int = 0) -> tuple[int, int, str]:
+    return partition, offset, '{"k": 1, "name": "l"}'
 
 
 def test_a_window_closes_when_the_answer_changes() -> None:
@@ -59,7 +59,7 @@ def test_a_window_may_have_elements_of_several_partitions() -> None:
     """They arrive as they arrive."""
     clock = Clock()
     windows = windows_by(clock)
-    windows.take([row(0), row(7, lane=1), row(8, lane=1)])
+    windows.take([row(0), row(7, partition=1), row(8, partition=1)])
     assert windows.closed(ended=True) == [{0: (0, 1), 1: (7, 9)}]
 
 
@@ -79,7 +79,7 @@ def test_an_idle_poll_asks_with_none_and_may_close_the_window() -> None:
 
 
 def test_no_element_is_asked_about_twice() -> None:
-    """What was seen is remembered by its offset; what was given out is forgotten."""
+    """What was seen is memory_of by its offset; what was given out is without_streams."""
     clock = Clock()
     windows = windows_by(clock)
     windows.begin_at({0: 0})
