@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from floodmark import stores
 from floodmark.errors import ConfigError
 from floodmark.hwm import ColumnDateTimeHWM, Json, VersionHWM
-from floodmark.jobs.job import DEFAULT_STORE
 from floodmark.locations import quote, quote_table
 from floodmark.sources.contract import Request
 from floodmark.sources.delta import CHANGE, TIME, VERSION, Delta
 from floodmark.stores.lease import hold
+from floodmark.stores.opening import DEFAULT_STORE
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:

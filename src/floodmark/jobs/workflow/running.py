@@ -19,6 +19,7 @@ from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.jobs.running import LONGEST_PAUSE_SECONDS, NEEDS_A_PERSON, SOME_FAILED
 from floodmark.logs import get_logger
+from floodmark.patience import doubling_pause
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord
 
@@ -151,7 +152,7 @@ def tried(task: Task, action: Action, around: Surroundings, wait: Callable[[floa
             return Ended(TaskOutcome(task.task_key, "SUCCESS", attempts, seconds, note=note))
         state: State = "TIMEDOUT" if isinstance(error, TaskTimedOut) else "FAILED"
         failed = Ended(TaskOutcome(task.task_key, state, attempts, seconds, error=str(error)), error)
-        pause = min(LONGEST_PAUSE_SECONDS, task.min_retry_interval_millis / 1000 * 2 ** min(attempts - 1, 16))
+        pause = doubling_pause(task.min_retry_interval_millis / 1000, attempts, LONGEST_PAUSE_SECONDS)
         if not may_try_again(task, attempts, error) or wait(pause):
             return failed
         log.warning("task failed, trying again", task=task.task_key, attempts=attempts, error=str(error))
