@@ -100,7 +100,10 @@ class Address:
 
 
 def connect(
-    address: Address, application: str, defaults: Mapping[str, object] | None = None, **session: Any
+    address: Address,
+    application: str,
+    defaults: Mapping[str, object] | None = None,
+    **session: Any,  # noqa: ANN401 (psycopg's own)
 ) -> Connection[tuple[Any, ...]]:
     """A connection without a transaction; the address wins over `defaults`, `session` is psycopg's own."""
     parameters = {"connect_timeout": CONNECT_SECONDS, **(defaults or {}), **address.parameters}

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.locations import quote
-from floodmark.probes.tables import CursorColumn, Kind, CursorValue
+from floodmark.probes.tables import CursorColumn, CursorValue, Kind
 
 Sign = Literal["=", "<", "<=", ">", ">="]
 

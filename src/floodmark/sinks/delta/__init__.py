@@ -22,7 +22,7 @@ from floodmark.sinks.contract import (
 )
 from floodmark.sinks.delta.lock import TableBusy, table_lock
 from floodmark.sinks.delta.merge import DELETE, GONE, handed_over, merge_statement, newest_per_key, replace_statement
-from floodmark.spark.faults import refusal_in
+from floodmark.spark.faults import fault_in
 from floodmark.spark.session import isolated
 from floodmark.spark.tables import DeltaPlace, cluster_table, create_table
 
@@ -176,7 +176,7 @@ class Delta(Atomic):
             else:
                 self._save(rows, batch, exists=exists)
         except Exception as error:
-            reason = refusal_in(error)
+            reason = fault_in(error, "sink")
             if reason is None:
                 raise
             raise SinkFailed(batch.job, sink=self.name, reason=reason) from error

@@ -14,7 +14,7 @@ from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, re
 from floodmark.sinks.postgres.target import Target, spark_type, split
 from floodmark.sinks.postgres.transport import UNREACHABLE, Pieces, Pour, Refused, Staging
 from floodmark.sinks.postgres.write import Write
-from floodmark.spark.faults import refusal_in
+from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -165,7 +165,7 @@ class Postgres(Atomic):
             reason = str(error) if isinstance(error, Refused) else server.reason(error)
             raise SinkFailed(job, sink=self.name, reason=reason) from None
         except Exception as error:
-            said = refusal_in(error)
+            said = fault_in(error, "sink")
             if said is None:
                 raise
             if said.startswith(UNREACHABLE):

@@ -1,7 +1,7 @@
 """Tables and queries of databases as sources, read above the mark of a cursor: what PostgreSQL, JDBC and SQLite share.
 
-Looking is in `looking`, what guards a look while others write in `safety`, the cursor and its marks in `cursor`, reading
-with Spark in `reading`. Each database has a module of its own.
+Looking is in `looking`, what guards a look while others write in `safety`, the cursor and its marks in `cursor`,
+reading with Spark in `reading`. Each database has a module of its own.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from floodmark.errors import SourceUnreadable
 from floodmark.probes.tables.relation import Relation
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.looking import LagLook, TableLook, repeat_columns
 from floodmark.sources.tables.safety import guard_for
-from floodmark.spark.faults import unreadable_value
+from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.errors import SourceUnreadable
     from floodmark.hwm import HWM, Span
     from floodmark.probes.tables import TableProbe
     from floodmark.sources.contract import Request, Session, Sight
@@ -61,7 +61,11 @@ class TableSource(ABC):
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
         """A value that Spark cannot hold, met while reading."""
-        return unreadable_value(error, self.description(lambda: spark))
+        reason = fault_in(error, "value")
+        if reason is None:
+            return None
+        hint = "say how the column shall be read, as in `types: {column: string}`, or fix the row"
+        return SourceUnreadable(self.description(lambda: spark), reason=reason, hint=hint)
 
     def repeats_by(self) -> tuple[str, ...]:
         """Its key and its cursor, where rows are read again."""

@@ -197,7 +197,9 @@ class TableLook:
         lowest, upto, top = (self._marks.at(value) for value in (bounds.lowest, end.value, bounds.top))
         return share_ahead(lowest, upto, top)
 
-    def _span(self, start: SpanStart, end: SpanEnd | None, bounds: TableBounds, rows: int | None, nulls: NullRows) -> Span:
+    def _span(
+        self, start: SpanStart, end: SpanEnd | None, bounds: TableBounds, rows: int | None, nulls: NullRows
+    ) -> Span:
         detail: dict[str, Json] = {NULLS: keys_to_json(nulls.new)} if nulls.new else {}
         low = start.low
         if end is None or bounds.lowest is None:

@@ -18,7 +18,7 @@ from floodmark.sources.tables import TableSource, no_session
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.reading import JdbcTable, SelectedColumn, require_ordered
 from floodmark.sources.tables.safety import postgres_guard
-from floodmark.spark.faults import BEGIN, END
+from floodmark.spark.faults import END, fault_begin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -223,6 +223,6 @@ def _unless(column: Column, value: str, condition: str, as_type: str, why: str) 
     PostgreSQL has no function that fails: a text that is not of the type, and is made at run time, does.
     """
     name = SQL.quote(column.name)
-    begin, end = f"{BEGIN}column {column.name!r} holds ", f": {why}{END}"
+    begin, end = f"{fault_begin('value')}column {column.name!r} holds ", f": {why}{END}"
     words = f"{text_literal(begin)} || CAST({name} AS text) || {text_literal(end)}"
     return f"CASE WHEN {name} IS NULL OR {condition} THEN {value} ELSE CAST({words} AS {as_type}) END"

@@ -149,7 +149,7 @@ def require_time(way: Way, column: CursorColumn, kinds: Sequence[Kind]) -> None:
 
 @dataclass(frozen=True)
 class XminGuard:
-    """Up to the oldest transaction that still runs; that is asked before the rows, so all below it are there to read."""
+    """Up to the oldest transaction that still runs; that is asked before the rows, so all below is there."""
 
     probe: PostgresProbe
 
