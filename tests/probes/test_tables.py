@@ -105,11 +105,9 @@ def test_a_text_with_quotes_is_one_literal() -> None:
 
 def test_text_is_compared_by_its_bytes() -> None:
     """A mark is compared so here too; the order of a language is the database's alone."""
-    assert (
-        Conditions(Postgres(), ResolvedCursor((WORD,))).at_or_below(("a",))
-        == """fm."word" COLLATE "C" <= CAST('a' AS text)"""
-    )
-    assert Conditions(Sqlite(), ResolvedCursor((WORD,))).at_or_below(("a",)) == """fm."word" COLLATE BINARY <= 'a'"""
+    cursor = ResolvedCursor((WORD,))
+    assert Conditions(Postgres(), cursor).at_or_below(("a",)) == """fm."word" COLLATE "C" <= CAST('a' AS text)"""
+    assert Conditions(Sqlite(), cursor).at_or_below(("a",)) == """fm."word" COLLATE BINARY <= 'a'"""
 
 
 def test_a_backslash_means_itself_whatever_the_server_is_set_to() -> None:
@@ -135,7 +133,7 @@ def test_an_address_never_shows_its_login() -> None:
     address = Address.parse("postgresql://ann:s3cret@db.example:5433/shop?sslmode=require")
     assert str(address) == "db.example:5433/shop"
     assert "s3cret" not in repr(address)
-    assert address.options == (("sslmode", "require"),)
+    assert address.options == {"sslmode": "require"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ P, Q = PreparedTransaction("p", "700"), PreparedTransaction("q", "701")
 NOBODY = Writers()
 
 
-def pending(upto: int, *holders: OpenTransaction) -> Pending:
+def pending(upto: int, *holders: OpenTransaction) -> PendingFence:
     return PendingFence(upto, Writers(holders))
 
 
