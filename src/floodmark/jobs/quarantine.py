@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
 from floodmark.failpoints import reach
+from floodmark.locations import quote
 from floodmark.logs import get_logger
 from floodmark.probes.delta import DeltaProbe
 from floodmark.rules.rule_set import as_json
 from floodmark.sinks import Files
 from floodmark.sinks.contract import Batch, Sink
-from floodmark.spark.tables import quoted
 from floodmark.step import RunRequest
 from floodmark.step.checks import fit
 from floodmark.step.intents import frozen
@@ -142,7 +142,7 @@ class Quarantine:
 
     @property
     def sql(self) -> str:
-        return f"delta.{quoted(self.path)}"
+        return f"delta.{quote(self.path)}"
 
     def spark(self) -> SparkSession:
         return self.session()

@@ -20,13 +20,13 @@ from floodmark.hwm import HWM, Json, Span
 from floodmark.jobs.comparison import COLUMNS, WHAT, Side, differences, differing_keys, held_rows, matching, table_sink
 from floodmark.jobs.quarantine import require_no_open_batch
 from floodmark.jobs.ranges import TABLES, Bounds, TableRange, cursor_columns, mark_in, table_range
+from floodmark.locations import quote
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import POSITION, written_columns
 from floodmark.sources import Jdbc, Sqlite
 from floodmark.sources import Postgres as PostgresSource
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.spark.tables import quoted
 from floodmark.step import Step
 from floodmark.step.batch import living
 from floodmark.step.checks import fit, fits
@@ -211,7 +211,7 @@ def as_held(rows: DataFrame, held: DataFrame) -> DataFrame:
     theirs = {each.name.lower(): each.dataType for each in held.schema.fields}
     known = [(each.name, each.dataType, theirs.get(each.name.lower())) for each in rows.schema.fields]
     wider = {name: to for name, kind, to in known if to is not None and kind != to and fits(kind, to)}
-    return rows.withColumns({name: rows[quoted(name)].cast(to) for name, to in wider.items()}) if wider else rows
+    return rows.withColumns({name: rows[quote(name)].cast(to) for name, to in wider.items()}) if wider else rows
 
 
 def require_row_by_row(step: Step, asked: Asked) -> None:
@@ -235,7 +235,7 @@ def struct_of(order: Sequence[str], rows: DataFrame) -> Column:
     from pyspark.sql import functions as F
 
     known = {name.lower() for name in rows.columns}
-    return F.struct(F.lit(0).alias("_fm_first"), *(quoted(name) for name in order if name.lower() in known))
+    return F.struct(F.lit(0).alias("_fm_first"), *(quote(name) for name in order if name.lower() in known))
 
 
 SAMPLES = 10

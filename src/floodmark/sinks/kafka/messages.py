@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, written_columns
 from floodmark.sinks.kafka.ledger import Layout
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,7 +108,7 @@ class MessageFormat:
             return as_bytes(rows, what)
         apart = self.headers if isinstance(self.headers, str) else None
         names = [name for name in written_columns(rows) if name != apart]
-        return F.to_json(F.struct(*map(quoted, names)), {"ignoreNullFields": "false"}).cast("binary")
+        return F.to_json(F.struct(*map(quote, names)), {"ignoreNullFields": "false"}).cast("binary")
 
     def _headers(self, rows: DataFrame) -> Column:
         from pyspark.sql import functions as F
@@ -123,7 +123,7 @@ def as_bytes(rows: DataFrame, expression: str) -> Column:
     """Bytes as they are; text as UTF-8; records and lists as JSON; anything else as Spark writes it."""
     from pyspark.sql import functions as F
 
-    what = F.col(quoted(expression)) if expression in rows.columns else F.expr(expression)
+    what = F.col(quote(expression)) if expression in rows.columns else F.expr(expression)
     kind = rows.select(what).schema[0].dataType.typeName()
     if kind in ("struct", "array", "map", "variant"):
         return F.to_json(what).cast("binary")
@@ -134,10 +134,10 @@ def header_column(rows: DataFrame, name: str) -> Column:
     """A column of maps as Spark's own header type."""
     from pyspark.sql import functions as F
 
-    kind = rows.select(quoted(name)).schema[0].dataType.typeName()
+    kind = rows.select(quote(name)).schema[0].dataType.typeName()
     if kind != "map":
-        return F.col(quoted(name))
-    entries = F.map_entries(quoted(name))
+        return F.col(quote(name))
+    entries = F.map_entries(quote(name))
     return F.transform(entries, lambda e: F.struct(e["key"].cast("string"), e["value"].cast("string").cast("binary")))
 
 
@@ -149,7 +149,7 @@ def sorted_for_writers(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     kinds = {name: rows.schema[name].dataType.simpleString() for name in written_columns(rows)}
-    columns = [F.to_json(F.struct(quoted(n))) if UNORDERED.search(kind) else quoted(n) for n, kind in kinds.items()]
+    columns = [F.to_json(F.struct(quote(n))) if UNORDERED.search(kind) else quote(n) for n, kind in kinds.items()]
     return rows.sortWithinPartitions(WRITER, PLACE, *columns)
 
 
@@ -160,8 +160,8 @@ def content_hash(rows: DataFrame) -> Column:
     fields = [field for field in rows.schema.fields if field.name in written_columns(rows)]
     plain = [field.name for field in fields if not UNHASHED.search(field.dataType.simpleString())]
     if plain:
-        return F.xxhash64(*map(quoted, plain))
-    return F.xxhash64(F.to_json(F.struct(*(quoted(field.name) for field in fields))))
+        return F.xxhash64(*map(quote, plain))
+    return F.xxhash64(F.to_json(F.struct(*(quote(field.name) for field in fields))))
 
 
 def with_partitions(rows: pa.RecordBatch, count: int) -> pa.RecordBatch:
