@@ -19,7 +19,7 @@ from floodmark.jobs.rollback import Past
 from floodmark.jobs.table_readers import behind_restores, newest_built_on, producers_first, versions_read
 from floodmark.medallion.facts import FactRows, TouchedDates
 from floodmark.probes.delta import files_gone, note
-from floodmark.sinks.delta import RestorePoint
+from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore

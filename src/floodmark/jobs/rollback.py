@@ -14,7 +14,7 @@ from floodmark.jobs.diff import Receipts, ended
 from floodmark.jobs.table_readers import behind_restores, producers_first, versions_read
 from floodmark.jobs.workflow.running import remembered_in
 from floodmark.sinks.contract import OnDelta, ledger_id
-from floodmark.sinks.delta import RestorePoint
+from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.looking import read_ledgers
 from floodmark.step.run import noted_in

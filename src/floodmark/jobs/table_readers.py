@@ -17,7 +17,7 @@ from floodmark.spark.tables import DeltaPlace
 if TYPE_CHECKING:
     from floodmark.jobs.rollback import Past
     from floodmark.sinks.contract import Sink
-    from floodmark.sinks.delta import RestorePoint
+    from floodmark.sinks.delta.target import RestorePoint
     from floodmark.sources.contract import Session, Source
     from floodmark.step import Step
     from floodmark.stores.contract import MarkStore

@@ -13,7 +13,7 @@ from floodmark.jobs.workflow.document import Task, Workflow
 from floodmark.jobs.workflow.running import WorkflowRun
 from floodmark.medallion.facts import TouchedDates, place_of
 from floodmark.sinks import Delta, Scd1
-from floodmark.sinks.delta.dates import DeltaDates
+from floodmark.sinks.delta import DeltaDates
 from floodmark.sources import Delta as DeltaSource
 from floodmark.spark.tables import DeltaPlace
 
