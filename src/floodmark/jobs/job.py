@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
@@ -22,10 +21,12 @@ from floodmark.sinks.contract import Session, Sink
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
-from floodmark.step.run import LastSeen, reset_marks, set_mark
+from floodmark.step.engine import LastSeen
+from floodmark.step.run import reset_marks, set_mark
 from floodmark.step.stopping import asked_to_stop
 from floodmark.step.work import Building, OnSchemaChange
-from floodmark.stores.contract import Housed, MarkStore
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
@@ -35,17 +36,6 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-
-
-# Where what belongs to a job lies if nobody says otherwise: the next run has to find it again.
-def spool_beside(store: MarkStore) -> str:
-    """Where a batch is frozen if nobody says otherwise."""
-    return f"{beside(store)}/spool"
-
-
-def beside(store: MarkStore) -> Path:
-    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    return (store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute()
 
 
 # Names of jobs, sources and sinks: parts of ledgers, folders and files, so each is plain and used once.
@@ -111,7 +101,7 @@ class Chunks:
         begun = self.clock()
         whole = last = self._step(0, is_first=True).run()
         while self._goes_on(whole, last) and not asked_to_stop():
-            self._tell(Pace(whole.rows_read, self.clock() - begun, last.rows_read, self._ahead()))
+            self._tell(Pace(whole.rows_read, self.clock() - begun, last.rows_read, self.step.last_seen.ahead))
             last = self._step(whole.rows_read, is_first=False).run()
             if last.status != "done":
                 break
@@ -129,10 +119,6 @@ class Chunks:
         later = replace(asked, start=None, full_refresh=False, finish=False, abandon=False)
         return replace(self.step, request=replace(asked if is_first else later, max_rows=limit))
 
-    def _ahead(self) -> float | None:
-        outlook = self.step.last_seen.outlook
-        return outlook.ahead if outlook else None
-
     def _tell(self, pace: Pace) -> None:
         left = pace.seconds_left
         log.info(
@@ -144,7 +130,6 @@ class Chunks:
         )
 
 
-DEFAULT_STORE = "sqlite:///floodmark.db"
 Part = TypeVar("Part")
 
 
@@ -282,14 +267,14 @@ class Job:
 
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
         opened = store or stores.open(DEFAULT_STORE)
-        return Step(self.work(opened), opened, session_of(spark), request, self.last_seen)
+        return Step(opened, session_of(spark), self.work(opened), request, last_seen=self.last_seen)
 
     def quarantine_sink(self, store: MarkStore) -> Delta:
         """The table of rows that broke a rule, by default beside the marks; it is made when a row has to go there.
 
         A job whose rules were taken out has it too: a batch that was frozen with them may still be open.
         """
-        return Delta(path=self.quarantine or f"{beside(store)}/quarantine/{self.name}", name="quarantine")
+        return Delta(path=self.quarantine or f"{folder_beside(store)}/quarantine/{self.name}", name="quarantine")
 
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
@@ -303,7 +288,7 @@ class Job:
             dead_letters=Delta(path=self.dead_letters, name="dead_letters", evolve=True) if self.dead_letters else None,
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
-            spool_folder=self.spool or spool_beside(store),
+            spool_folder=self.spool or spool_folder(store),
         )
 
     def _transform(self) -> Transform:

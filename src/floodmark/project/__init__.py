@@ -60,15 +60,15 @@ def build_job(model: JobModel, site: Site) -> Job:
 def _sinks(model: JobModel, site: Site) -> list[Sink]:
     """A dimension's tables know by which columns a member is told from another one with its key."""
     built = [sink.build(site) for sink in model.sinks]
-    members = model.transform.dimension if model.transform else None
-    return [members.guarded(sink, site) for sink in built] if members else built
+    dimension = model.transform.dimension if model.transform else None
+    return [dimension.build().guard(sink) for sink in built] if dimension else built
 
 
 def _transform(model: JobModel, site: Site) -> str | Callable[[DataFrame], DataFrame] | Transform | None:
     if model.transform is None:
         return None
     if model.transform.dimension is not None:
-        return model.transform.dimension.build(site)
+        return model.transform.dimension.build()
     if model.transform.python is None:
         return model.transform.sql
     function: Callable[[DataFrame], DataFrame] = load_name(model.transform.python, site.folder)  # type: ignore[assignment]

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from floodmark.stores.lease import hold as hold
     from floodmark.stores.lease import this_process as this_process
     from floodmark.stores.memory import MemoryMarkStore as MemoryMarkStore
+    from floodmark.stores.memory import MemoryPage as MemoryPage
     from floodmark.stores.opening import open as open  # noqa: A004 - it is read as stores.open
     from floodmark.stores.opening import register as register
+    from floodmark.stores.page import Entry as Entry
+    from floodmark.stores.page import ItemRow as ItemRow
+    from floodmark.stores.paged import PagedMarkStore as PagedMarkStore
     from floodmark.stores.postgres import PostgresMarkStore as PostgresMarkStore
     from floodmark.stores.record import Intent as Intent
     from floodmark.stores.record import JobRecord as JobRecord

@@ -50,7 +50,7 @@ def test_chunks_arrive_while_the_tasks_run(stream: TaskStream, place: str) -> No
         stream.await_first()
         assert sent.result() == 3
     stream.tasks.set_result((TaskReport(0, 7, 3),))
-    assert (content(stream), stream.reported_rows_rows) == (b"abc", 3)
+    assert (content(stream), stream.reported_rows) == (b"abc", 3)
 
 
 def test_what_lies_in_the_socket_when_the_tasks_have_ended_is_read(stream: TaskStream, place: str) -> None:
@@ -64,7 +64,7 @@ def test_a_batch_without_rows_is_nothing_to_wait_for(stream: TaskStream) -> None
     """Its tasks may not even come by."""
     stream.tasks.set_result(())
     stream.await_first()
-    assert (content(stream), stream.reported_rows_rows) == (b"", 0)
+    assert (content(stream), stream.reported_rows) == (b"", 0)
 
 
 def test_rows_of_a_task_that_spark_did_not_take_tear_the_stream(stream: TaskStream, place: str) -> None:
