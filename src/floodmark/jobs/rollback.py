@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound, SinkFailed
@@ -14,7 +14,7 @@ from floodmark.jobs.diff import Receipts, ended
 from floodmark.jobs.table_readers import behind_restores, names_by_id, needs_of, order, versions_read
 from floodmark.jobs.workflow.running import remembered_in
 from floodmark.sinks.contract import OnDelta, ledger_id
-from floodmark.sinks.delta import RestorePoint
+from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.engine import session_under
 from floodmark.step.looking import read_ledgers
@@ -296,17 +296,9 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     if way.points:
         _fence(step, number, session)
         _restore(step, way.points, number, session)
-    decided = replace(
-        way.goal,
-        number=number,
-        marks=marks,
-        extras=way.goal.extras.with_went_back_to(batch_of(way.goal)),
-        intent=None,
-        origin="rollback",
-        modified_time=datetime.now(timezone.utc),
-    )
-    step.store.commit(decided, expected=record.number, lease=lease.lease)
-    return decided
+    extras = way.goal.extras.with_went_back_to(batch_of(way.goal))
+    goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
+    return lease.save(goal, after=record, above=highest)
 
 
 def _fence(step: Step, number: int, session: Session) -> None:

@@ -9,6 +9,7 @@ from floodmark.lazy import lazy
 if TYPE_CHECKING:
     from floodmark.stores.contract import LevelStore as LevelStore
     from floodmark.stores.contract import MarkStore as MarkStore
+    from floodmark.stores.durable import replace_file as replace_file
     from floodmark.stores.file import FileMarkStore as FileMarkStore
     from floodmark.stores.layered import LayeredMarkStore as LayeredMarkStore
     from floodmark.stores.lease import HeldLease as HeldLease

@@ -10,12 +10,13 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreError
 from floodmark.machine import Machine, is_stopped, started, this_machine
 from floodmark.stores.contract import Clocked
-from floodmark.stores.record import Owner
+from floodmark.stores.record import JobRecord, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +124,20 @@ class HeldLease:
         self._store.beat(self.lease, owner)
         self.lease = replace(self.lease, owner=owner)
 
+    def save(
+        self, changed: JobRecord, *, after: JobRecord, above: int = 0, modified_time: datetime | None = None
+    ) -> JobRecord:
+        """Commit what somebody changed in the record `after`, and return it as it is stored.
+
+        Its number is the next one, also above that of an open batch (which is given up) and above `above`.
+        Raises MarkMoved or LeaseLost: nothing was saved.
+        """
+        used = after.intent.number if after.intent else 0
+        number, moment = max(after.number, used, above) + 1, modified_time or datetime.now(timezone.utc)
+        later = replace(changed, number=number, intent=None, modified_time=moment)
+        self._store.commit(later, expected=after.number, lease=self.lease)
+        return later
+
     def beat_until(self, done: threading.Event, interval_seconds: float) -> None:
         """Beat until the work is done; a store that cannot be reached is tried again, a lost lease is not."""
         while not done.wait(interval_seconds):
@@ -156,6 +171,17 @@ def hold(
         heart.join()
         _mine.discard(lease.token)
         _let_go(store, lease)
+
+
+def change_record(store: MarkStore, job: str, change: Callable[[JobRecord], JobRecord]) -> JobRecord:
+    """Change the record of a job (a blank one if there is none) under its lease and the next number.
+
+    A change that gives back the very record it was given writes nothing. Raises LeaseHeld while a run works on the job.
+    """
+    with hold(store, job) as held:
+        record = store.read(job) or JobRecord(job)
+        changed = change(record)
+        return record if changed is record else held.save(changed, after=record)
 
 
 def claimable(store: MarkStore, job: str, patience: Patience) -> Lease | None:

@@ -84,7 +84,7 @@ class Memory:
     """The record of one running workflow, in our hands; every change is durable when it returns."""
 
     def __init__(self, store: MarkStore, lease: HeldLease) -> None:
-        self._store, self._lease = store, lease
+        self._lease = lease
         self._record = store.read(lease.lease.job) or JobRecord(lease.lease.job)
 
     def last(self) -> Remembered | None:
@@ -92,14 +92,8 @@ class Memory:
 
     def keep(self, remembered: Remembered) -> None:
         """Save it under the next number."""
-        later = replace(
-            self._record,
-            number=self._record.number + 1,
-            extras=self._record.extras.with_part(WORKFLOW, remembered.serialize()),
-            modified_time=datetime.now(timezone.utc),
-        )
-        self._store.commit(later, expected=self._record.number, lease=self._lease.lease)
-        self._record = later
+        extras = self._record.extras.with_part(WORKFLOW, remembered.serialize())
+        self._record = self._lease.save(replace(self._record, extras=extras), after=self._record)
 
 
 def remembered_in(record: JobRecord | None) -> Remembered | None:
