@@ -10,13 +10,12 @@ from typing import Any
 from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span
 from floodmark.mill.brokers import Inlet, Outlet
 from floodmark.mill.declaration import Declaration, declare
-from floodmark.mill.horizon import StreamMemory
-from floodmark.mill.inputs import inputs_of, is_in_runs, levels_in, node_of, windows_in
+from floodmark.mill.inputs import is_in_runs, levels_in, stream_inputs, windows_in
 from floodmark.mill.join_tree import Stream, name_of
-from floodmark.mill.pending import ScanResult, PendingInput, results_of
-from floodmark.mill.planning import Planner, Turn, asked_below, plan_timed
-from floodmark.mill.survey import KeySurvey
-from floodmark.mill.timed import timed_windows
+from floodmark.mill.pending import PendingInput, StreamMemory
+from floodmark.mill.planning import Inputs, Planner, Scans, Turn
+from floodmark.mill.scan import KeySurvey, ScanResult, results_of
+from floodmark.mill.windows import timed_windows
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from tests.mill.nested_loop import Match, calls
 
@@ -50,7 +49,7 @@ class ListStream:
     def read(self, spark: object, span: Span) -> Reading:
         raise AssertionError("nothing here reads with Spark")
 
-    def partitions(self, span: Span) -> dict[int, tuple[int, int]]:
+    def offsets(self, span: Span) -> dict[int, tuple[int, int]]:
         stored: Any = span.detail
         return {int(number): (at, stored["upto"][number]) for number, at in stored["from"].items()}
 
@@ -64,7 +63,7 @@ class ListStream:
             return []
         return [
             (number, offset, self.partitions[number][offset])
-            for number, (first, upto) in self.partitions(span).items()
+            for number, (first, upto) in self.offsets(span).items()
             for offset in range(first, upto)
         ]
 
@@ -90,42 +89,45 @@ class OfflineMill:
     broker: ListBroker
     marks: dict[str, HWM[Any]] = field(default_factory=dict)
     memories: dict[str, StreamMemory] = field(default_factory=dict)
-    given: list[list[Match]] = field(default_factory=list)
-    stopped: bool = False
+    calls: list[list[Match]] = field(default_factory=list)
+    has_stopped: bool = False
 
     def __post_init__(self) -> None:
         tree = self.declared.tree
-        self.streams = inputs_of(self.declared, self.broker)
-        self.planner = Planner(node_of(self.declared, tree.root), self.streams, tree.window is not None)
+        self.streams = stream_inputs(self.declared, self.broker)
+        self.planner = Planner(self.declared.node_of(tree.root), self.streams, tree.window is not None)
         self.windows = timed_windows(self.declared, None)
 
     def turn(self) -> Turn:
-        """One turn; what the process function would be called with is added to `given`."""
+        """One turn; what the process function would be called with is added to `calls`."""
         inputs = {name: self.pending(name) for name in self.streams}
-        found = {name: self.scan_all(pending) for name, pending in inputs.items()}
-        turn = self.planner.plan(inputs, found) if self.windows is None else self.timed(inputs, found)
+        scans = {name: self.scan(pending) for name, pending in inputs.items()}
+        self.take_windows(inputs, scans)
+        turn = self.planner.plan(inputs, scans, self.windows)
         if turn.moves:
             spans = turn.spans()
-            self.given += self.joined(spans)
+            self.calls += self.joined(spans)
             for name, span in spans.items():
                 mark = self.marks.get(name)
                 self.marks[name] = mark.update(span.upto.value) if mark else span.upto
             self.memories = {name: StreamMemory.from_json(each.to_json()) for name, each in turn.memories().items()}
-            self.stopped = turn.stops
+            self.has_stopped = turn.stops
         return turn
 
-    def timed(self, inputs: Mapping[str, PendingInput], found: Mapping[str, Mapping[int, ScanResult]]) -> Turn:
-        """The turn whose windows the product's own code decides, element by element."""
+    def take_windows(self, inputs: Inputs, scans: Scans) -> None:
+        """The product's own code decides windows by a function, element by element."""
         windows, own = self.windows, inputs[self.planner.root.name]
-        assert windows is not None
-        windows.begin_at({partition: first for partition, (first, _) in own.ranges.items()})
-        below = asked_below(self.planner, inputs, found)
+        if windows is None:
+            return
+        windows.begin_at({partition: first for partition, (first, _) in own.offsets.items()})
+        below = self.planner.level_to_ask(inputs, scans)
         keyed = [(self.key_of(own, row), row) for row in self.source(own.stream.name).rows(own.unread)]
         rows = [row for key, row in sorted(keyed, key=lambda each: (each[0], each[1][:2])) if (0, key) < below]
         windows.take(
-            (partition, at, json.dumps(vars(e))) for partition, at, e in rows if e is not END and at >= windows.seen[partition]
+            (number, at, json.dumps(vars(e)))
+            for number, at, e in rows
+            if e is not END and at >= windows.taken_upto[number]
         )
-        return plan_timed(self.planner, inputs, found, windows)
 
     def key_of(self, pending: PendingInput, row: tuple[int, int, Any]) -> Any:  # noqa: ANN401 (a key of whatever kind)
         """What orders an element among those of other partitions; an end comes last."""
@@ -136,7 +138,7 @@ class OfflineMill:
         sight = stream.look(self.marks.get(name), Request(), _no_session)
         return PendingInput(stream, sight.span, self.memories.get(name, StreamMemory()))
 
-    def scan_all(self, pending: PendingInput) -> dict[int, ScanResult]:
+    def scan(self, pending: PendingInput) -> dict[int, ScanResult]:
         """What the product's own survey finds in the elements that have arrived."""
         stream = pending.stream
         ordered = not (stream.name == self.planner.root.name and self.planner.is_in_runs(pending))
@@ -145,7 +147,7 @@ class OfflineMill:
             keys = tuple(None if element is END else key.of(vars(element)) for key in stream.keys)
             survey.take(partition, offset, element is END, None, keys)
         survey.close()
-        return results_of(stream, survey.out, ordered=ordered)
+        return results_of(stream, survey.notes, ordered=ordered)
 
     def source(self, name: str) -> ListStream:
         return next(source for source in self.broker.streams.values() if source.name == name)
@@ -161,15 +163,15 @@ class OfflineMill:
         return calls(self.declared.tree, streams)
 
     def is_within(self, stream: Stream, row: tuple[int, int, Any], span: Span) -> bool:
-        stream = self.streams[name_of(stream)]
-        if stream != self.declared.tree.root or not stream.keys or is_in_runs(span):
+        own = self.streams[name_of(stream)]
+        if stream != self.declared.tree.root or not own.keys or is_in_runs(span):
             return True
         partition, offset, element = row
         windows = windows_in(span)
         if windows is not None:
             return any(n == partition and first <= offset < upto for window in windows for n, first, upto in window)
         after, until = levels_in(span)
-        place = (0, stream.keys[0].of(vars(element)), partition, offset)
+        place = (0, own.keys[0].of(vars(element)), partition, offset)
         return after <= place < until
 
 

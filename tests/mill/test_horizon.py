@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from floodmark.mill.horizon import EVERYTHING, NOTHING, Branch, PartitionView, Node, KeyRange, State, at, count_skipped, horizon, past
-from floodmark.mill.pending import promised
+from floodmark.mill.horizon import (
+    EVERYTHING,
+    NOTHING,
+    Branch,
+    KeyRange,
+    Node,
+    PartitionView,
+    State,
+    at,
+    count_skipped,
+    horizon,
+    past,
+    promised_levels,
+)
 
 JOIN = Node("l", (Branch(Node("r"), shares_key=True),))
 LEFT = Node("l", (Branch(Node("r"), is_inner=False, shares_key=True),))
@@ -101,19 +113,19 @@ def test_what_is_needed_begins_at_the_first_master_that_is_not_final() -> None:
     """Its mark stays before the right's 3; 1 and 2 are behind it."""
     right = partition(1, 2, 3, 3)
     found = horizon(JOIN, {"l": {0: partition(1, 2, 3, 4)}, "r": {0: right}})
-    assert right.passed(found.needed["r"]) == 2
+    assert right.first_from(found.needed["r"]) == 2
 
 
 def test_a_right_stream_that_lags_keeps_only_what_masters_may_still_want() -> None:
     """The master's next key is 9: the right's 1 and 2 are passed, also where nothing follows them yet."""
     right = partition(1, 2)
     found = horizon(JOIN, {"l": {0: partition(9)}, "r": {0: right}}, done=at(2))
-    assert right.passed(found.needed["r"]) == 1
+    assert right.first_from(found.needed["r"]) == 1
 
 
 def test_an_end_message_is_passed_with_the_last_element() -> None:
     """The offset behind the end, so that the next run begins there."""
-    assert partition(1, 2, ends=True).passed(EVERYTHING) == 3
+    assert partition(1, 2, ends=True).first_from(EVERYTHING) == 3
 
 
 def test_the_horizon_never_falls() -> None:
@@ -130,10 +142,10 @@ def test_streams_that_begin_apart_are_counted() -> None:
 def test_what_was_promised_is_the_slower_side_of_an_edge_without_idle_partitions() -> None:
     """A partition that is not waited for may bring something lower later: that comes too late."""
     seen = {"l": {0: partition(1, 5)}, "r": {0: partition(1, 9), 1: partition(2, state="idle")}}
-    assert promised(JOIN, seen) == {"r": at(5)}
+    assert promised_levels(JOIN, seen) == {"r": at(5)}
 
 
 def test_with_idle_partitions_only_what_was_given_out_is_promised() -> None:
     """Nobody is waited for, and every master that was seen went out."""
     seen = {"l": {0: partition(1, 5, state="idle")}, "r": {0: partition(2, state="idle")}}
-    assert promised(JOIN, seen) == {"r": past(5)}
+    assert promised_levels(JOIN, seen) == {"r": past(5)}

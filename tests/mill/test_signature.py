@@ -44,7 +44,11 @@ def defaulted(left: L, limit: int = 5) -> Joined: ...
         (
             injected,
             PAIR,
-            (InjectedArgument("database", Database), MappedArgument("rights", (0,)), InjectedArgument("attempt", Attempt)),
+            (
+                InjectedArgument("database", Database),
+                MappedArgument("rights", (0,)),
+                InjectedArgument("attempt", Attempt),
+            ),
         ),
         (windowed, WINDOWED, (MappedArgument("rights", (0,)),)),
         (aliased, ALIASED, (MappedArgument("rights", (0, 1)),)),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from floodmark.health.report import SEVERITY, Finding, Report
 from floodmark.logs import get_logger
-from floodmark.stores.lease import hold
+from floodmark.stores.extras import HEALTH, RecordExtras
+from floodmark.stores.lease import change_record
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 # What health remembers between two looks: the tables' row counts, and which alerts are open.
 RECORD = "floodmark.health"
-EXTRA = "health"
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,14 @@ class Remembered:
 
 def recall(store: MarkStore) -> Remembered:
     """What the last examination left; nothing, if there was none."""
-    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.get(EXTRA)
-    return Remembered(**stored) if isinstance(stored, dict) else Remembered()  # type: ignore[arg-type]
+    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.health
+    return Remembered(**stored) if stored else Remembered()
 
 
 def remember(store: MarkStore, remembered: Remembered) -> None:
     """Keep it for the next one; unchanged, nothing is written."""
-    with hold(store, RECORD) as held:
-        record = store.read(RECORD) or JobRecord(RECORD)
-        counts: dict[str, Json] = dict(remembered.counts)
-        alerts: dict[str, Json] = dict(remembered.alerts)
-        extras: dict[str, Json] = {EXTRA: {"counts": counts, "alerts": alerts}}
-        if record.extras == extras:
-            return
-        later = replace(record, number=record.number + 1, extras=extras, modified_time=datetime.now(timezone.utc))
-        store.commit(later, expected=record.number, lease=held.lease)
+    extras = RecordExtras({HEALTH: {"counts": dict(remembered.counts), "alerts": dict(remembered.alerts)}})
+    change_record(store, RECORD, lambda record: record if record.extras == extras else replace(record, extras=extras))
 
 
 NOTICES = ("run_started", "run_succeeded", "summary")

@@ -19,7 +19,7 @@ from floodmark.medallion.dimensions import Members
 from floodmark.medallion.facts import TouchedDates
 from floodmark.project.kinds import PythonSource
 from floodmark.sinks.contract import OWN
-from floodmark.sinks.delta.dates import DeltaDates
+from floodmark.sinks.delta import DeltaDates
 from floodmark.sinks.scd.arrival import CHANGE as SCD_CHANGE
 from floodmark.sinks.scd.arrival import RENAMED, SNAPSHOT_AT
 from floodmark.sinks.scd.events import INTERVAL
@@ -197,7 +197,7 @@ def _declared(model: JobModel, site: Site) -> object:
     if given is None:
         return Identity()
     if given.dimension is not None:
-        return given.dimension.build(site)
+        return given.dimension.build()
     return Unread(given.python) if given.python else as_transform(given.sql)
 
 
@@ -266,7 +266,7 @@ def _members(members: Members, feed: Relation) -> Relation:
     columns: dict[str, Origins] = {name: expression_origins(sql, feed) for name, sql in members.columns.items()}
     interval = {name: feed.origins(name) for name in INTERVAL} if members.versions else {}
     named = {**columns, **interval}
-    key = dict.fromkeys(origin.made("computed") for name in members.named_by for origin in named.get(name, ()))
+    key = dict.fromkeys(origin.made("computed") for name in members.identity for origin in named.get(name, ()))
     return Relation(feed.datasets, {members.key: tuple(key), **named})
 
 

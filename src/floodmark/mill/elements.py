@@ -20,7 +20,7 @@ from floodmark.mill.codec import Codec
 from floodmark.mill.declaration import Declaration
 from floodmark.mill.injection import Position
 from floodmark.mill.join_tree import Stream, name_of
-from floodmark.spark.faults import mishap
+from floodmark.spark.faults import ElementFault
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +70,7 @@ def shape_of(declared: Declaration, stream: Stream, edge: int = -1) -> NodeShape
 
 
 def joined_rows(declared: Declaration, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """A turn's elements, by stream, as `merged_calls_in` (of a tree with one key) or `calls_in` takes them in the tasks."""
+    """A turn's elements, by stream, as `merged_calls_in` or, of a tree with several keys, `calls_in` takes them."""
     from pyspark.sql import functions as F
 
     if declared.has_one_key():
@@ -228,7 +228,7 @@ def read_element(codec: Codec, text: str, partition: int, offset: int) -> object
     try:
         return codec.from_text(text)
     except ElementInvalid as error:
-        raise mishap(error, partition, offset) from None
+        raise ElementFault.invalid(error, partition, offset) from None
 
 
 def whole_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """Expressions on the fields of an element: what keys and windows are made of, as plain values that can be looked at.
 
-What they give is compared in one of a few kinds: each has a form that Spark holds exactly and orders as Python does, and
-a value without such a form is refused.
+What they give is compared in one of a few kinds. Each has a form that Spark holds exactly and orders as Python does; a
+value without such a form is refused.
 """
 
 from __future__ import annotations

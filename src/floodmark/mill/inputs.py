@@ -109,7 +109,7 @@ class StreamInput:
 
 
 def stream_inputs(declared: Declaration, broker: MessageBroker) -> dict[str, StreamInput]:
-    """Every stream of the tree by its name, with its keys: the one that orders it, then one for each edge leaving it."""
+    """Every stream of the tree, by its name."""
     return {
         name_of(stream): StreamInput(broker.inlet(stream), declared.codecs[stream], declared.keys_of(stream))
         for stream in declared.tree.nodes

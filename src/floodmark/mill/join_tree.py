@@ -1,4 +1,4 @@
-"""Streams and how they are joined, as values: classes and their aliases, windows, and a tree with the master at its root."""
+"""Streams and how they are joined, as values: classes and aliases, windows, a tree with the master at its root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream holds behind its mark, as far as one look tells, and what the record remembers of it beside the mark."""
+"""What a stream holds behind its mark, as far as a look tells, and what the record remembers of it beside the mark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from floodmark.mill.inputs import StreamInput, between, is_below
 from floodmark.mill.scan import ScanResult, require_order
 from floodmark.mill.windows import OffsetRanges
 from floodmark.sources.contract import Session
-from floodmark.spark.faults import position
+from floodmark.spark.faults import position_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,8 +111,7 @@ class StreamMemory:
 
 def memory_of(record: JobRecord, name: str) -> StreamMemory:
     """What the record holds of a stream."""
-    stored = record.extras.get(name)
-    return StreamMemory.from_json(stored if isinstance(stored, dict) else {})
+    return StreamMemory.from_json(record.extras.part(name) or {})
 
 
 def without_streams(record: JobRecord, streams: Sequence[str]) -> JobRecord:
@@ -121,7 +120,7 @@ def without_streams(record: JobRecord, streams: Sequence[str]) -> JobRecord:
         record,
         marks=_without(record.marks, streams),
         sources=_without(record.sources, streams),
-        extras=_without(record.extras, streams),
+        extras=record.extras.without(streams),
     )
 
 
@@ -225,7 +224,7 @@ class PendingInput:
             first = next(each for each in result.key_ranges if each.next > unseen)
             raise KeyDecreased(
                 self.stream.name,
-                position=position(partition, max(first.first, unseen)),
+                position=position_text(partition, max(first.first, unseen)),
                 key=repr(first.low[0]),
                 before=f"{self.floor[1]!r}, which was given out already,",
             )

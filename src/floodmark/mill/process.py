@@ -35,7 +35,7 @@ from floodmark.mill.injection import Attempt, Injector, Pairing, Position
 from floodmark.mill.join_tree import EndOfStream, name_of
 from floodmark.mill.signature import Signature
 from floodmark.sinks.contract import POSITION
-from floodmark.spark.faults import Mishap, failure, mishap
+from floodmark.spark.faults import ElementFault
 from floodmark.step.transform import code_texts, short_hash
 
 if TYPE_CHECKING:
@@ -199,14 +199,14 @@ class ProcessTask:
         except ElementInvalid as error:
             raise self.fault_of(error, masters, number) from error
 
-    def fault_of(self, error: Exception, masters: ElementLists, number: int) -> Mishap:
+    def fault_of(self, error: Exception, masters: ElementLists, number: int) -> ElementFault:
         """What the driver learns of a call that failed, or of what it gave."""
         begin, end = masters.bounds[number], masters.bounds[number + 1]
         position, elements = masters.joined.position(begin), masters.joined.elements
         if isinstance(error, ElementInvalid):
-            return mishap(error, position.partition, position.offset)
+            return ElementFault.invalid(error, position.partition, position.offset)
         master = elements[begin:end] if self.signature.has_window else elements[begin]
-        return failure(name_of(self.root.codec.stream), str(position), error, master)
+        return ElementFault.failed(name_of(self.root.codec.stream), str(position), error, master)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How far a mill is, and what it knows from turn to turn while it runs: when streams last rose, and whom it waits for."""
+"""How far a mill is, and what it knows from turn to turn while it runs: when streams last rose, whom it waits for."""
 
 from __future__ import annotations
 

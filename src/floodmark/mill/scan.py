@@ -1,11 +1,11 @@
-"""One pass over the keys of a stream, from which a turn is planned: ranges of neighbours, the first fault, the first end.
+"""One pass over the keys of a stream, by which a turn is planned: ranges of neighbours, the first fault, the first end.
 
 Each task surveys its rows as it reads their keys, and notes what it finds beside the last row of a batch, so the pass
 that a scan needs is the one that fills the cache. The ranges of a task begin with single elements and double in size
 after every few hundred, so what the driver holds grows with the logarithm of the stream.
 
-A batch is surveyed as a whole (`WholeBatch`) if it holds one partition, no end, and keys that never go down, and element
-by element if not. The rows of bench_mill over Kafka and files pay for the first way.
+A batch is surveyed as a whole (`WholeBatch`) if it holds one partition, no end, and keys that never go down; if not,
+element by element. The rows of bench_mill over Kafka and files pay for the first way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
 from floodmark.mill.horizon import KeyRange, Keys
 from floodmark.mill.inputs import IS_END, StreamInput, is_within
 from floodmark.mill.keys import ARROW_TYPES, key_columns, keyed_batches, with_columns, with_keys
-from floodmark.spark.faults import position
+from floodmark.spark.faults import position_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,12 +136,12 @@ def require_order(stream: StreamInput, partition: int, offset: int, before: Keys
     """Raises KeyDecreased if a key is lower than the one before it."""
     for old, new in zip(before, keys, strict=True):
         if new < old:
-            raise KeyDecreased(stream.name, position=position(partition, offset), key=repr(new), before=repr(old))
+            raise KeyDecreased(stream.name, position=position_text(partition, offset), key=repr(new), before=repr(old))
 
 
 def _fault_error(stream: StreamInput, partition: int, fault: Mapping[str, Any]) -> FloodmarkError:
     """What is wrong with an element, in the words of whoever reads its text in full."""
-    place = position(partition, fault["fault"])
+    place = position_text(partition, fault["fault"])
     if fault.get("key") is not None:
         return KeyDecreased(stream.name, position=place, key=fault["key"], before=fault["before"])
     try:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias, Union, get_args, get_origin, get_ty
 
 from floodmark.errors import SignatureInvalid
 from floodmark.mill.codec.types import type_name
-from floodmark.mill.injection import Attempt, Injector, InjectedType
+from floodmark.mill.injection import Attempt, InjectedType, Injector
 from floodmark.mill.join_tree import Edge, EndOfStream, JoinTree, Stream, StreamAlias, class_of, name_of, single_stream
 
 Process: TypeAlias = Callable[..., Any]

@@ -24,7 +24,7 @@ from floodmark.mill.progress import RunState
 from floodmark.mill.scan import ScanResult, scan, surveyed_messages
 from floodmark.sinks.contract import POSITION, Batch, Sink
 from floodmark.sources.contract import Sight
-from floodmark.spark.faults import mishap_in
+from floodmark.spark.faults import element_error_in
 from floodmark.step import Step, Work
 from floodmark.step.batch import Prepared
 from floodmark.step.checks import Judgement
@@ -157,7 +157,7 @@ class MillStep(Step):
             rows = surveyed_messages(stream, spark, span, ordered=ordered)
             return scan(stream, self.run_state.cache.add(stream, span, rows), ordered=ordered)
         except Exception as error:
-            raise (mishap_in(error) or error) from error
+            raise (element_error_in(error) or error) from error
 
     def sights(self, turn: Turn, outlook: Outlook) -> dict[str, Sight]:
         """The turn in the words of the step, with what the record has to remember of every stream."""
@@ -238,7 +238,7 @@ class MillStep(Step):
         return super().fit(rows if takes_end else rows.where(f"not {ENDS}"), sink, batch)
 
     def error_for(self, error: Exception, sink: str, intent: Intent, spark: SparkSession) -> FloodmarkError:
-        return mishap_in(error) or super().error_for(error, sink, intent, spark)
+        return element_error_in(error) or super().error_for(error, sink, intent, spark)
 
     def stops(self, intent: Intent) -> bool:
         """Whether the end of the streams is in this turn."""

@@ -1,5 +1,5 @@
-"""Windows: those whose key a function of the user's gives, perhaps by the clock, are decided once, in the driver, in the
-order of arrival; the elements of a turn get the number of their window in place of their key."""
+"""Windows whose key a function of the user's gives, perhaps by the clock: decided once, in the driver, in the order of
+arrival. Also how the elements of a turn get the number of their window in place of their key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from floodmark.mill.brokers import OFFSET, PARTITION
 from floodmark.mill.declaration import Declaration
 from floodmark.mill.join_tree import name_of
 from floodmark.mill.keys import Key
-from floodmark.spark.faults import position
+from floodmark.spark.faults import position_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +94,7 @@ class TimedWindows:
         try:
             return self.key.of(self.key.codec.values_from_text(text or "null"))
         except ElementInvalid as error:
-            raise error.at(position(partition, offset)) from error
+            raise error.at(position_text(partition, offset)) from error
 
 
 def timed_windows(declared: Declaration, poll_seconds: float | None) -> TimedWindows | None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from floodmark.errors import FloodmarkError, SourceUnreadable
 from floodmark.logs import get_logger
+from floodmark.postgres import Address
 from floodmark.probes.kafka import KafkaProbe, keeping_of
 from floodmark.probes.kafka.client import KafkaOptions
-from floodmark.probes.postgres import Address, PostgresProbe, Table, described, written
+from floodmark.probes.postgres import PostgresProbe, TableFacts, table_facts, target_facts
 from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import RULES, Said
@@ -22,15 +23,15 @@ from floodmark.sources import Kafka, Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.sources.tables.postgres import selected
-from floodmark.step.looking import part_of, require_same_sources, source_request
+from floodmark.sources.tables.postgres import select_columns
+from floodmark.step.looking import require_same_sources, source_request
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, shown
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
     from floodmark.hwm import HWM
-    from floodmark.probes.tables import Cursor as Seen
+    from floodmark.probes.tables import ResolvedCursor
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel
     from floodmark.sinks.contract import Sink
@@ -118,9 +119,9 @@ def source_findings(source: Postgres) -> Said:
     address, relation = Address.parse(source.url), Relation(source.table, source.query)
     cursor = Cursor.of(source.cursor)
     columns = cursor.columns
-    probe = PostgresProbe(address, relation, cursor.asked(source.key), source.name)
+    probe = PostgresProbe(address, relation, cursor.request(source.key), source.name)
     try:
-        selected(probe.columns(), source.types, f"postgres {address}")
+        select_columns(probe.columns(), source.types, f"postgres {address}")
         seen = probe.cursor()
     finally:
         probe.close()
@@ -128,14 +129,14 @@ def source_findings(source: Postgres) -> Said:
         hint = "read a table where you can, or see to the index yourself"
         yield "FM502", "a query is read: whether an index serves its cursor cannot be told", hint
         return
-    found = described(address, relation.sql(Dialect().quote, {}), columns)
+    found = table_facts(address, relation.sql(Dialect().quote, {}), columns)
     if found is not None:
         yield from index_findings(found, columns, source.table)
         yield from tie_findings(seen)
         yield from value_findings(found, cursor, seen)
 
 
-def index_findings(table: Table, columns: tuple[str, ...], name: str) -> Said:
+def index_findings(table: TableFacts, columns: tuple[str, ...], name: str) -> Said:
     """Whether a look is quick."""
     named, index = ", ".join(columns), table.index_on(columns)
     by_bytes = ' COLLATE "C"' if table.type.split("(")[0] in TEXTS else ""
@@ -148,16 +149,16 @@ def index_findings(table: Table, columns: tuple[str, ...], name: str) -> Said:
         yield "", f"an index begins with {named}", ""
 
 
-def tie_findings(seen: Seen) -> Said:
+def tie_findings(seen: ResolvedCursor) -> Said:
     """Whether the mark can fall between two rows, as the reader itself judges it."""
     if seen.is_unique:
-        yield "", f"{seen.shown} is unique", ""
+        yield "", f"{seen.expression} is unique", ""
     else:
-        said = f"{seen.shown} is not unique: rows at the mark are read again, and told apart by the key"
+        said = f"{seen.expression} is not unique: rows at the mark are read again, and told apart by the key"
         yield "FM503", said, "nothing; or add a unique column, as in cursor: [updated_at, id]"
 
 
-def value_findings(table: Table, cursor: Cursor, seen: Seen) -> Said:
+def value_findings(table: TableFacts, cursor: Cursor, seen: ResolvedCursor) -> Said:
     """Where values come from, whether there always is one, and whether it may be read."""
     [column, *_] = cursor.columns
     if cursor.safety_way in (None, "fence"):
@@ -165,7 +166,7 @@ def value_findings(table: Table, cursor: Cursor, seen: Seen) -> Said:
             hint = "safety: {delay: 30s} or {lag: 1h}, or cursor: xmin, where rows can commit late"
             yield doubt.rule, f"{column}: {doubt.reason}", hint
     if any(each.is_nullable for each in seen.columns):
-        yield "FM504", f"{seen.shown} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
+        yield "FM504", f"{seen.expression} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
     if not table.may_read:
         yield "FM507", "this role may not read the table", "GRANT SELECT ON it TO this role"
 
@@ -174,7 +175,7 @@ def target_findings(sink: PostgresSink) -> Said:
     """Whether the target takes what the sink's mode does."""
     address, relation = Address.parse(sink.url), Relation(sink.table)
     table = relation.sql(Dialect().quote, {})
-    target = written(address, table)
+    target = target_facts(address, table)
     if not target.exists:
         made = "the first batch makes it" if sink.create else "it has to be made, `create` is off"
         yield "" if sink.create else "FM507", f"{sink.table} is not there yet: {made}", "make the table"
@@ -183,7 +184,7 @@ def target_findings(sink: PostgresSink) -> Said:
     if not target.may_insert or (changes and not target.may_change):
         rights = "SELECT, INSERT, UPDATE, DELETE" if changes else "SELECT, INSERT"
         yield "FM507", f"this role may not write to {sink.table}", f"GRANT {rights} ON {sink.table} TO …"
-    found = described(address, table, sink.key or ("",))
+    found = table_facts(address, table, sink.key or ("",))
     if sink.mode == "merge" and found is not None and not found.is_unique(sink.key):
         key = ", ".join(sink.key)
         yield (
@@ -245,7 +246,7 @@ class JobCheck:
         yield "", f"reads {found}", ""
         yield from particular(source, mark)
         require_same_sources(self.step.work, record, {source.name: found})
-        request = Request(extras=part_of(record.extras, source.name), waits=False)
+        request = Request(extras=record.extras.source(source.name).extras, waits=False)
         yield "", told(source.look(mark, request, self.step.session)), ""
 
     def sink(self, sink: Sink) -> Said:

@@ -19,6 +19,8 @@ from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.jobs.running import LONGEST_PAUSE_SECONDS, NEEDS_A_PERSON, SOME_FAILED
 from floodmark.logs import get_logger
+from floodmark.patience import doubling_pause
+from floodmark.stores.extras import WORKFLOW
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord
 
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 # What the store remembers of a workflow: how each task of the last run ended, so that the next can go on.
 State = Literal["SUCCESS", "FAILED", "TIMEDOUT", "SKIPPED"]
-EXTRA = "workflow"
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]+")
 
 
@@ -83,7 +84,7 @@ class Memory:
     """The record of one running workflow, in our hands; every change is durable when it returns."""
 
     def __init__(self, store: MarkStore, lease: HeldLease) -> None:
-        self._store, self._lease = store, lease
+        self._lease = lease
         self._record = store.read(lease.lease.job) or JobRecord(lease.lease.job)
 
     def last(self) -> Remembered | None:
@@ -91,20 +92,14 @@ class Memory:
 
     def keep(self, remembered: Remembered) -> None:
         """Save it under the next number."""
-        later = replace(
-            self._record,
-            number=self._record.number + 1,
-            extras={**self._record.extras, EXTRA: remembered.serialize()},
-            modified_time=datetime.now(timezone.utc),
-        )
-        self._store.commit(later, expected=self._record.number, lease=self._lease.lease)
-        self._record = later
+        extras = self._record.extras.with_part(WORKFLOW, remembered.serialize())
+        self._record = self._lease.save(replace(self._record, extras=extras), after=self._record)
 
 
 def remembered_in(record: JobRecord | None) -> Remembered | None:
     """What a record says of a workflow; None if it is a job's, or there is none."""
-    stored = record.extras.get(EXTRA) if record else None
-    return Remembered.deserialize(stored) if isinstance(stored, dict) else None
+    stored = record.extras.workflow if record else None
+    return Remembered.deserialize(stored) if stored else None
 
 
 def slots(workflow: str, at_once: int) -> list[str]:
@@ -151,7 +146,7 @@ def tried(task: Task, action: Action, around: Surroundings, wait: Callable[[floa
             return Ended(TaskOutcome(task.task_key, "SUCCESS", attempts, seconds, note=note))
         state: State = "TIMEDOUT" if isinstance(error, TaskTimedOut) else "FAILED"
         failed = Ended(TaskOutcome(task.task_key, state, attempts, seconds, error=str(error)), error)
-        pause = min(LONGEST_PAUSE_SECONDS, task.min_retry_interval_millis / 1000 * 2 ** min(attempts - 1, 16))
+        pause = doubling_pause(task.min_retry_interval_millis / 1000, attempts, LONGEST_PAUSE_SECONDS)
         if not may_try_again(task, attempts, error) or wait(pause):
             return failed
         log.warning("task failed, trying again", task=task.task_key, attempts=attempts, error=str(error))

@@ -57,7 +57,11 @@ def class_reader(cls: type, *, as_dict: bool = False) -> Read:
         if inner not in readers:
             readers[inner] = not_made_yet
             readers[inner] = object_reader(field_readers(inner, nested), dict if as_dict else inner)
-        return lambda raw: readers[inner](raw)
+
+        def read(raw: object) -> object:
+            return readers[inner](raw)
+
+        return read
 
     nested(cls)
     return readers[cls]
@@ -225,7 +229,7 @@ def _enum_reader(cls: type[Enum]) -> Read:
 
 def _container_reader(origin: type, args: tuple[Any, ...], hint: object, nested: Nested) -> Reader:
     if origin in (list, set, frozenset, Sequence):
-        collect: Callable[[list[Any]], Any] = list if origin is Sequence else origin
+        collect: Any = list if origin is Sequence else origin
         return Reader(_list_reader(reader_for(args[0] if args else Any, nested).read, collect))
     if origin is tuple:
         return Reader(_tuple_reader(args, nested))

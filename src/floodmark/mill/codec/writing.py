@@ -94,7 +94,11 @@ def class_writer(cls: type) -> Write:
         if inner not in writers:
             writers[inner] = not_made_yet
             writers[inner] = _object_writer(inner, nested)
-        return lambda element: writers[inner](element)
+
+        def write(element: object) -> object:
+            return writers[inner](element)
+
+        return write
 
     nested(cls)
     return writers[cls]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from floodmark.errors import RecordMalformed
-from floodmark.locations import quote
-from floodmark.probes.files import is_remote
+from floodmark.locations import SPARK_SCHEMES, is_remote, quote
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka.reading import PARSED, REASON, TEXT, is_not_the_object
 from floodmark.sources.values import CORRUPT, Json
+from floodmark.spark.faults import fault_in, raise_in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -31,12 +31,10 @@ Malformed = Literal["fail", "dead_letter"]
 
 CORRUPT_RECORD = "_fm_corrupt"
 FILLER = "_fm_filler"
-MARKER = "floodmark: malformed record"
 GLOB_SIGNS = frozenset("{}[]*?\\")
 READABLE_PART_CHARACTERS = 200
 
 SPARK_FORMATS: Mapping[str, str] = {"json": "json", "jsonl": "json", "csv": "csv", "parquet": "parquet"}
-SPARK_SCHEMES: Mapping[str, str] = {"s3": "s3a", "gcs": "gs"}
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "json": {"multiLine": "true"},
     "jsonl": {},
@@ -90,7 +88,7 @@ class FileReading:
 
         # A filter that is not deterministic stays below the user's: theirs could drop a malformed record unseen.
         barrier = sf.spark_partition_id() >= 0
-        fine = sf.when(self._is_corrupt(), sf.raise_error(sf.concat(sf.lit(f"{MARKER}: "), self._judged()))).isNull()
+        fine = sf.when(self._is_corrupt(), raise_in_plan("malformed", self._judged())).isNull()
         return self.loaded.where(barrier & fine).drop(*self.hidden)
 
     @property
@@ -276,7 +274,7 @@ def first_malformed(error: Exception, files: FileReading, *, source: str) -> Rec
     if header:
         file = unquote(header["file"]).removeprefix("file://")
         return RecordMalformed(source, file=file, line=1, text=header["header"].strip())
-    if MARKER not in text:
+    if fault_in(error, "malformed") is None:
         return None
     first = files.dead().orderBy("file", "line").limit(1).collect()
     return RecordMalformed(source, file=first[0].file, line=first[0].line, text=first[0].text) if first else None
