@@ -10,7 +10,7 @@ import json
 import os
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from floodmark import stores
 from floodmark.errors import ConfigError
@@ -23,6 +23,8 @@ from floodmark.stores.opening import DEFAULT_STORE
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.stores.contract import MarkStore
@@ -57,8 +59,8 @@ def get_last_processed_timestamp(spark: SparkSession, task: str, *, store: MarkS
     mark = record.marks.get(SOURCE) if record else None
     if record is None or mark is None:
         return None
-    commit = record.extras.get(SOURCE)
-    if not isinstance(commit, dict):
+    commit = record.extras.part(SOURCE)
+    if not commit:
         return mark.value  # type: ignore[no-any-return]
     return Processed.at(mark.value, str(commit["table"]), int(str(commit["version"])), record.sources.get(SOURCE, ""))
 
@@ -106,20 +108,20 @@ def commit_processing_state(
 
 def _advance(record: JobRecord, reached: datetime) -> JobRecord:
     """The record with the mark moved up; the very same one if it is there already, or further."""
-    mark, known = record.marks.get(SOURCE), record.extras.get(SOURCE)
+    mark, known = record.marks.get(SOURCE), record.extras.part(SOURCE)
     commit: Json = {"table": reached.table, "version": reached.version} if isinstance(reached, Processed) else None
     if mark is not None and not _is_further(mark.value, known, reached):
         return record
     fresh = ColumnDateTimeHWM(SOURCE, reached.astimezone(timezone.utc))
-    extras: dict[str, Json] = {**record.extras, SOURCE: commit}
+    extras = record.extras.with_part(SOURCE, commit)
     # By this the upkeep of the table finds its readers, and keeps what they have not read.
     sources = {SOURCE: reached.source} if isinstance(reached, Processed) else record.sources
     return replace(record, marks={SOURCE: fresh}, sources=sources, extras=extras)
 
 
-def _is_further(stood: datetime, known: Json, reached: datetime) -> bool:
+def _is_further(stood: datetime, known: Mapping[str, Any] | None, reached: datetime) -> bool:
     """By commit where both name one of the same table, since times may tie; else by time."""
-    if isinstance(known, dict) and isinstance(reached, Processed) and known.get("table") == reached.table:
+    if known and isinstance(reached, Processed) and known.get("table") == reached.table:
         return reached.version > int(str(known["version"]))
     return reached > stood
 

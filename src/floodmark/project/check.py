@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from floodmark.errors import FloodmarkError, SourceUnreadable
 from floodmark.logs import get_logger
+from floodmark.postgres import Address
 from floodmark.probes.kafka import KafkaProbe, keeping_of
 from floodmark.probes.kafka.client import KafkaOptions
-from floodmark.probes.postgres import Address, PostgresProbe, Table, described, written
+from floodmark.probes.postgres import PostgresProbe, TableFacts, table_facts, target_facts
 from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import RULES, Remarks
@@ -25,15 +26,15 @@ from floodmark.sources import Kafka, Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.sources.tables.postgres import selected
-from floodmark.step.looking import part_of, require_same_sources, source_request
+from floodmark.sources.tables.postgres import select_columns
+from floodmark.step.looking import require_same_sources, source_request
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, shown
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
     from floodmark.hwm import HWM
-    from floodmark.probes.tables import Cursor as Seen
+    from floodmark.probes.tables import ResolvedCursor
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel
     from floodmark.sinks.contract import Sink
@@ -78,7 +79,7 @@ class JobCheck:
         yield "", f"reads {found}", ""
         yield from kind_remarks(source, mark)
         require_same_sources(self.step.work, record, {source.name: found})
-        request = Request(extras=part_of(record.extras, source.name), waits=False)
+        request = Request(extras=record.extras.source(source.name).extras, waits=False)
         yield "", sight_text(source.look(mark, request, self.step.session)), ""
 
     def _sink_remarks(self, sink: Sink) -> Remarks:
@@ -136,24 +137,24 @@ def postgres_source_remarks(source: Postgres) -> Remarks:
     address, relation = Address.parse(source.url), Relation(source.table, source.query)
     cursor = Cursor.of(source.cursor)
     columns = cursor.columns
-    probe = PostgresProbe(address, relation, cursor.asked(source.key), source.name)
+    probe = PostgresProbe(address, relation, cursor.request(source.key), source.name)
     try:
-        selected(probe.columns(), source.types, f"postgres {address}")
-        seen = probe.cursor()
+        select_columns(probe.columns(), source.types, f"postgres {address}")
+        resolved = probe.cursor()
     finally:
         probe.close()
     if source.table is None:
         hint = "read a table where you can, or see to the index yourself"
         yield "FM502", "a query is read: whether an index serves its cursor cannot be told", hint
         return
-    found = described(address, relation.sql(Dialect().quote, {}), columns)
+    found = table_facts(address, relation.sql(Dialect().quote, {}), columns)
     if found is not None:
         yield from index_remarks(found, columns, source.table)
-        yield from tie_remarks(seen)
-        yield from value_remarks(found, cursor, seen)
+        yield from tie_remarks(resolved)
+        yield from value_remarks(found, cursor, resolved)
 
 
-def index_remarks(table: Table, columns: tuple[str, ...], name: str) -> Remarks:
+def index_remarks(table: TableFacts, columns: tuple[str, ...], name: str) -> Remarks:
     """Whether a look is quick."""
     named, index = ", ".join(columns), table.index_on(columns)
     by_bytes = ' COLLATE "C"' if table.type.split("(")[0] in TEXTS else ""
@@ -166,24 +167,28 @@ def index_remarks(table: Table, columns: tuple[str, ...], name: str) -> Remarks:
         yield "", f"an index begins with {named}", ""
 
 
-def tie_remarks(seen: Seen) -> Remarks:
+def tie_remarks(resolved: ResolvedCursor) -> Remarks:
     """Whether the mark can fall between two rows, as the reader itself judges it."""
-    if seen.is_unique:
-        yield "", f"{seen.shown} is unique", ""
+    if resolved.is_unique:
+        yield "", f"{resolved.expression} is unique", ""
     else:
-        said = f"{seen.shown} is not unique: rows at the mark are read again, and told apart by the key"
+        said = f"{resolved.expression} is not unique: rows at the mark are read again, and told apart by the key"
         yield "FM503", said, "nothing; or add a unique column, as in cursor: [updated_at, id]"
 
 
-def value_remarks(table: Table, cursor: Cursor, seen: Seen) -> Remarks:
+def value_remarks(table: TableFacts, cursor: Cursor, resolved: ResolvedCursor) -> Remarks:
     """Where values come from, whether there always is one, and whether it may be read."""
     [column, *_] = cursor.columns
     if cursor.safety_way in (None, "fence"):
         for doubt in table.doubts:
             hint = "safety: {delay: 30s} or {lag: 1h}, or cursor: xmin, where rows can commit late"
             yield doubt.rule, f"{column}: {doubt.reason}", hint
-    if any(each.is_nullable for each in seen.columns):
-        yield "FM504", f"{seen.shown} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
+    if any(each.is_nullable for each in resolved.columns):
+        yield (
+            "FM504",
+            f"{resolved.expression} may be NULL, and no mark reaches such a row",
+            "NOT NULL, or choose on_null",
+        )
     if not table.may_read:
         yield "FM507", "this role may not read the table", "GRANT SELECT ON it TO this role"
 
@@ -192,7 +197,7 @@ def postgres_sink_remarks(sink: PostgresSink) -> Remarks:
     """Whether the target takes what the sink's mode does."""
     address, relation = Address.parse(sink.url), Relation(sink.table)
     table = relation.sql(Dialect().quote, {})
-    target = written(address, table)
+    target = target_facts(address, table)
     if not target.exists:
         made = "the first batch makes it" if sink.create else "it has to be made, `create` is off"
         yield "" if sink.create else "FM507", f"{sink.table} is not there yet: {made}", "make the table"
@@ -201,7 +206,7 @@ def postgres_sink_remarks(sink: PostgresSink) -> Remarks:
     if not target.may_insert or (changes and not target.may_change):
         rights = "SELECT, INSERT, UPDATE, DELETE" if changes else "SELECT, INSERT"
         yield "FM507", f"this role may not write to {sink.table}", f"GRANT {rights} ON {sink.table} TO …"
-    found = described(address, table, sink.key or ("",))
+    found = table_facts(address, table, sink.key or ("",))
     if sink.mode == "merge" and found is not None and not found.is_unique(sink.key):
         key = ", ".join(sink.key)
         yield (
