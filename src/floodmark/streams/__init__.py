@@ -6,8 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from floodmark.streams.healing_step import OnError, healing, healing_batch, retry
+    from floodmark.streams.healing_step import healing, healing_batch
     from floodmark.streams.kafka import from_kafka, from_kafka_batched
+    from floodmark.streams.policy import OnError, retry
     from floodmark.streams.stream import Stream
 
 
@@ -15,8 +16,8 @@ __all__ = ["OnError", "Stream", "from_kafka", "from_kafka_batched", "healing", "
 
 _HOMES = {
     "Stream": "floodmark.streams.stream",
-    "OnError": "floodmark.streams.healing_step",
-    "retry": "floodmark.streams.healing_step",
+    "OnError": "floodmark.streams.policy",
+    "retry": "floodmark.streams.policy",
     "healing": "floodmark.streams.healing_step",
     "healing_batch": "floodmark.streams.healing_step",
     "from_kafka": "floodmark.streams.kafka",
