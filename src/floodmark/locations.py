@@ -34,6 +34,16 @@ def native_uri(where: str) -> str:
     return f"{SCHEMES.get(scheme, scheme)}:{rest}"
 
 
+def quote(name: str, mark: str = "`") -> str:
+    """A name as SQL takes it, whatever is in it; Spark quotes with backticks, most databases with `"`."""
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+def quote_table(table: str) -> str:
+    """A dotted name of Spark's with every part quoted; one that has backticks already is left as it is."""
+    return table if "`" in table else ".".join(map(quote, table.split(".")))
+
+
 def load_name(name: str, folder: Path) -> object:
     """The object that `module:name` stands for; modules beside the project file are found too."""
     module, _, attribute = name.partition(":")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark import stores as opening
 from floodmark.hwm import mark as kinds
+from floodmark.stores import opening
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks
 from tests.docs.running import run_blocks, write_input
 

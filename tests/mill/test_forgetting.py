@@ -10,7 +10,8 @@ from floodmark.hwm import KeyValueIntHWM
 from floodmark.mill import JoinWith, get_field, join_streams
 from floodmark.mill.progress import Watch
 from floodmark.mill.turn import MillStep, MillWork
-from floodmark.step.commit import Begun, record_after
+from floodmark.step.commit import record_after
+from floodmark.step.engine import OpenBatch
 from floodmark.stores.lease import hold
 from floodmark.stores.record import Intent, JobRecord
 from tests.mill.cases import L, R, join_names
@@ -41,10 +42,10 @@ def test_a_commit_drops_the_marks_of_streams_that_left_the_tree(tmp_path: Path) 
     """The intent may not change a mark; the commit may, and the others stay."""
     mill = offline_mill(join_names, {L: [[]], R: [[]]}, join_tree=join_streams(L, JoinWith(R, K, K)))
     store = stores.open("sqlite:///marks.db", folder=tmp_path)
-    step = MillStep(MillWork("mill", (), ()), store, no_spark, planner=mill.planner, watch=Watch({}))
+    step = MillStep(store, no_spark, MillWork("mill", (), ()), planner=mill.planner, watch=Watch({}))
     with hold(store, "mill") as lease:
         store.commit(STORED, expected=0, lease=lease.lease)
-        begun = step.settled(Begun(STORED, INTENT, None), cast("Prepared", None), lease)
+        begun = step.cut_short(OpenBatch(STORED, INTENT, None), cast("Prepared", None), lease)
         store.commit(record_after(begun), expected=1, lease=lease.lease)
     kept = store.read("mill")
     assert kept is not None

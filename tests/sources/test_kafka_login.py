@@ -9,7 +9,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import SourceUnreadable
 from floodmark.testing.servers.kafka import LOGIN
-from tests.sinks.kafka_messages import values
+from tests.sinks.kafka.messages import values
 from tests.sources.reading_kafka import JSON, put
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pytest
 
 from floodmark import stores
 from floodmark.errors import ConfigError, UnknownKind
+from floodmark.stores import opening
 from floodmark.testing.law_records import record, saved
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def test_a_text_without_a_place_is_refused(text: str) -> None:
 
 def test_a_store_of_ones_own_is_opened_by_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line makes it known."""
-    monkeypatch.setattr("floodmark.stores.LOADERS", dict(stores.LOADERS))
+    monkeypatch.setattr(opening, "LOADERS", dict(opening.LOADERS))
     stores.register("mine", lambda text, namespace, folder: stores.MemoryMarkStore(namespace=f"{namespace} of {text}"))
     assert stores.open("mine:shelf").namespace == "default of mine:shelf"
 

@@ -12,7 +12,7 @@ from floodmark.streams import Stream, healing
 from floodmark.streams.elements import element_of
 from floodmark.streams.program import compile_program
 from floodmark.streams.workers import Undelivered
-from tests.sinks.kafka_messages import values
+from tests.sinks.kafka.messages import values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,25 +1,14 @@
-"""Jobs, and the projects that hold them."""
+"""Jobs, their workflows, and what repairs them. Loaded when asked for: most commands answer without them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from floodmark.lazy import lazy
+
 if TYPE_CHECKING:
-    from floodmark.jobs.job import Job, Retries
-    from floodmark.jobs.planning import Plan
+    from floodmark.jobs.job import Job as Job
+    from floodmark.jobs.job import Retries as Retries
+    from floodmark.jobs.planning import Plan as Plan
 
-
-__all__ = ["Job", "Plan", "Retries"]
-
-
-def __getattr__(name: str) -> object:
-    """Loaded when asked for: the command line answers most questions without them."""
-    if name in ("Job", "Retries"):
-        from floodmark.jobs import job
-
-        return getattr(job, name)
-    if name == "Plan":
-        from floodmark.jobs.planning import Plan
-
-        return Plan
-    raise AttributeError(name)
+lazy(__name__)

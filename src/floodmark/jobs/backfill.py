@@ -16,7 +16,7 @@ from floodmark.jobs.ranges import Bounds, Range, mark_in, order_of, range_of
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Shaped, Sink
 from floodmark.step import Step
-from floodmark.step.commit import Clock, nothing_new
+from floodmark.step.engine import Clock, nothing_new
 from floodmark.step.intents import OPTIONS, Outside, work_of
 from floodmark.step.looking import Outlook, require_same_sources
 from floodmark.stores.lease import hold
@@ -89,15 +89,15 @@ class BackfillStep(Step):
             log.warning("rows of the backfill are held back", job=self.work.name, reason=sight.held_reason)
         return Outlook({source.name: sight}, sources)
 
-    def intended(self, record: JobRecord, outlook: Outlook, ledgers: Ledgers) -> Intent:
+    def intent_for(self, record: JobRecord, look: Outlook, ledgers: Ledgers) -> Intent:
         """The chunk, and in its intent all that finishing it takes."""
-        [(source, sight)] = outlook.sights.items()
+        [(source, sight)] = look.sights.items()
         before = self.progress(record)
-        after = replace(before, after=outlook.spans[source].upto, chunks=before.chunks + 1)
+        after = replace(before, after=look.spans[source].upto, chunks=before.chunks + 1)
         progress = replace(after, remembered=dict(sight.extras))
         condition = {source: self.pieces.condition} if self.pieces.condition else {}
         outside = Outside(condition, sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session))
-        plain = super().intended(record, outlook, ledgers)
+        plain = super().intent_for(record, look, ledgers)
         extras: dict[str, Json] = {
             **plain.extras,
             "remember": {EXTRA: progress.serialize()},
@@ -147,7 +147,7 @@ def step_of(plain: Step, bounds: Bounds, chunk_rows: int) -> BackfillStep:
     require_none_of_others_open(record)
     pieces = range_of(work.sources[0], mark_in(record, work.sources[0]), bounds, plain.session)
     return BackfillStep(
-        work, plain.store, plain.session, plain.request, bounds=bounds, pieces=pieces, chunk_rows=chunk_rows
+        plain.store, plain.session, work, plain.request, bounds=bounds, pieces=pieces, chunk_rows=chunk_rows
     )
 
 

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
+from floodmark.locations import quote
 from floodmark.probes.postgres import Address, PostgresProbe, connect
 from floodmark.probes.tables import Asked
 from floodmark.probes.tables.relation import Relation, for_jdbc
@@ -15,7 +16,6 @@ from floodmark.sinks import Delta, Postgres
 from floodmark.sinks.contract import written_columns
 from floodmark.sources.tables.postgres import jdbc_properties, jdbc_url, selected
 from floodmark.sources.tables.reading import partitions_for
-from floodmark.spark.tables import quoted
 from floodmark.step.intents import GONE
 
 if TYPE_CHECKING:
@@ -46,22 +46,20 @@ class Side:
         from pyspark.sql import functions as F
 
         slim = self.rows.select(
-            *map(quoted, self.key), self.order.alias(ORDER), digest(self).alias(DIGEST), self.gone.alias(GONE)
+            *map(quote, self.key), self.order.alias(ORDER), digest(self).alias(DIGEST), self.gone.alias(GONE)
         )
         newest = F.max_by(F.struct(DIGEST, GONE), ORDER).alias("newest")
-        return slim.groupBy(*map(quoted, self.key)).agg(newest).where(f"NOT newest.{GONE}")
+        return slim.groupBy(*map(quote, self.key)).agg(newest).where(f"NOT newest.{GONE}")
 
     def whole(self) -> DataFrame:
         """One row per key, with its columns in a struct."""
         from pyspark.sql import functions as F
 
-        row = F.struct(*map(quoted, written_columns(self.rows)))
-        slim = self.rows.select(
-            *map(quoted, self.key), self.order.alias(ORDER), row.alias("row"), self.gone.alias(GONE)
-        )
+        row = F.struct(*map(quote, written_columns(self.rows)))
+        slim = self.rows.select(*map(quote, self.key), self.order.alias(ORDER), row.alias("row"), self.gone.alias(GONE))
         newest = F.max_by(F.struct("row", GONE), ORDER).alias("newest")
-        kept = slim.groupBy(*map(quoted, self.key)).agg(newest).where(f"NOT newest.{GONE}")
-        return kept.select(*map(quoted, self.key), "newest.row")
+        kept = slim.groupBy(*map(quote, self.key)).agg(newest).where(f"NOT newest.{GONE}")
+        return kept.select(*map(quote, self.key), "newest.row")
 
     def only(self, keys: DataFrame, count: int) -> Side:
         """The rows of these keys."""
@@ -73,9 +71,7 @@ def digest(side: Side) -> Column:
     from pyspark.sql import functions as F
 
     kinds = {name.lower(): kind for name, kind in side.rows.dtypes}
-    values = [
-        F.to_json(quoted(name)) if "map<" in kinds[name.lower()] else F.col(quoted(name)) for name in side.columns
-    ]
+    values = [F.to_json(quote(name)) if "map<" in kinds[name.lower()] else F.col(quote(name)) for name in side.columns]
     return F.xxhash64(F.lit(0), *values, *(value.isNull() for value in values))
 
 
@@ -83,8 +79,8 @@ def differing_keys(source: Side, sink: Side) -> tuple[dict[str, int], DataFrame]
     """How many keys agree and how many do not, and those that do not."""
     from pyspark.sql import functions as F
 
-    left = source.narrow().select(*map(quoted, source.key), F.col(f"newest.{DIGEST}").alias("ours"))
-    right = sink.narrow().select(*map(quoted, source.key), F.col(f"newest.{DIGEST}").alias("theirs"))
+    left = source.narrow().select(*map(quote, source.key), F.col(f"newest.{DIGEST}").alias("ours"))
+    right = sink.narrow().select(*map(quote, source.key), F.col(f"newest.{DIGEST}").alias("theirs"))
     joined = left.join(right, list(source.key), "full_outer").withColumn(
         WHAT,
         F.when(F.col("theirs").isNull(), MISSING)
@@ -93,7 +89,7 @@ def differing_keys(source: Side, sink: Side) -> tuple[dict[str, int], DataFrame]
         .otherwise("same"),
     )
     counts = {row[WHAT]: row["count"] for row in joined.groupBy(WHAT).count().collect()}
-    return counts, joined.where(f"{WHAT} <> 'same'").select(*map(quoted, source.key))
+    return counts, joined.where(f"{WHAT} <> 'same'").select(*map(quote, source.key))
 
 
 def differences(source: Side, sink: Side) -> DataFrame:
@@ -114,7 +110,7 @@ def differences(source: Side, sink: Side) -> DataFrame:
     joined = left.join(right, list(key), "full_outer").withColumn(WHAT, what).where(f"{WHAT} IS NOT NULL")
     others = [ours[name].alias(name) for name in written_columns(source.rows) if name not in key]
     columns = F.when(F.col(WHAT) == DIFFERENT, unlike).otherwise(F.array().cast("array<string>"))
-    return joined.select(*map(quoted, key), *others, WHAT, ours.isNull().alias(GONE), columns.alias(COLUMNS))
+    return joined.select(*map(quote, key), *others, WHAT, ours.isNull().alias(GONE), columns.alias(COLUMNS))
 
 
 def same(one: Column, other: Column, side: Side, name: str) -> Column:
@@ -138,9 +134,9 @@ def one_of(key: Sequence[str], values: Sequence[tuple[Any, ...]]) -> Column:
     from pyspark.sql import functions as F
 
     if len(key) == 1:
-        return F.col(quoted(key[0])).isin([value for (value,) in values])
+        return F.col(quote(key[0])).isin([value for (value,) in values])
     each = [
-        reduce(lambda a, b: a & b, [F.col(quoted(n)) == v for n, v in zip(key, value, strict=True)]) for value in values
+        reduce(lambda a, b: a & b, [F.col(quote(n)) == v for n, v in zip(key, value, strict=True)]) for value in values
     ]
     return halved(each) if each else F.lit(False)
 

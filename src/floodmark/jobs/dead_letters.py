@@ -21,10 +21,10 @@ from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch
 from floodmark.sources.contract import Sight
 from floodmark.step import RunRequest, Step
-from floodmark.step.intents import OPTIONS, Outside, drop, new_attempt, spool_folder, work_of
+from floodmark.step.engine import session_under
+from floodmark.step.intents import OPTIONS, Outside, new_attempt, spool_folder, work_of
 from floodmark.step.looking import Outlook
 from floodmark.step.refused import Letters, given_up
-from floodmark.step.run import noted_in
 from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class ReplayStep(Step):
         span = Span(None, ColumnIntHWM("dead letters", record.number), {"letters": list(self.ids)})
         return Outlook({source: Sight(span if letters else None, expected_rows=letters)}, {})
 
-    def intended(self, record: JobRecord, outlook: Outlook, ledgers: Ledgers) -> Intent:
+    def intent_for(self, record: JobRecord, look: Outlook, ledgers: Ledgers) -> Intent:
         """The batch, always frozen: which letters it failed on must not change between two attempts."""
         sequences = sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session)
-        plain = super().intended(record, outlook, ledgers)
+        plain = super().intent_for(record, look, ledgers)
         options = Outside(sequences=sequences, letters=self.ids).serialize()
         intent = replace(
             plain,
@@ -97,7 +97,7 @@ def step_of(job: Job, ids: Sequence[str], session: Session, store: MarkStore) ->
     record = plain.read()
     if record.intent is not None and record.intent.kind != "replay":
         require_no_open_batch(plain)
-    return ReplayStep(work, plain.store, plain.session, plain.request, ids=tuple(ids))
+    return ReplayStep(plain.store, plain.session, work, plain.request, ids=tuple(ids))
 
 
 def finished(step: ReplayStep) -> Receipt:
@@ -116,7 +116,7 @@ def let_go(step: ReplayStep) -> None:
             record = step.read()
             intent = record.intent if record.intent and record.intent.kind == "replay" else None
             if intent and not step.ledgers(record).touched(intent.number):
-                drop(record, step.store, lease)
+                step.drop(record, lease)
                 log.info("replay is dropped: it failed and no sink has it", job=record.job, number=intent.number)
     except FloodmarkError as error:  # what failed the replay is the error to be told
         log.warning("the replay stays open", job=step.work.name, reason=str(error))
@@ -125,7 +125,7 @@ def let_go(step: ReplayStep) -> None:
 def discard_letters(job: Job, ids: Sequence[str], session: Session, store: MarkStore) -> int:
     """Give open letters up; they stay in the table as discarded. Raises LeaseHeld while a run works on the job."""
     with hold(store, job.name) as lease:
-        step = job.step(noted_in(lease, session), store, RunRequest())
+        step = job.step(session_under(lease, session), store, RunRequest())
         require_no_open_batch(step)
         record, sink = step.read(), step.work.dead_letters
         opened = Letters.of(step.work, record.number + 1).opened(step.session())

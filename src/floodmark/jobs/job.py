@@ -22,7 +22,8 @@ from floodmark.sinks.contract import Session, Sink
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
-from floodmark.step.run import LastSeen, reset_marks, set_mark
+from floodmark.step.engine import LastSeen
+from floodmark.step.run import reset_marks, set_mark
 from floodmark.step.stopping import asked_to_stop
 from floodmark.step.work import Building, OnSchemaChange
 from floodmark.stores.contract import Housed, MarkStore
@@ -111,7 +112,7 @@ class Chunks:
         begun = self.clock()
         whole = last = self._step(0, is_first=True).run()
         while self._goes_on(whole, last) and not asked_to_stop():
-            self._tell(Pace(whole.rows_read, self.clock() - begun, last.rows_read, self._ahead()))
+            self._tell(Pace(whole.rows_read, self.clock() - begun, last.rows_read, self.step.last_seen.ahead))
             last = self._step(whole.rows_read, is_first=False).run()
             if last.status != "done":
                 break
@@ -128,10 +129,6 @@ class Chunks:
         asked = self.step.request
         later = replace(asked, start=None, full_refresh=False, finish=False, abandon=False)
         return replace(self.step, request=replace(asked if is_first else later, max_rows=limit))
-
-    def _ahead(self) -> float | None:
-        outlook = self.step.last_seen.outlook
-        return outlook.ahead if outlook else None
 
     def _tell(self, pace: Pace) -> None:
         left = pace.seconds_left
@@ -282,7 +279,7 @@ class Job:
 
     def step(self, spark: SparkSession | Session | None, store: MarkStore | None, request: RunRequest) -> Step:
         opened = store or stores.open(DEFAULT_STORE)
-        return Step(self.work(opened), opened, session_of(spark), request, self.last_seen)
+        return Step(opened, session_of(spark), self.work(opened), request, last_seen=self.last_seen)
 
     def quarantine_sink(self, store: MarkStore) -> Delta:
         """The table of rows that broke a rule, by default beside the marks; it is made when a row has to go there.

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
 from floodmark.failpoints import reach
+from floodmark.locations import quote
 from floodmark.logs import get_logger
 from floodmark.probes.delta import DeltaProbe
 from floodmark.rules.rule_set import as_json
 from floodmark.sinks import Files
 from floodmark.sinks.contract import Batch, Sink
-from floodmark.spark.tables import quoted
 from floodmark.step import RunRequest
 from floodmark.step.checks import fit
+from floodmark.step.engine import session_under
 from floodmark.step.intents import frozen
 from floodmark.step.refused import parsed
-from floodmark.step.run import noted_in
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
 
@@ -142,7 +142,7 @@ class Quarantine:
 
     @property
     def sql(self) -> str:
-        return f"delta.{quoted(self.path)}"
+        return f"delta.{quote(self.path)}"
 
     def spark(self) -> SparkSession:
         return self.session()
@@ -186,7 +186,7 @@ def replay(job: Job, selection: Selection, changes: Mapping[str, str], session: 
     """
     refuse_files(job)
     with hold(store, job.name) as lease:
-        step = job.step(noted_in(lease, session), store, RunRequest())
+        step = job.step(session_under(lease, session), store, RunRequest())
         require_no_open_batch(step)
         act = Replay(step, Quarantine.of(job, step.session, store), lease)
         finished = act.finish_claims()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from floodmark.errors import ConfigError, MarkInvalid, MarkKindMismatch, RangeAboveMark
 from floodmark.hwm import HWM, CompositeHWM, Json, Span
 from floodmark.jobs.quarantine import literal
+from floodmark.locations import quote
 from floodmark.sources import Jdbc, Kafka, Postgres, Sqlite
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.sources.kafka.offsets import as_json, from_json, mark_of, offsets_in, split
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
@@ -264,7 +264,7 @@ def order_of(source: Source) -> tuple[str, ...]:
 
 def cursor_terms(source: Postgres | Jdbc | Sqlite) -> tuple[str, ...]:
     """The cursor in SQL: each column, or what stands in for it where it is NULL."""
-    spelt = [[quoted(name) for name in group] for group in _groups(source)]
+    spelt = [[quote(name) for name in group] for group in _groups(source)]
     return tuple(names[0] if len(names) == 1 else f"coalesce({', '.join(names)})" for names in spelt)
 
 

@@ -15,25 +15,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import ConfigError
-from floodmark.failpoints import reach
 from floodmark.hwm import HWM, Json, Span
 from floodmark.jobs.comparison import COLUMNS, WHAT, Side, differences, differing_keys, held_rows, matching, table_sink
 from floodmark.jobs.quarantine import require_no_open_batch
 from floodmark.jobs.ranges import TABLES, Bounds, TableRange, cursor_columns, mark_in, table_range
+from floodmark.locations import quote
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import POSITION, written_columns
 from floodmark.sources import Jdbc, Sqlite
 from floodmark.sources import Postgres as PostgresSource
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.spark.tables import quoted
 from floodmark.step import Step
 from floodmark.step.batch import living
 from floodmark.step.checks import fit, fits
-from floodmark.step.commit import Begun, Clock
+from floodmark.step.engine import Clock, OpenBatch, session_under
 from floodmark.step.intents import OPTIONS, Outside, fence_laggards, new_attempt, spool_folder, work_of
 from floodmark.step.looking import Outlook, require_same_sources
-from floodmark.step.run import noted_in
 from floodmark.step.spool import Counted, Spool
 from floodmark.step.transform import RowByRow, Settling, Sql
 from floodmark.stores.lease import HeldLease, hold
@@ -211,7 +209,7 @@ def as_held(rows: DataFrame, held: DataFrame) -> DataFrame:
     theirs = {each.name.lower(): each.dataType for each in held.schema.fields}
     known = [(each.name, each.dataType, theirs.get(each.name.lower())) for each in rows.schema.fields]
     wider = {name: to for name, kind, to in known if to is not None and kind != to and fits(kind, to)}
-    return rows.withColumns({name: rows[quoted(name)].cast(to) for name, to in wider.items()}) if wider else rows
+    return rows.withColumns({name: rows[quote(name)].cast(to) for name, to in wider.items()}) if wider else rows
 
 
 def require_row_by_row(step: Step, asked: Asked) -> None:
@@ -235,7 +233,7 @@ def struct_of(order: Sequence[str], rows: DataFrame) -> Column:
     from pyspark.sql import functions as F
 
     known = {name.lower() for name in rows.columns}
-    return F.struct(F.lit(0).alias("_fm_first"), *(quoted(name) for name in order if name.lower() in known))
+    return F.struct(F.lit(0).alias("_fm_first"), *(quote(name) for name in order if name.lower() in known))
 
 
 SAMPLES = 10
@@ -281,7 +279,7 @@ def reconcile(plain: Step, asked: Asked) -> Reconciled:
         )
     table_source(plain)
     with hold(plain.store, plain.work.name) if asked.repair else nullcontext() as lease:
-        step = replace(plain, session=noted_in(lease, plain.session)) if lease else plain
+        step = replace(plain, session=session_under(lease, plain.session)) if lease else plain
         return Reconciliation(step, asked, sink, lease).run()
 
 
@@ -369,11 +367,8 @@ class Reconciliation:
             fingerprints={},
             extras={OPTIONS: Outside(sink=self.sink.name).serialize()},
         )
-        work = work_of(intent, step.work)
-        intent = replace(intent, fingerprints=work.fingerprints())
-        step.store.intend(replace(record, intent=intent), expected=record.number, lease=lease.lease)
-        reach("after_intent")
-        return replace(step, work=work).carry_out(Begun(record, intent, Outlook({}, {})), lease, clock)
+        intent = replace(intent, fingerprints=work_of(intent, step.work).fingerprints())
+        return step.write_batch(OpenBatch(record, intent, Outlook({}, {})), lease, clock)
 
 
 def sample_of(row: Row, key: Sequence[str]) -> Sample:

@@ -16,8 +16,8 @@ from floodmark.jobs.workflow.running import remembered_in
 from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta import RestorePoint
 from floodmark.step import Step
+from floodmark.step.engine import session_under
 from floodmark.step.looking import read_ledgers
-from floodmark.step.run import noted_in
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord, Receipt
@@ -289,7 +289,7 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     The sinks are fenced first: whatever is killed here, the next run stops at a sink that knows more than the store
     (exit 5), and the same rollback again ends it.
     """
-    record, session = way.record, noted_in(lease, step.session)
+    record, session = way.record, session_under(lease, step.session)
     highest = read_ledgers(step.work, step.store.namespace, session).highest
     number = max(record.number, record.intent.number if record.intent else 0, highest) + 1
     marks = behind_restores(step.work.sources, way.goal.marks, session)

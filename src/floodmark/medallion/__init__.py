@@ -2,3 +2,33 @@
 
 The tables with history themselves are sinks (`floodmark.sinks.Scd1`, `Scd2`), so that a project file can name them.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from floodmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from floodmark.medallion.dates import date_sk as date_sk
+    from floodmark.medallion.dates import dates_for as dates_for
+    from floodmark.medallion.dates import extend_dates as extend_dates
+    from floodmark.medallion.dimensions import UNKNOWN as UNKNOWN
+    from floodmark.medallion.dimensions import asof as asof
+    from floodmark.medallion.dimensions import asof_key as asof_key
+    from floodmark.medallion.dimensions import dimension as dimension
+    from floodmark.medallion.dimensions import surrogate_key as surrogate_key
+    from floodmark.medallion.dimensions import with_key as with_key
+    from floodmark.medallion.dimensions import with_unknown as with_unknown
+    from floodmark.medallion.facts import FactRows as FactRows
+    from floodmark.medallion.facts import Lookup as Lookup
+    from floodmark.medallion.facts import fact as fact
+    from floodmark.medallion.layers import Layer as Layer
+    from floodmark.medallion.silver import commit_processing_state as commit_processing_state
+    from floodmark.medallion.silver import get_last_processed_timestamp as get_last_processed_timestamp
+    from floodmark.medallion.silver import read_bronze_since_timestamp as read_bronze_since_timestamp
+    from floodmark.medallion.tags import Tags as Tags
+    from floodmark.medallion.upkeep import Upkeep as Upkeep
+    from floodmark.medallion.upkeep import optimize as optimize
+
+lazy(__name__)

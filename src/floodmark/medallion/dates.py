@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from floodmark.errors import ConfigError
-from floodmark.spark.tables import quoted
+from floodmark.locations import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,7 +26,7 @@ def date_sk(rows: DataFrame, column: str, zone: str) -> Column:
     kind = rows.schema[column].dataType.simpleString()
     if kind not in ("date", "timestamp", "timestamp_ntz"):
         raise ConfigError(f"column '{column}' is {kind}, which has no day.", hint="cast it to date or timestamp")
-    local = local_time(F.col(quoted(column)), zone) if kind == "timestamp" else F.col(quoted(column))
+    local = local_time(F.col(quote(column)), zone) if kind == "timestamp" else F.col(quote(column))
     return number_of(local.cast("date"))
 
 
@@ -98,7 +98,7 @@ def dates_for(rows: DataFrame, column: str = DATE_SK) -> DataFrame:
     from pyspark.sql import functions as F
 
     years = (
-        rows.select((F.col(quoted(column)) / 10000).cast("int").alias("y")).where("y IS NOT NULL").distinct().collect()
+        rows.select((F.col(quote(column)) / 10000).cast("int").alias("y")).where("y IS NOT NULL").distinct().collect()
     )
     if not years:
         return date_rows(rows.sparkSession, date(1970, 1, 1), date(1970, 1, 1)).limit(0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import KeysCollide
 from floodmark.jobs.job import Job
+from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, Sink
 from floodmark.sinks.delta import Delta, members_table
 from floodmark.sinks.delta.merge import GONE
@@ -17,7 +18,6 @@ from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO
 from floodmark.sources.delta import CHANGE
 from floodmark.sources.delta import Delta as DeltaSource
 from floodmark.spark.faults import refuse
-from floodmark.spark.tables import quoted
 from floodmark.step.transform import short_hash
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def surrogate_key(rows: DataFrame, columns: Sequence[str]) -> Column:
     from pyspark.sql import functions as F
 
     parts = [
-        (F.lit(place), _told(F.col(quoted(name)), rows.schema[name].dataType)) for place, name in enumerate(columns)
+        (F.lit(place), _told(F.col(quote(name)), rows.schema[name].dataType)) for place, name in enumerate(columns)
     ]
     told = [part for place, value in parts for part in (place, value.isNull(), value)]
     return F.shiftrightunsigned(F.xxhash64(*told), 1)
@@ -57,7 +57,7 @@ def with_key(rows: DataFrame, name: str, natural: Sequence[str], *, versions: bo
     """The rows of a dimension with their surrogate key in front: of the natural key, and of `valid_from` if it has
     versions."""
     columns = (*natural, VALID_FROM) if versions else tuple(natural)
-    return rows.select(surrogate_key(rows, columns).alias(name), *map(quoted, rows.columns))
+    return rows.select(surrogate_key(rows, columns).alias(name), *map(quote, rows.columns))
 
 
 def with_unknown(rows: DataFrame, name: str) -> DataFrame:
@@ -78,7 +78,7 @@ def require_distinct(rows: DataFrame, name: str) -> DataFrame:
     """The rows again, after a look that no key is there twice. Raises KeysCollide, which names one."""
     from pyspark.sql import functions as F
 
-    twice = rows.groupBy(quoted(name)).agg(F.count(F.lit(1)).alias("n")).where("n > 1").limit(1).collect()
+    twice = rows.groupBy(quote(name)).agg(F.count(F.lit(1)).alias("n")).where("n > 1").limit(1).collect()
     if twice:
         raise KeysCollide(name, key=twice[0][0], rows=twice[0]["n"])
     return rows
@@ -93,22 +93,22 @@ def with_superseded(rows: DataFrame, held: DataFrame, name: str, natural: Sequen
     from pyspark.sql import functions as F
 
     now = rows.withColumn("successor", F.lit(None).cast("long"))
-    old = held.join(rows.select(quoted(name)), [name], "left_anti").where(F.col(quoted(name)) != UNKNOWN)
+    old = held.join(rows.select(quote(name)), [name], "left_anti").where(F.col(quote(name)) != UNKNOWN)
     heirs = rows.select(
-        F.col(quoted(name)).alias("_fm_heir"),
-        *(F.col(quoted(column)).alias(f"_fm_{place}") for place, column in enumerate(natural)),
+        F.col(quote(name)).alias("_fm_heir"),
+        *(F.col(quote(column)).alias(f"_fm_{place}") for place, column in enumerate(natural)),
         F.col(VALID_FROM).alias("_fm_from"),
         F.col("valid_to").alias("_fm_to"),
     )
     same = F.lit(True)
     for place, column in enumerate(natural):
-        same = same & (F.col(quoted(column)) == F.col(f"_fm_{place}"))
+        same = same & (F.col(quote(column)) == F.col(f"_fm_{place}"))
     covers = (F.col("_fm_from") <= F.col(VALID_FROM)) & (
         F.col("_fm_to").isNull() | (F.col(VALID_FROM) < F.col("_fm_to"))
     )
     pointed = old.drop("successor").join(heirs, same & covers, "left")
     kept = pointed.withColumns({"successor": F.col("_fm_heir"), "is_current": F.lit(False)})
-    return now.unionByName(kept.select(*map(quoted, now.columns)))
+    return now.unionByName(kept.select(*map(quote, now.columns)))
 
 
 # A dimension: the members of a silver table under surrogate keys, kept by the changes of that table.
@@ -178,10 +178,10 @@ def _without_collisions(keyed: DataFrame, key: str, named_by: Sequence[str]) -> 
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    same, member = Window.partitionBy(quoted(key)), F.struct(*map(quoted, named_by))
+    same, member = Window.partitionBy(quote(key)), F.struct(*map(quote, named_by))
     alone = F.min(member).over(same).eqNullSafe(F.max(member).over(same))
-    reason = F.concat(F.lit(f"two members have the {key} "), F.col(quoted(key)).cast("string"))
-    return keyed.withColumn(key, F.when(alone, F.col(quoted(key))).otherwise(refuse(reason).cast("long")))
+    reason = F.concat(F.lit(f"two members have the {key} "), F.col(quote(key)).cast("string"))
+    return keyed.withColumn(key, F.when(alone, F.col(quote(key))).otherwise(refuse(reason).cast("long")))
 
 
 def asof(
@@ -193,7 +193,7 @@ def asof(
     here. A fact without a partner is kept, with NULL.
     """
     return facts.join(_partners(versions, on, take), _valid(on, at), "left").select(
-        *map(quoted, facts.columns), *map(quoted, take.values())
+        *map(quote, facts.columns), *map(quote, take.values())
     )
 
 
@@ -202,22 +202,22 @@ def asof_key(facts: DataFrame, dimension: DataFrame, *, on: Mapping[str, str], a
     from pyspark.sql import functions as F
 
     joined = asof(facts, dimension, on=on, at=at, take={key: key})
-    return joined.withColumn(key, F.coalesce(F.col(quoted(key)), F.lit(UNKNOWN)))
+    return joined.withColumn(key, F.coalesce(F.col(quote(key)), F.lit(UNKNOWN)))
 
 
 def _partners(versions: DataFrame, on: Mapping[str, str], take: Mapping[str, str]) -> DataFrame:
     """The versions under names that no fact has."""
     from pyspark.sql import functions as F
 
-    joined = [F.col(quoted(theirs)).alias(f"_fm_on_{place}") for place, theirs in enumerate(on.values())]
-    taken = [F.col(quoted(theirs)).alias(ours) for theirs, ours in take.items()]
+    joined = [F.col(quote(theirs)).alias(f"_fm_on_{place}") for place, theirs in enumerate(on.values())]
+    taken = [F.col(quote(theirs)).alias(ours) for theirs, ours in take.items()]
     return versions.select(*joined, F.col(VALID_FROM).alias("_fm_from"), F.col(VALID_TO).alias("_fm_to"), *taken)
 
 
 def _valid(on: Mapping[str, str], at: str) -> Column:
     from pyspark.sql import functions as F
 
-    moment = F.col(quoted(at))
-    same = [F.col(quoted(ours)) == F.col(f"_fm_on_{place}") for place, ours in enumerate(on)]
+    moment = F.col(quote(at))
+    same = [F.col(quote(ours)) == F.col(f"_fm_on_{place}") for place, ours in enumerate(on)]
     open_end = F.col("_fm_to").isNull() | (moment < F.col("_fm_to"))
     return reduce(and_, same) & (moment >= F.col("_fm_from")) & open_end

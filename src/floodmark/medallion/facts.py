@@ -13,13 +13,14 @@ from floodmark.errors import ConfigError, SourceUnreadable, TransformFailed
 from floodmark.hwm import HWM, Json, Span, TableVersionsHWM, VersionHWM
 from floodmark.jobs.job import Job
 from floodmark.jobs.table_readers import known_as
+from floodmark.locations import quote
 from floodmark.medallion.dates import DATE_SK
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.delta.dates import DeltaDates, naming
 from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO, state_of
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.delta import CHANGE, TIME, VERSION, Planner
-from floodmark.spark.tables import DeltaPlace, quoted
+from floodmark.spark.tables import DeltaPlace
 from floodmark.step.transform import Transform
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def net_changes(feed: DataFrame) -> DataFrame:
     """Rows that the span took away (SIGN below 0) or put there; what was taken and put back as it was is neither."""
     from pyspark.sql import functions as F
 
-    told = signed(feed, F.struct(*map(quoted, _columns(feed))).alias("_fm_row"))
+    told = signed(feed, F.struct(*map(quote, _columns(feed))).alias("_fm_row"))
     # Some row of those that are equal stands for all of them.
     netted = told.groupBy("s").agg(F.sum("n").alias(SIGN), F.max_by("_fm_row", "n").alias("_fm_row"))
     return netted.where(f"{SIGN} <> 0").select("_fm_row.*", SIGN)
@@ -133,7 +134,7 @@ def dates_of_partners(feed: DataFrame, lookup: Lookup, rows: FactRows, whole: Da
     moved = net_changes(feed)
     payload = _payload(moved.columns, lookup)
     own = [*lookup.on, *((lookup.at,) if lookup.at else ())]
-    seen = whole.select(_date(rows), *map(quoted, own)).distinct()
+    seen = whole.select(_date(rows), *map(quote, own)).distinct()
     old = _partner(moved.where(f"{SIGN} < 0"), lookup, payload, "old")
     new = _partner(moved.where(f"{SIGN} > 0"), lookup, payload, "new")
     both = seen.join(old, _matches(lookup, "old"), "left").join(new, _matches(lookup, "new"), "left")
@@ -148,7 +149,7 @@ def _columns(feed: DataFrame) -> list[str]:
 def _date(rows: FactRows) -> Column:
     from pyspark.sql import functions as F
 
-    return F.col(quoted(rows.date)).cast("int").alias(DATE_SK)
+    return F.col(quote(rows.date)).cast("int").alias(DATE_SK)
 
 
 def _payload(columns: Sequence[str], lookup: Lookup) -> list[str]:
@@ -158,7 +159,7 @@ def _payload(columns: Sequence[str], lookup: Lookup) -> list[str]:
 def _partner(moved: DataFrame, lookup: Lookup, payload: Sequence[str], image: str) -> DataFrame:
     from pyspark.sql import functions as F
 
-    keys = [F.col(quoted(theirs)).alias(f"_fm_{image}_{place}") for place, theirs in enumerate(lookup.on.values())]
+    keys = [F.col(quote(theirs)).alias(f"_fm_{image}_{place}") for place, theirs in enumerate(lookup.on.values())]
     ends = [F.col(end).alias(f"_fm_{image}_{end}") for end in (VALID_FROM, VALID_TO)] if lookup.at else []
     return moved.select(*keys, *ends, state_of(moved.schema, payload).alias(f"{PAYLOAD}_{image}"))
 
@@ -166,10 +167,10 @@ def _partner(moved: DataFrame, lookup: Lookup, payload: Sequence[str], image: st
 def _matches(lookup: Lookup, image: str) -> Column:
     from pyspark.sql import functions as F
 
-    same = [F.col(quoted(ours)) == F.col(f"_fm_{image}_{place}") for place, ours in enumerate(lookup.on)]
+    same = [F.col(quote(ours)) == F.col(f"_fm_{image}_{place}") for place, ours in enumerate(lookup.on)]
     if lookup.at is None:
         return reduce(and_, same)
-    moment, begin, end = F.col(quoted(lookup.at)), F.col(f"_fm_{image}_{VALID_FROM}"), F.col(f"_fm_{image}_{VALID_TO}")
+    moment, begin, end = F.col(quote(lookup.at)), F.col(f"_fm_{image}_{VALID_FROM}"), F.col(f"_fm_{image}_{VALID_TO}")
     return reduce(and_, same) & (moment >= begin) & (end.isNull() | (moment < end))
 
 
@@ -312,7 +313,7 @@ class Rebuilding:
 
         [touched] = frames.values()
         spark, dates, pins = touched.sparkSession, sorted(row[0] for row in touched.collect()), Pins.of(touched)
-        rows, own = pinned(self.source.rows, spark, pins.versions), F.col(quoted(self.source.rows.date))
+        rows, own = pinned(self.source.rows, spark, pins.versions), F.col(quote(self.source.rows.date))
         inputs = {each.name: pinned(each, spark, pins.versions) for each in self.source.lookups}
         inputs[self.source.rows.name] = rows.where(own.isNotNull() if pins.is_whole else own.isin(dates))
         built = self.build.apply(inputs, job=job, attempt=attempt, batch_time=batch_time)

@@ -13,9 +13,9 @@ from floodmark import stores
 from floodmark.errors import ConfigError
 from floodmark.hwm import ColumnDateTimeHWM, Json, VersionHWM
 from floodmark.jobs.job import DEFAULT_STORE
+from floodmark.locations import quote, quote_table
 from floodmark.sources.contract import Request
 from floodmark.sources.delta import CHANGE, TIME, VERSION, Delta
-from floodmark.spark.tables import quoted, quoted_name
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord
 
@@ -149,7 +149,7 @@ def _time_of(spark: SparkSession, source: Delta, version: int) -> datetime:
 
 
 def _history(spark: SparkSession, source: Delta) -> DataFrame:
-    return spark.sql(f"DESCRIBE HISTORY {quoted_name(str(source.table))}")
+    return spark.sql(f"DESCRIBE HISTORY {quote_table(str(source.table))}")
 
 
 def _nothing(spark: SparkSession, source: Delta, since: datetime | None) -> DataFrame:
@@ -157,7 +157,7 @@ def _nothing(spark: SparkSession, source: Delta, since: datetime | None) -> Data
     from pyspark.sql import functions as F
 
     added = {VERSION: F.lit(None).cast("long"), TIME: F.lit(None).cast("timestamp"), CHANGE: F.lit("insert")}
-    rows = spark.read.table(quoted_name(str(source.table))).limit(0).withColumns(added)
+    rows = spark.read.table(quote_table(str(source.table))).limit(0).withColumns(added)
     stood = since if isinstance(since, Processed) else None
     if stood is None:
         return _telling(rows, None)
@@ -168,7 +168,7 @@ def _telling(rows: DataFrame, told: Mapping[str, object] | None) -> DataFrame:
     """The rows, with how far they go in the metadata of the column of their commit's time."""
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted(name)) for name in rows.columns if name not in (CHANGE, TIME)]
+    columns = [F.col(quote(name)) for name in rows.columns if name not in (CHANGE, TIME)]
     return rows.select(*columns, F.col(TIME).alias(TIME, metadata={UPTO: json.dumps(told)}))
 
 

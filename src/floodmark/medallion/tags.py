@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from floodmark.errors import ConfigError
-from floodmark.spark.tables import quoted
+from floodmark.locations import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -78,9 +78,9 @@ def exploded(rows: DataFrame, keys: Sequence[str], tags: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     _require_map(rows, tags)
-    entry = F.explode(F.map_entries(F.col(quoted(tags)))).alias("_fm_entry")
+    entry = F.explode(F.map_entries(F.col(quote(tags)))).alias("_fm_entry")
     named = (F.col(f"_fm_entry.{part}").alias(f"tag_{part}") for part in ("key", "value"))
-    return rows.select(*map(quoted, keys), entry).select(*map(quoted, keys), *named)
+    return rows.select(*map(quote, keys), entry).select(*map(quote, keys), *named)
 
 
 def _first(error: ValidationError) -> str:
@@ -93,7 +93,7 @@ def _tag(tags: str, name: str) -> Column:
     from pyspark.sql import functions as F
 
     wanted = name.strip().lower()
-    alike = F.filter(F.map_entries(F.col(quoted(tags))), lambda entry: F.lower(F.trim(entry["key"])) == wanted)
+    alike = F.filter(F.map_entries(F.col(quote(tags))), lambda entry: F.lower(F.trim(entry["key"])) == wanted)
     text = F.trim(F.get(F.array_sort(alike), F.lit(0))["value"])
     return F.when(text != "", text)
 

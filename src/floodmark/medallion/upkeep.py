@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.jobs.job import Job
 from floodmark.jobs.table_readers import Retention, readers_of, safe_retention
-from floodmark.locations import local_path
+from floodmark.locations import local_path, quote
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import ledger_id
 from floodmark.sinks.delta.lock import table_lock
 from floodmark.sinks.scd import Scd1
 from floodmark.spark.session import isolated, jvm_pid
-from floodmark.spark.tables import DeltaPlace, quoted
+from floodmark.spark.tables import DeltaPlace
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import hold
 from floodmark.stores.record import UPKEEP, Receipt
@@ -140,7 +140,7 @@ class Work:
             listed = ", ".join(f"'{name}' = '{value}'" for name, value in wanted.items())
             yield "retention and statistics", f"ALTER TABLE {self.place.sql} SET TBLPROPERTIES ({listed})"
         if self.upkeep.zorder and self._changed_since("zOrderBy"):
-            columns = ", ".join(map(quoted, self.upkeep.zorder))
+            columns = ", ".join(map(quote, self.upkeep.zorder))
             yield "z-order", f"OPTIMIZE {self.place.sql} ZORDER BY ({columns})"
         elif not self.upkeep.zorder and self._small_files() >= self.upkeep.after_small_files:
             yield "compaction", f"OPTIMIZE {self.place.sql}"

@@ -24,8 +24,8 @@ from floodmark.spark.faults import mishap_in
 from floodmark.step import Step, Work
 from floodmark.step.batch import Prepared
 from floodmark.step.checks import Judgement
-from floodmark.step.commit import Begun
-from floodmark.step.looking import Outlook, look_once
+from floodmark.step.engine import OpenBatch
+from floodmark.step.looking import Outlook, look
 from floodmark.step.spool import Counted, Spool
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord
@@ -185,7 +185,7 @@ class MillStep(Step):
     def look(self, record: JobRecord) -> Outlook:
         """The spans of the next turn; none if nothing that the horizon waits for has risen since the last look."""
         request = replace(self.request, max_rows=self.watch.limit)
-        outlook = look_once(self.work, record, request, self.session)
+        outlook = look(self.work, record, request, self.session)
         stretches = self.stretches(record, outlook)
         if stretches is None:
             return replace(outlook, sights={})
@@ -272,20 +272,20 @@ class MillStep(Step):
         except Exception as error:
             raise (mishap_in(error) or error) from error
 
-    def prepare(self, begun: Begun) -> Prepared:
+    def prepare(self, intent: Intent) -> Prepared:
         """The turn's output, from the spool if an earlier attempt finished it; nothing behind a returned end."""
-        spark, spool = self.session(), Spool(str(begun.batch.spool))
+        spark, spool = self.session(), Spool(str(intent.spool))
         try:
-            counted = spool.counted() or self.ground(begun.batch, spool, spark)
+            counted = spool.counted() or self.ground(intent, spool, spark)
         except Exception as error:
-            raise self.explained(error, "spool", begun, spark) from error
+            raise self.error_for(error, "spool", intent, spark) from error
         finally:
             self.watch.shelf.clear()
         rows = spool.read(spark)
         end = first_end(rows) if spool.holds(ENDS) else None
         kept = only_before(rows, end) if end else rows.where(f"not {ENDS}")
-        output = with_end(kept) if end or self.stops(begun.batch) else kept
-        return Ground(Judgement(self.work.rules, output, begun.batch.batch_time), (), counted, {}, end=end)
+        output = with_end(kept) if end or self.stops(intent) else kept
+        return Ground(Judgement(self.work.rules, output, intent.batch_time), (), counted, {}, end=end)
 
     def ground(self, intent: Intent, spool: Spool, spark: SparkSession) -> Counted:
         """Run the process function over the elements of the turn, once for this attempt."""
@@ -302,16 +302,16 @@ class MillStep(Step):
         spool.finish(counted)
         return counted
 
-    def settled(self, begun: Begun, prepared: Prepared, lease: HeldLease) -> Begun:
+    def cut_short(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease) -> OpenBatch[Outlook]:
         """Where the function returned the end of the stream, the marks stay behind the element that it did so for.
 
         The commit drops the marks of streams that are no longer in the tree.
         """
-        left = replace(begun, record=self.without_gone(begun.record))
+        left = replace(batch, record=self.without_gone(batch.record))
         if not isinstance(prepared, Ground) or prepared.end is None:
             return left
-        intent = cut_at(prepared.end, begun.batch, self.planner)
-        self.store.intend(replace(begun.record, intent=intent), expected=begun.record.number, lease=lease.lease)
+        intent = cut_at(prepared.end, batch.intent, self.planner)
+        self.store.intend(replace(batch.record, intent=intent), expected=batch.record.number, lease=lease.lease)
         return replace(left, intent=intent)
 
     def without_gone(self, record: JobRecord) -> JobRecord:
@@ -327,8 +327,8 @@ class MillStep(Step):
         takes_end = isinstance(sink, EndTaking) and sink.takes_end()
         return super().fit(rows if takes_end else rows.where(f"not {ENDS}"), sink, batch)
 
-    def explained(self, error: Exception, sink: str, begun: Begun, spark: SparkSession) -> FloodmarkError:
-        return mishap_in(error) or super().explained(error, sink, begun, spark)
+    def error_for(self, error: Exception, sink: str, intent: Intent, spark: SparkSession) -> FloodmarkError:
+        return mishap_in(error) or super().error_for(error, sink, intent, spark)
 
     def stops(self, intent: Intent) -> bool:
         """Whether the end of the streams is in this turn."""

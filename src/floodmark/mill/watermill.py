@@ -236,7 +236,7 @@ class WaterMill:
             transform=self._milling(),
             spool_folder=spool_beside(store),
         )
-        return MillStep(work, store, self._session, planner=self._planner, watch=self._watch)
+        return MillStep(store, self._session, work, planner=self._planner, watch=self._watch)
 
     def _milling(self) -> Milling:
         return Milling(self.declared, form=self._outlet.form if self._outlet else "json")

@@ -23,7 +23,7 @@ from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import selected
-from floodmark.step.looking import part_of, require_same_sources, sight_of
+from floodmark.step.looking import part_of, require_same_sources, source_request
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, shown
 from floodmark.stores.record import JobRecord
@@ -66,7 +66,9 @@ def rows_above(source: Source, record: JobRecord) -> int | None:
     known = record.sources.get(source.name)
     if source.name in record.marks and known is not None and known != source.fingerprint(_no_session):
         return None  # the mark is of another source, and says nothing about this one
-    sight = sight_of(source, record, RunRequest(waits_for_settling=False), _no_session)
+    sight = source.look(
+        record.marks.get(source.name), source_request(source, record, RunRequest(waits_for_settling=False)), _no_session
+    )
     if sight.span is None:
         return sight.held_back
     return None if sight.expected_rows is None else sight.expected_rows + sight.held_back

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.errors import ConfigError, RuleInvalid, UnknownKind
+from floodmark.locations import quote
 from floodmark.rules.batches import Unique
 from floodmark.rules.contract import Action, Comparing, RowRule, Rule, Summing
 from floodmark.rules.rows import NotNull, Predicate
@@ -63,7 +64,7 @@ SAMPLE = "_fm_sample"
 BITS = 60
 LONGEST_SAMPLE = 500
 JSON_OPTIONS = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """Spark's own format of times stops at milliseconds."""
@@ -86,7 +87,7 @@ class Legend:
         from pyspark.sql import functions as F
 
         answers = {name for name in answered.columns if name.startswith(ANSWER)}
-        own = [quoted(name) for name in answered.columns if name not in answers]
+        own = [quote(name) for name in answered.columns if name not in answers]
         bits: dict[str, list[str]] = {column: ["0L"] for column in self._columns()}
         for place in range(len(self.rules)):
             if f"{ANSWER}{place}" in answers:
@@ -134,14 +135,9 @@ class Legend:
 
 def as_json(rows: DataFrame) -> str:
     """SQL: a row as text, without the columns that are ours, and with every digit of its times."""
-    own = ", ".join(quoted(name) for name in rows.columns if not name.startswith(OURS))
+    own = ", ".join(quote(name) for name in rows.columns if not name.startswith(OURS))
     options = ", ".join(f"'{name}', \"{value}\"" for name, value in JSON_OPTIONS.items())
     return f"to_json(struct({own}), map({options}))"
-
-
-def quoted(name: str) -> str:
-    """A column's name as SQL takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _column(place: int) -> str:

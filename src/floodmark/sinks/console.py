@@ -9,8 +9,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from floodmark.errors import ConfigError
+from floodmark.locations import quote
 from floodmark.sinks.contract import AtLeastOnce, Batch, Recorded, Session, without_own
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,14 +65,14 @@ class Console(AtLeastOnce):
 def _json_lines(rows: DataFrame) -> Iterator[str]:
     from pyspark.sql import functions as F
 
-    record = F.to_json(F.struct(*map(quoted, rows.columns)), {"ignoreNullFields": "false"})
+    record = F.to_json(F.struct(*map(quote, rows.columns)), {"ignoreNullFields": "false"})
     return (row[0] for row in rows.select(record).toLocalIterator())
 
 
 def _table_lines(rows: DataFrame) -> Iterator[str]:
     from pyspark.sql import functions as F
 
-    texts = rows.select(*(F.coalesce(F.col(quoted(name)).cast("string"), F.lit("NULL")) for name in rows.columns))
+    texts = rows.select(*(F.coalesce(F.col(quote(name)).cast("string"), F.lit("NULL")) for name in rows.columns))
     cells = (tuple(row) for row in texts.toLocalIterator())
     first = list(islice(cells, WIDTHS_FROM))
     widths = [max(map(len, column)) for column in zip(rows.columns, *first, strict=True)]

@@ -56,9 +56,9 @@ def _as_lists(rows: DataFrame) -> DataFrame:
     """One JSON list per partition, a line per record, without holding more than a batch of them."""
     from pyspark.sql import functions as F
 
-    from floodmark.spark.tables import quoted
+    from floodmark.locations import quote
 
-    record = F.to_json(F.struct(*map(quoted, rows.columns)), {"ignoreNullFields": "false"})
+    record = F.to_json(F.struct(*map(quote, rows.columns)), {"ignoreNullFields": "false"})
     return rows.select(record.alias("value")).mapInArrow(_bracketed, "value string")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from floodmark.errors import ConfigError
+from floodmark.locations import quote, quote_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,28 +34,18 @@ class DeltaPlace:
         if self._location is None and self.table is not None:
             spark = session()
             if spark.catalog.tableExists(self.table):
-                self._location = str(spark.sql(f"DESCRIBE DETAIL {quoted_name(self.table)}").collect()[0]["location"])
+                self._location = str(spark.sql(f"DESCRIBE DETAIL {quote_table(self.table)}").collect()[0]["location"])
         return self._location
 
     @property
     def sql(self) -> str:
         """How a statement names it."""
-        return quoted_name(self.table) if self.table else f"delta.{quoted(str(self._location))}"
+        return quote_table(self.table) if self.table else f"delta.{quote(str(self._location))}"
 
 
 def absolute(path: str) -> str:
     """Spark's JVM has a working folder of its own, so a relative path is made absolute here."""
     return path if urlsplit(path).scheme else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
-
-
-def quoted(name: str) -> str:
-    """A name as SQL takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def quoted_name(table: str) -> str:
-    """A dotted name with every part quoted; parts that are quoted already are left as they are."""
-    return table if "`" in table else ".".join(map(quoted, table.split(".")))
 
 
 def create_table(
@@ -77,4 +68,4 @@ def create_table(
 def cluster_table(spark: SparkSession, place: DeltaPlace, cluster_by: Sequence[str]) -> None:
     """Set the clustering columns, which the writer of a path leaves out without a word."""
     if cluster_by:
-        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(quoted, cluster_by))})")
+        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(quote, cluster_by))})")

@@ -22,8 +22,6 @@ from floodmark.step.looking import Ledgers, Outlook
 from floodmark.step.refused import Letters, SavedRecords
 from floodmark.step.spool import Spool
 from floodmark.step.work import OUTSIDE, RunRequest, Work
-from floodmark.stores.contract import MarkStore
-from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord
 
 log = get_logger(__name__)
@@ -49,15 +47,6 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
-
-
-def drop(record: JobRecord, store: MarkStore, lease: HeldLease) -> JobRecord:
-    """Close an open batch without its rows. Its number is used up, so that whoever still holds it is fenced."""
-    if record.intent is None:
-        return record
-    dropped = replace(record, number=record.intent.number, intent=None, modified_time=datetime.now(timezone.utc))
-    store.commit(dropped, expected=record.number, lease=lease.lease)
-    return dropped
 
 
 def fence_laggards(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers, session: Session) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChanged, SourceEmpty
+from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChanged
 from floodmark.hwm import HWM, Json, Span, digest
 from floodmark.sinks.contract import Piecemeal, Recorded, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
@@ -40,6 +39,11 @@ class Outlook:
     @property
     def held_reason(self) -> str | None:
         return "; ".join(sight.held_reason for sight in self.sights.values() if sight.held_reason) or None
+
+    @property
+    def idle_notes(self) -> tuple[str, ...]:
+        """Why rows wait, if any do."""
+        return (self.held_reason,) if self.held_reason else ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -76,34 +80,25 @@ def part_of(stored: Mapping[str, Json], name: str) -> Mapping[str, Json]:
 
 
 def look(work: Work, record: JobRecord, request: RunRequest, session: Session) -> Outlook:
-    """One cheap probe of each source; a run that has time waits for files that are still settling."""
-    outlook = look_once(work, record, request, session)
-    if outlook.settles_in_seconds and request.waits_for_settling:
-        time.sleep(outlook.settles_in_seconds)
-        outlook = look_once(work, record, request, session)
-    if request.full_refresh and not outlook.spans and not outlook.held_back:
-        raise SourceEmpty(work.name)
-    return outlook
-
-
-def look_once(work: Work, record: JobRecord, request: RunRequest, session: Session) -> Outlook:
-    """Every source, as it is at this moment."""
+    """Every source above its mark, as it is at this moment. Raises SourceChanged."""
     sources = {source.name: source.fingerprint(session) for source in work.sources}
     if not request.full_refresh:
         require_same_sources(work, record, sources)
-    sights = {source.name: sight_of(source, record, request, session) for source in work.sources}
+    marks = {} if request.full_refresh else record.marks
+    requests = {source.name: source_request(source, record, request) for source in work.sources}
+    sights = {each.name: each.look(marks.get(each.name), requests[each.name], session) for each in work.sources}
     return Outlook(sights, sources)
 
 
-def sight_of(source: Source, record: JobRecord, request: RunRequest, session: Session) -> Sight:
-    """One source above its mark; a refresh looks from the beginning."""
+def source_request(source: Source, record: JobRecord, request: RunRequest) -> Request:
+    """What one source is asked, with what the record remembers of it; a refresh looks from the beginning."""
+    waits = request.waits_for_settling
     if request.full_refresh:
-        return source.look(None, Request(whole=True, waits=request.waits_for_settling), session)
-    kept, waits = part_of(record.extras, source.name), request.waits_for_settling
-    extras = {name: each for name, each in kept.items() if name != PENDING}
-    pending = part_of(kept, PENDING) if request.start is None else {}
-    asked = Request(request.start, request.max_rows, waits=waits, extras=extras, pending=pending)
-    return source.look(record.marks.get(source.name), asked, session)
+        return Request(whole=True, waits=waits)
+    remembered = part_of(record.extras, source.name)
+    extras = {name: each for name, each in remembered.items() if name != PENDING}
+    pending = part_of(remembered, PENDING) if request.start is None else {}
+    return Request(request.start, request.max_rows, waits=waits, extras=extras, pending=pending)
 
 
 def require_same_sources(work: Work, record: JobRecord, found: Mapping[str, str]) -> None:

@@ -1,22 +1,25 @@
-"""The step: read above the mark, transform, judge, write every sink, and only then raise the mark."""
+"""The step: read above the mark, transform, judge, write every sink, and only then raise the mark.
+
+The frame of a batch is `engine`; what a person does to a job's marks (reset, set) stands below the step.
+"""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, MarkUnreadable, SinkFailed
+from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, MarkUnreadable, SinkFailed, SourceEmpty
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
-from floodmark.sources.contract import Session
-from floodmark.spark.session import jvm_pid
 from floodmark.step.batch import Prepared, batch_of, explained, prepare
 from floodmark.step.checks import fit
-from floodmark.step.commit import Begun, Clock, Closing, nothing_new
-from floodmark.step.intents import drop, fence_laggards, new_intent, next_attempt, open_intent, work_of
+from floodmark.step.commit import BatchCommit, JoinedCommit
+from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
+from floodmark.step.intents import fence_laggards, new_intent, next_attempt, open_intent, work_of
 from floodmark.step.looking import (
     PENDING,
     Ledgers,
@@ -29,8 +32,7 @@ from floodmark.step.looking import (
 )
 from floodmark.step.spool import Spool
 from floodmark.step.transform import first_lines
-from floodmark.step.work import RunRequest, Work, shown
-from floodmark.stores.contract import Levelled, MarkStore
+from floodmark.step.work import RunRequest, Work
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -41,208 +43,140 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
-# What the record learns although nothing was read: a fence that is waited for has to outlive this process.
-#
-# It is kept in the record, for a loop as for a run by itself, so that there is one place to look and a restart forgets
-# nothing. It is written only when a source says that there is something else to remember, so an idle tick writes
-# nothing.
-def keep_pending(store: MarkStore, record: JobRecord, outlook: Outlook) -> None:
-    """Lay what is pending over the extras of the record; marks and number stay as they are.
-
-    A run that holds the lease looks for itself, and so does the next one if the record is another by now: both know
-    better, so nothing is kept then.
-    """
-    extras = {**record.extras, **outlook.remembered(record.extras)}
-    if extras == record.extras:
-        return
-    try:
-        with hold(store, record.job) as lease:
-            if (store.read(record.job, record) or replace(record, extras={})) == record:
-                store.intend(replace(record, extras=extras), expected=record.number, lease=lease.lease)
-    except LeaseHeld:
-        return
-
-
-LONGEST_MARK_TOLD = 200
-"""A mark may be a list of files; a line of a log shows how it begins."""
-
-
-@dataclass
-class LastSeen:
-    """The record as this process last read it, so that an idle tick of a loop need not parse it again."""
-
-    record: JobRecord | None = None
-    told: JobRecord | None = None
-    outlook: Outlook | None = None
-    """What the sources showed last."""
-
-
 @dataclass(frozen=True)
-class Step:
-    """One job, one store, one session: `run` does one batch, exactly once."""
+class Step(Engine[Outlook]):
+    """Rows of a job's sources, through its transform and its rules, into its sinks."""
 
     work: Work
-    store: MarkStore
-    session: Session
     request: RunRequest = field(default_factory=RunRequest)
-    last_seen: LastSeen = field(default_factory=LastSeen)
 
-    def run(self) -> Receipt:
-        """Look; hold the lease; finish the open batch or intend the next; read, judge, write; then raise the mark."""
-        clock, record = Clock(), self.read()
-        self.tell_mark(record)
-        outlook = None if record.intent else self.look(record)
-        if outlook and outlook.is_empty:
-            keep_pending(self.store, record, outlook)
-            return nothing_new(record, outlook, clock)
-        with hold(self.store, self.work.name) as lease:
-            return replace(self, session=noted_in(lease, self.session)).run_held(record, outlook, lease, clock)
-
-    def run_held(self, seen: JobRecord, outlook: Outlook | None, lease: HeldLease, clock: Clock) -> Receipt:
-        """The part that only one run of a job may do at a time."""
-        record = self.read()
-        if record is not seen:  # another run moved the mark before we had the lease
-            outlook = None
-        begun = self.recover(record, lease) or self.plan(record, outlook, lease)
-        if begun.intent is None:
-            return nothing_new(begun.record, begun.outlook, clock)
-        reach("after_intent")
-        work = work_of(begun.intent, self.work)
-        step = self if work is self.work else replace(self, work=work)
-        return step.carry_out(begun, lease, clock)
-
-    def carry_out(self, begun: Begun, lease: HeldLease, clock: Clock) -> Receipt:
-        """Read, judge, write, and raise the mark: the batch is intended, so a crash from here on is finished."""
-        with clock.timing("read"):
-            prepared = self.prepare(begun)
-        begun = self.settled(begun, prepared, lease)
-        reach("after_read")
-        batch = batch_of(self.work, begun.record, begun.batch, self.store.namespace)
-        closing = Closing(self.work, self.store, begun, prepared, batch, lease, clock)
-        self.write(closing)
-        receipt = closing.finish()
-        reach("after_commit")
-        Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
-        return receipt
-
-    def read(self) -> JobRecord:
-        """The record as it is now: the very object seen last, if nobody changed it; a blank one if there is none."""
-        known = self.last_seen.record
-        stored = self.store.read(self.work.name, known)
-        blank = JobRecord(self.work.name)
-        self.last_seen.record = stored or (known if known == blank else blank)
-        return self.last_seen.record or blank
-
-    def tell_mark(self, record: JobRecord) -> None:
-        """Which mark is used and where it came from: it is easy to use the wrong store, and this is how one sees it."""
-        tell = log.debug if record is self.last_seen.told else log.info
-        mark = str(shown(record.marks))[:LONGEST_MARK_TOLD]
-        tell("using the mark", job=self.work.name, mark=mark, number=record.number, store=self.origin())
-        self.last_seen.told = record
-
-    def origin(self) -> str:
-        return self.store.served_by(self.work.name) if isinstance(self.store, Levelled) else self.store.describe()
+    @property
+    def job(self) -> str:
+        return self.work.name
 
     def look(self, record: JobRecord) -> Outlook:
+        """One cheap probe of each source; a run that has time waits for files that are still settling."""
         outlook = look(self.work, record, self.request, self.session)
-        self.last_seen.outlook = outlook
+        if outlook.settles_in_seconds and self.request.waits_for_settling:
+            time.sleep(outlook.settles_in_seconds)
+            outlook = look(self.work, record, self.request, self.session)
+        if self.request.full_refresh and not outlook.spans and not outlook.held_back:
+            raise SourceEmpty(self.job)
+        self.last_seen.ahead = outlook.ahead
         return outlook
 
-    def recover(self, record: JobRecord, lease: HeldLease) -> Begun | None:
-        """The open batch under a new attempt, or None if there is none to finish."""
+    def remember(self, record: JobRecord, look: Outlook) -> None:
+        """Lay what is pending over the extras of the record; marks and number stay as they are.
+
+        A fence that is waited for has to outlive this process. It is saved only when a source has something else to
+        remember, so an idle tick writes nothing. A run that holds the lease looks for itself, and so does the next one
+        if the record is another by now: both know better, so nothing is saved then.
+        """
+        extras = {**record.extras, **look.remembered(record.extras)}
+        if extras == record.extras:
+            return
+        try:
+            with hold(self.store, self.job) as lease:
+                if (self.store.read(self.job, record) or replace(record, extras={})) == record:
+                    self.store.intend(replace(record, extras=extras), expected=record.number, lease=lease.lease)
+        except LeaseHeld:
+            return
+
+    def recover(self, record: JobRecord) -> OpenBatch[Outlook] | None:
+        """The open batch under a new attempt; None if it is to be dropped: somebody said so, or the code changed."""
+        ledgers = self.ledgers(record)
         if record.intent is None or self.request.drops_open_batch:
             return None
-        ledgers = self.ledgers(record)
         intent = open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
         if intent is None:
             return None
         again, confirmed = next_attempt(self.work, intent), tuple(ledgers.confirmed(intent.number))
-        log.info("finishing an open batch", job=self.work.name, number=again.number, confirmed=confirmed)
-        self.store.intend(replace(record, intent=again), expected=record.number, lease=lease.lease)
-        return Begun(record, again, None, confirmed)
+        log.info("finishing an open batch", job=self.job, number=again.number, confirmed=confirmed)
+        return OpenBatch(record, again, None, confirmed)
 
-    def plan(self, record: JobRecord, outlook: Outlook | None, lease: HeldLease) -> Begun:
-        """Fix the next batch and make it durable before the first write."""
+    def plan(self, record: JobRecord, look: Outlook) -> OpenBatch[Outlook]:
+        """The batch over what the look saw, once every sink agrees with the record and no older run can write."""
         ledgers = self.ledgers(record)
-        record = drop(record, self.store, lease)
-        outlook = outlook or self.look(record)
-        if outlook.is_empty:
-            return Begun(record, None, outlook)
         require_a_beginning(self.work, record, self.request, self.session)
         fence_laggards(self.work, self.store.namespace, record, ledgers, self.session)
-        intent = self.intended(record, outlook, ledgers)
-        log.info("batch begins", job=self.work.name, number=intent.number, store=self.store.describe())
-        self.store.intend(replace(record, intent=intent), expected=record.number, lease=lease.lease)
-        return Begun(record, intent, outlook)
+        intent = self.intent_for(record, look, ledgers)
+        log.info("batch begins", job=self.job, number=intent.number, store=self.store.describe())
+        return OpenBatch(record, intent, look)
 
-    def intended(self, record: JobRecord, outlook: Outlook, ledgers: Ledgers) -> Intent:
-        """The batch over what the look saw."""
-        return new_intent(self.work, record, outlook, ledgers, self.request, self.session)
+    def intent_for(self, record: JobRecord, look: Outlook, ledgers: Ledgers) -> Intent:
+        """What is made durable of the batch; a batch of another kind has more to keep."""
+        return new_intent(self.work, record, look, ledgers, self.request, self.session)
 
     def ledgers(self, record: JobRecord) -> Ledgers:
+        """What every sink has recorded. Raises SinkAhead or SinkDisagrees, unless everything is to be rebuilt."""
         ledgers = read_ledgers(self.work, self.store.namespace, self.session)
         if not self.request.full_refresh:
             require_agreement(self.work, record, ledgers)
         return ledgers
 
-    def prepare(self, begun: Begun) -> Prepared:
+    def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
+        """Read, judge, write every sink, and raise the mark."""
+        step = replace(self, work=work_of(batch.intent, self.work))
+        with clock.timing("read"):
+            prepared = step.prepare(batch.intent)
+        batch = step.cut_short(batch, prepared, lease)
+        reach("after_read")
+        receipt = step.write(batch, prepared, lease, clock)
+        reach("after_commit")
+        Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
+        return receipt
+
+    def prepare(self, intent: Intent) -> Prepared:
+        """The rows of the batch, transformed and judged; frozen, if they might be others when they are read again."""
         spark = self.session()
         try:
-            return prepare(self.work, begun.batch, spark)
+            return prepare(self.work, intent, spark)
         except Exception as error:
-            raise self.explained(error, "spool", begun, spark) from error
+            raise self.error_for(error, "spool", intent, spark) from error
 
-    def settled(self, begun: Begun, prepared: Prepared, lease: HeldLease) -> Begun:
+    def cut_short(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease) -> OpenBatch[Outlook]:
         """The batch as its rows turned out: a step whose rows can end it early makes the shorter one durable here."""
-        return begun
+        return batch
 
-    def write(self, closing: Closing) -> None:
-        """Every sink in order. Whether the rows fit is judged for all of them before the first is written."""
-        rows, batch = closing.prepared.rows, closing.batch
-        fitted = {sink.name: self.fit(rows, sink, batch) for sink in self.work.sinks}
-        apart = [isinstance(sink, Secluded) and sink.is_secluded(batch, self.session) for sink in self.work.sinks]
-        closing.is_watched = not all(apart)
-        for place, sink in enumerate(self.work.sinks, start=1):
-            closing.lease.check()
-            with closing.clock.timing(sink.name):
-                self.write_one(sink, half_way(fitted[sink.name], f"during_sink:{place}"), closing)
+    def write(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease, clock: Clock) -> Receipt:
+        """Every sink in order, then the mark. Whether the rows fit is judged for all sinks before the first write."""
+        sinks, told = self.work.sinks, batch_of(self.work, batch.record, batch.intent, self.store.namespace)
+        fitted = {sink.name: self.fit(prepared.rows, sink, told) for sink in sinks}
+        apart = all(isinstance(sink, Secluded) and sink.is_secluded(told, self.session) for sink in sinks)
+        commit = BatchCommit(self.work, self.store, batch, prepared, told, lease, clock, is_observed=not apart)
+        written: dict[str, int] = {}
+        joined = JoinedCommit(commit, written)
+        for place, sink in enumerate(sinks, start=1):
+            lease.check()
+            rows = half_way(fitted[sink.name], f"during_sink:{place}")
+            with clock.timing(sink.name):
+                written[sink.name] = self.write_one(sink, rows, joined)
             reach(f"after_sink:{place}")
+        return joined.receipt or commit.save(written, self.store.commit)
 
     def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:
+        """The rows as this sink can take them."""
         if batch.kind == "refresh":
             return rows
-        return fit(rows, sink, job=self.work.name, policy=self.work.on_schema_change, session=self.session)
+        return fit(rows, sink, job=self.job, policy=self.work.on_schema_change, session=self.session)
 
-    def write_one(self, sink: Sink, rows: DataFrame, closing: Closing) -> None:
-        """The last sink may take the mark into its own transaction."""
-        is_last = sink is self.work.sinks[-1]
+    def write_one(self, sink: Sink, rows: DataFrame, joined: JoinedCommit) -> int:
+        """How many rows one sink took; the last may take the mark into its own transaction."""
+        commit = joined.commit
         try:
-            if is_last and isinstance(sink, Transactional):
-                written = sink.write_joined(rows, closing.batch, closing.within)
-            else:
-                written = sink.write(rows, closing.batch)
+            if sink is self.work.sinks[-1] and isinstance(sink, Transactional):
+                return sink.write_joined(rows, commit.batch, joined.within) or 0
+            return sink.write(rows, commit.batch) or 0
         except Exception as error:
-            raise self.explained(error, sink.name, closing.begun, rows.sparkSession) from error
-        closing.written[sink.name] = written or 0
+            raise self.error_for(error, sink.name, commit.opened.intent, rows.sparkSession) from error
 
-    def explained(self, error: Exception, sink: str, begun: Begun, spark: SparkSession) -> FloodmarkError:
+    def error_for(self, error: Exception, sink: str, intent: Intent, spark: SparkSession) -> FloodmarkError:
         """The error a person should see; the whole of it is in the debug log."""
         if isinstance(error, FloodmarkError):
             return error
-        log.debug("write failed", job=self.work.name, sink=sink, exc_info=error)
-        known = explained(error, self.work, begun.batch.spans, spark)
-        return known or SinkFailed(self.work.name, sink=sink, reason=first_lines(error))
-
-
-def noted_in(lease: HeldLease, session: Session) -> Session:
-    """The session, with its JVM written into the lease the first time it is asked for: it may outlive this process."""
-
-    def asked() -> SparkSession:
-        spark = session()
-        lease.with_jvm(jvm_pid(spark))
-        return spark
-
-    return asked
+        log.debug("write failed", job=self.job, sink=sink, exc_info=error)
+        known = explained(error, self.work, intent.spans, spark)
+        return known or SinkFailed(self.job, sink=sink, reason=first_lines(error))
 
 
 # Acts on a job's marks by a person: reset and set. They hold the lease and raise the number above every sink's.
@@ -284,4 +218,4 @@ def decide(step: Step, record: JobRecord, lease: HeldLease) -> None:
     expected, number = record.number, max(record.number, used, ledgers.highest) + 1
     decided = replace(record, number=number, intent=None, modified_time=datetime.now(timezone.utc))
     step.store.commit(decided, expected=expected, lease=lease.lease)
-    fence_laggards(step.work, step.store.namespace, decided, ledgers, noted_in(lease, step.session))
+    fence_laggards(step.work, step.store.namespace, decided, ledgers, session_under(lease, step.session))

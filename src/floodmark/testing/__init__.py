@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from floodmark.lazy import lazy
+
 if TYPE_CHECKING:
-    from floodmark.testing.doubles import CRASH, FAIL, FailingStore, InjectedFailure, ListSink, RowsSource
-    from floodmark.testing.laws import MarkStoreLaws
+    from floodmark.testing.doubles import CRASH as CRASH
+    from floodmark.testing.doubles import FAIL as FAIL
+    from floodmark.testing.doubles import FailingStore as FailingStore
+    from floodmark.testing.doubles import InjectedFailure as InjectedFailure
+    from floodmark.testing.doubles import ListSink as ListSink
+    from floodmark.testing.doubles import RowsSource as RowsSource
+    from floodmark.testing.laws import MarkStoreLaws as MarkStoreLaws
 
-
-__all__ = ["CRASH", "FAIL", "FailingStore", "InjectedFailure", "ListSink", "MarkStoreLaws", "RowsSource"]
-
-HOMES = {
-    "CRASH": "doubles",
-    "FAIL": "doubles",
-    "FailingStore": "doubles",
-    "InjectedFailure": "doubles",
-    "ListSink": "doubles",
-    "MarkStoreLaws": "laws",
-    "RowsSource": "doubles",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *HOMES])
+lazy(__name__)

@@ -14,6 +14,7 @@ import typer
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import DryRun, Yes, print_json, print_line, shown
 from floodmark.errors import ConfigError, JobNotFound, UnknownKind
+from floodmark.locations import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -256,14 +257,11 @@ class CacheTable:
             failing_as_unreadable(f"table {self.table} of postgres {address}"),
             connect(address, "floodmark/import") as connection,
         ):
-            row = connection.execute(f"select val from {_quoted(self.table)} where key = %s", [self.key]).fetchone()
+            table = ".".join(quote(part, '"') for part in self.table.split("."))
+            row = connection.execute(f"select val from {table} where key = %s", [self.key]).fetchone()
         if row is None:
             raise ConfigError(f"{self.table} has no key '{self.key}'.", hint="rpcn:TABLE/KEY, as the cache names it")
         return row[0]
-
-
-def _quoted(table: str) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
 
 
 @dataclass(frozen=True)

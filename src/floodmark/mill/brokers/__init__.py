@@ -150,9 +150,9 @@ def elements_of(rows: DataFrame) -> DataFrame:
     """An offset that is the same whenever, and in whatever order, the row is read."""
     from pyspark.sql import functions as F
 
-    from floodmark.spark.tables import quoted
+    from floodmark.locations import quote
 
-    text = F.to_json(F.struct(*map(quoted, rows.columns)), EXACT_TIMES)
+    text = F.to_json(F.struct(*map(quote, rows.columns)), EXACT_TIMES)
     values = rows.select(text.alias(VALUE))
     offset = F.xxhash64(VALUE).bitwiseAND(F.lit(2**63 - 1))
     return values.select(F.lit(0).alias(PARTITION), offset.alias(OFFSET), VALUE)

@@ -16,7 +16,7 @@ from floodmark.mill.process import ENDS
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sinks.contract import Batch, Recorded
 from floodmark.sinks.kafka import Kafka as KafkaSink
-from floodmark.sinks.kafka import Topic
+from floodmark.sinks.kafka import TargetTopic
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.kafka import Kafka as KafkaSource
 from floodmark.sources.kafka import StartOption
@@ -79,7 +79,7 @@ class KafkaStream(Immutable):
         """The error of a topic that is not there, with those that have a name like it; None if it is there."""
         if self.kafka.probe is None:
             return None
-        topics = Topic(self.kafka.probe.options, self.topic).names()
+        topics = TargetTopic(self.kafka.probe.options, self.topic).names()
         if self.topic in topics:
             return None
         near = difflib.get_close_matches(self.topic, topics, n=3)

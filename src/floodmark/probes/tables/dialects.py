@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.locations import quote
 from floodmark.probes.tables import CursorColumn, Kind, Point
 
 # The transaction that wrote a row, as a cursor: every row version has one, and it costs the table nothing.
@@ -179,7 +180,7 @@ def quoted(name: str, mark: str) -> str:
     """A name between quoting marks; those within it are doubled."""
     if not name or "\0" in name:
         raise SourceUnreadable(f"a column or table called {name!r}", reason="no database has such a name")
-    return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+    return quote(name, mark)
 
 
 def text_literal(value: str) -> str:

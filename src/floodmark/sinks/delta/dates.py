@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.locations import quote
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +28,7 @@ def naming(rows: DataFrame, column: str, dates: Sequence[int] | None) -> DataFra
     """
     from pyspark.sql import functions as F
 
-    numbered = rows.withColumn(column, F.col(quoted(column)).cast("int"))
+    numbered = rows.withColumn(column, F.col(quote(column)).cast("int"))
     return numbered.withMetadata(column, {DATES: ALL if dates is None else list(dates)})
 
 
@@ -91,7 +91,7 @@ class DeltaDates(Atomic):
         if not dates:
             return replace(self._sink, mode="append").write(plain.limit(0), batch)  # only the number is recorded
         listed = ", ".join(map(str, sorted(dates)))
-        return self._sink.write_where(plain, batch, f"{quoted(self.date)} IN ({listed})")
+        return self._sink.write_where(plain, batch, f"{quote(self.date)} IN ({listed})")
 
     def _dates(self, rows: DataFrame) -> Sequence[int] | str:
         told = rows.schema[self.date].metadata.get(DATES) if self.date in rows.columns else None

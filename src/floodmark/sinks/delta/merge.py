@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, written_columns
 from floodmark.spark.faults import BEGIN, END, refuse
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,14 +29,14 @@ def newest_per_key(rows: DataFrame, key: Sequence[str], sequence: Sequence[str],
     from pyspark.sql import functions as F
 
     order = (*sequence, *((POSITION,) if POSITION in rows.columns else ()))
-    ranks = [F.col(quoted(name)).desc_nulls_last() for name in order] or [F.col(quoted(key[0]))]
-    keyed = Window.partitionBy(*map(quoted, key)).orderBy(*ranks)
-    row = F.struct(*map(quoted, rows.columns))
+    ranks = [F.col(quote(name)).desc_nulls_last() for name in order] or [F.col(quote(key[0]))]
+    keyed = Window.partitionBy(*map(quote, key)).orderBy(*ranks)
+    row = F.struct(*map(quote, rows.columns))
     ranked = _with_keys(rows, key).select("*", F.row_number().over(keyed).alias("_fm_rank"))
     against = ranked.withColumn("_fm_first", F.first(row).over(keyed))
     chosen = against.where((F.col("_fm_rank") == 1) | _contradicts(key, order, written_columns(rows)))
     deletes = F.coalesce(F.expr(delete_when), F.lit(False)) if delete_when else F.lit(False)
-    return chosen.select(*map(quoted, written_columns(rows)), deletes.alias(DELETE))
+    return chosen.select(*map(quote, written_columns(rows)), deletes.alias(DELETE))
 
 
 def _with_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -44,7 +44,7 @@ def _with_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
     def guarded(name: str) -> Column:
-        return F.coalesce(F.col(quoted(name)), refuse(f"key column {name} is NULL in a row: a merge needs every key"))
+        return F.coalesce(F.col(quote(name)), refuse(f"key column {name} is NULL in a row: a merge needs every key"))
 
     return rows.withColumns({name: guarded(name) for name in key})
 
@@ -56,11 +56,11 @@ def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str
     first = F.col("_fm_first")
     ties = F.lit(True)
     for name in order:
-        ties = ties & F.col(quoted(name)).eqNullSafe(first[name])
+        ties = ties & F.col(quote(name)).eqNullSafe(first[name])
     # As text, since maps cannot be compared; only rows that tie are turned into it.
-    own = F.to_json(F.struct(*map(quoted, columns)))
+    own = F.to_json(F.struct(*map(quote, columns)))
     other = F.to_json(F.struct(*(first[name].alias(name) for name in columns)))
-    shown = F.to_json(F.struct(*map(quoted, key)))
+    shown = F.to_json(F.struct(*map(quote, key)))
     reason = F.concat(F.lit("two different rows have the key "), shown, F.lit(" and nothing says which is newer: "))
     hint = F.lit("name a column that does in `sequence`")
     return F.when(ties & (own != other), refuse(F.concat(reason, hint)).cast("boolean")).otherwise(F.lit(False))
@@ -80,10 +80,10 @@ def merge_statement(
 
     Rows that share a key and differ in `named_by` stop it: the key of one was taken for that of another.
     """
-    matched = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+    matched = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
     newer = f" AND {not_older(sequence)}" if sequence else ""
     newer += f" AND {_same(matched, key, named_by)}" if named_by else ""
-    updates = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in columns)
+    updates = ", ".join(f"{quote(name)} = s.{quote(name)}" for name in columns)
     return (
         f"{_merge_into(target, evolve=evolve)} AS t USING {view} AS s ON {matched}"
         f" WHEN MATCHED AND s.{DELETE}{newer} THEN DELETE"
@@ -97,8 +97,8 @@ def _same(matched: str, key: Sequence[str], named_by: Sequence[str]) -> str:
 
     Delta asks the condition of rows without a partner too, where one side is NULL: they collide with nobody.
     """
-    same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in named_by)
-    shown = ", ".join(f"cast(s.{quoted(name)} AS string)" for name in key)
+    same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in named_by)
+    shown = ", ".join(f"cast(s.{quote(name)} AS string)" for name in key)
     reason = f"two members have the {', '.join(key)} ".replace("'", "")
     refusal = f"cast(raise_error(concat('{BEGIN} {reason}', {shown}, ' {END}')) AS boolean)"
     return f"CASE WHEN {matched} AND NOT ({same}) THEN {refusal} ELSE true END"
@@ -109,11 +109,11 @@ def replace_statement(target: str, view: str, columns: Sequence[str], by: Sequen
 
     Each value comes once as a row that only deletes; the rows themselves match nothing, so all of them are inserted.
     """
-    named = ", ".join(map(quoted, columns))
-    values = ", ".join(quoted(name) if name in by else f"NULL AS {quoted(name)}" for name in columns)
-    distinct = f"SELECT DISTINCT {', '.join(map(quoted, by))} FROM {view}"
+    named = ", ".join(map(quote, columns))
+    values = ", ".join(quote(name) if name in by else f"NULL AS {quote(name)}" for name in columns)
+    distinct = f"SELECT DISTINCT {', '.join(map(quote, by))} FROM {view}"
     source = f"SELECT {named}, true AS {ROW} FROM {view} UNION ALL SELECT {values}, false AS {ROW} FROM ({distinct})"
-    matched = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in by)
+    matched = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in by)
     return (
         f"{_merge_into(target, evolve=evolve)} AS t USING ({source}) AS s ON NOT s.{ROW} AND {matched}"
         f" WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.{ROW} THEN {_insert(columns)}"
@@ -122,7 +122,7 @@ def replace_statement(target: str, view: str, columns: Sequence[str], by: Sequen
 
 def not_older(sequence: Sequence[str]) -> str:
     """Left to right, with NULL below every value."""
-    new, old = f"s.{quoted(sequence[0])}", f"t.{quoted(sequence[0])}"
+    new, old = f"s.{quote(sequence[0])}", f"t.{quote(sequence[0])}"
     above = f"{new} > {old} OR ({old} IS NULL AND {new} IS NOT NULL)"
     rest = f" AND {not_older(sequence[1:])}" if len(sequence) > 1 else ""
     return f"({above} OR ({new} <=> {old}{rest}))"
@@ -133,7 +133,7 @@ def _merge_into(target: str, *, evolve: bool) -> str:
 
 
 def _insert(columns: Sequence[str]) -> str:
-    return f"INSERT ({', '.join(map(quoted, columns))}) VALUES ({', '.join(f's.{quoted(name)}' for name in columns)})"
+    return f"INSERT ({', '.join(map(quote, columns))}) VALUES ({', '.join(f's.{quote(name)}' for name in columns)})"
 
 
 @contextmanager

@@ -16,20 +16,11 @@ from floodmark.errors import ConfigError, SinkDisagrees, SinkFailed, SinkUndecid
 from floodmark.hwm import Json
 from floodmark.probes.kafka.client import KafkaOptions, told
 from floodmark.sinks.contract import Batch, Recorded, Session
-from floodmark.sinks.kafka.ledger import (
-    CannotTell,
-    Layout,
-    Page,
-    has_all,
-    other_digest,
-    read_pages,
-    recorded_in,
-    rows_of,
-)
-from floodmark.sinks.kafka.messages import Shape
-from floodmark.sinks.kafka.producer import Place, persist
-from floodmark.sinks.kafka.producer import Session as ProducerSession
-from floodmark.sinks.kafka.writer import RESULT, Delivered, Order, Writer, at_once, deliver
+from floodmark.sinks.kafka import ledger as ledgers
+from floodmark.sinks.kafka.ledger import CannotTell, Layout, LedgerPage
+from floodmark.sinks.kafka.messages import MessageFormat
+from floodmark.sinks.kafka.producer import LedgerAddress, TransactionalSession, retry_passing_errors
+from floodmark.sinks.kafka.writer import DELIVERY_TYPE, Delivery, WritePlan, Writer, deliver, in_parallel
 from floodmark.spark.faults import refusal_in
 
 if TYPE_CHECKING:
@@ -38,20 +29,211 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from pyspark.sql import DataFrame, SparkSession
 
+LONGEST_CHUNK_SECONDS = 420.0
+"""Twice this, and some, is what brokers allow a transaction to take."""
 
-# The topic of a Kafka sink: is it there, how many partitions has it, where do they end; made if that was asked for.
+
 @dataclass(frozen=True)
-class Topic:
+class Kafka:
+    """Rows as messages of a topic; consumers need `isolation.level=read_committed` to see each of them once.
+
+    `key` is a column or an expression: rows of one key go to one partition, the Java client's, in the source's order.
+    `value` is "json" (all columns), "text:<expression>" or "bytes:<column>". `headers` maps names to expressions, or
+    names a column of maps or of Spark's own header type; such a column is not part of the JSON. `partition` is an
+    expression; where it is null, key or content decide. `create` is {"partitions": n, "replication": r}, for a topic
+    that is missing.
+    """
+
+    bootstrap: str | Sequence[str]
+    topic: str
+    key: str | None = None
+    value: str = "json"
+    headers: Mapping[str, str] | str | None = None
+    create: Mapping[str, int] | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    name: str = "kafka"
+    chunk_rows: int = 100_000
+    chunk_seconds: float = 60.0
+    partition: str | None = None
+    _readers: dict[str, Consumer] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._topic.check(self.name)
+        self._format.check(self.name)
+        if self.chunk_rows < 1:
+            raise ConfigError(f"sink '{self.name}' has chunk_rows {self.chunk_rows}.", hint="1 or more")
+        if not 0 < self.chunk_seconds <= LONGEST_CHUNK_SECONDS:
+            raise ConfigError(
+                f"sink '{self.name}' has chunk_seconds {self.chunk_seconds}.",
+                hint=f"at most {LONGEST_CHUNK_SECONDS:.0f}: brokers end longer transactions",
+            )
+
+    def describe(self) -> str:
+        return f"kafka topic {self.topic} at {self._client.servers}"
+
+    def fingerprint(self) -> str:
+        headers = self.headers if isinstance(self.headers, str) else dict(self.headers or {})
+        parts = {"key": self.key, "value": self.value, "headers": headers, "partition": self.partition}
+        return f"kafka {self.topic} ({', '.join(f'{name} {what}' for name, what in parts.items() if what)})"
+
+    def needs_position(self) -> bool:
+        """Only messages of one key, or of a chosen partition, have an order."""
+        return self._format.has_order
+
+    def freeze(self, session: Session) -> Mapping[str, Json]:
+        with self._broker_errors():
+            return self._layout(session()).to_json()
+
+    def recorded(self, ledger: str, session: Session) -> Recorded | None:
+        with self._broker_errors():
+            return ledgers.newest_batch(self._pages(ledger))
+
+    def begun(self, ledger: str, session: Session) -> int | None:
+        """The highest batch of which a reader can see some rows, or all."""
+        with self._broker_errors():
+            return max((page.number for page in self._pages(ledger).values() if page.rows or page.done), default=None)
+
+    def holds_rows(self, session: Session) -> bool:
+        with self._broker_errors():
+            return self._topic.holds_records()
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        with self._broker_errors():
+            pages = self._pages(batch.ledger(self.name))
+            if ledgers.is_whole(pages, batch.number):
+                written = ledgers.rows_of(pages, batch.number)
+                return self._sum([Delivery(0, written, ledgers.other_digest(pages, batch))], batch)
+            plan = self._plan(rows.sparkSession, batch, pages)
+        deliveries = {each.writer: each for each in self._deliver(rows, plan, batch)}
+        # A writer whose partitions get no rows may have no task, and yet has to turn its page.
+        absent = [writer for writer in range(plan.layout.writers) if writer not in deliveries]
+        with self._broker_errors():
+            deliveries |= {each.writer: each for each in in_parallel(lambda w: Writer(plan, w).run(()), absent)}
+        return self._sum(list(deliveries.values()), batch)
+
+    def fence(self, ledger: str, number: int, session: Session) -> None:
+        """Every id that a writer can have had is taken over, and only then the number is recorded."""
+        with self._broker_errors():
+            count, address = self._topic.require(), self._address(ledger)
+            before = ledgers.newest_batch(self._pages(ledger))
+            in_parallel(address.take_over, range(count))
+            page = LedgerPage(number, 0, True, count, count, before.number if before else 0)
+            producer = TransactionalSession(address, 0, range(count))
+            try:
+                if not ledgers.is_whole(producer.open(), number):
+                    producer.begin()
+                    producer.commit(page)
+            finally:
+                producer.close()
+
+    def _plan(self, spark: SparkSession, batch: Batch, pages: Mapping[int, LedgerPage]) -> WritePlan:
+        """A batch that was not frozen gets a layout here: right once, but a lost ledger could not be made good."""
+        frozen = batch.frozen.get(self.name)
+        layout = Layout.from_json(frozen) if frozen else self._layout(spark)
+        address = self._address(batch.ledger(self.name))
+        plan = WritePlan(address, batch.number, batch.digest, layout, self.chunk_rows, self.chunk_seconds)
+        try:
+            return plan.with_rows_out(pages)
+        except CannotTell as reason:
+            raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=str(reason)) from None
+
+    def _layout(self, spark: SparkSession) -> Layout:
+        partitions = self._topic.require()
+        return Layout(partitions, min(partitions, cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
+
+    def _deliver(self, rows: DataFrame, plan: WritePlan, batch: Batch) -> list[Delivery]:
+        """The one Spark job of a batch."""
+
+        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from deliver(plan, batches)
+
+        messages = self._format.route(rows, plan.layout)
+        try:
+            return [Delivery(**row.asDict()) for row in messages.mapInArrow(write, DELIVERY_TYPE).collect()]
+        except Exception as error:
+            reason = refusal_in(error)
+            if reason is None:
+                raise
+            raise SinkFailed(batch.job, sink=self.name, reason=self._client.without_secrets(reason)) from None
+
+    def _sum(self, deliveries: Sequence[Delivery], batch: Batch) -> int | None:
+        for each in deliveries:
+            if each.recorded_digest is not None:
+                raise SinkDisagrees(
+                    batch.job,
+                    sink=self.name,
+                    number=batch.number,
+                    recorded=each.recorded_digest,
+                    intended=batch.digest,
+                )
+            if each.undecided is not None:
+                raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=each.undecided)
+        counts = [each.rows for each in deliveries]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def _pages(self, ledger: str) -> dict[int, LedgerPage]:
+        count = self._topic.partitions()
+        return retry_passing_errors(lambda: self._read_pages(ledger, range(count))) if count else {}
+
+    def _read_pages(self, ledger: str, partitions: range) -> dict[int, LedgerPage]:
+        """The reader is kept, since to connect takes far longer than to ask; one that failed is given up."""
+        reader = self._readers.pop(ledger, None) or self._address(ledger).reader()
+        try:
+            pages = ledgers.read_pages(reader, self.topic, partitions)
+        except BaseException:
+            reader.close()
+            raise
+        self._readers[ledger] = reader
+        return pages
+
+    def _address(self, ledger: str) -> LedgerAddress:
+        return LedgerAddress(self._client, self.topic, ledger, 2 * self.chunk_seconds + 30)
+
+    @cached_property
+    def _client(self) -> KafkaOptions:
+        return KafkaOptions(self.bootstrap, self.options)
+
+    @cached_property
+    def _topic(self) -> TargetTopic:
+        return TargetTopic(self._client, self.topic, self.create)
+
+    @cached_property
+    def _format(self) -> MessageFormat:
+        return MessageFormat(self.key, self.value, self.headers, self.partition)
+
+    @contextmanager
+    def _broker_errors(self) -> Iterator[None]:
+        """What the driver says when the brokers do not answer, as an error of ours, without secrets."""
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as error:
+            reason = self._client.without_secrets(told(error))
+            raise SinkUnreachable(self.describe(), reason=reason) from None
+
+
+@dataclass(frozen=True)
+class TargetTopic:
     """A topic by name; `create` has its partitions and replication, for where it is missing."""
 
     options: KafkaOptions
     name: str
     create: Mapping[str, int] | None = None
 
+    def check(self, sink: str) -> None:
+        """Raises ConfigError if it could not be made as `create` says."""
+        if self.create is not None and (
+            set(self.create) - {"partitions", "replication"} or "partitions" not in self.create
+        ):
+            raise ConfigError(
+                f"sink '{sink}' cannot create its topic so.", hint="create: {partitions: 6, replication: 3}"
+            )
+
     def partitions(self) -> int | None:
         """How many there are, or None if there is no such topic. Asking never makes it."""
-        found = self._all().get(self.name)
-        return len(found.partitions) if found is not None and found.error is None else None
+        topic = self._all().get(self.name)
+        return len(topic.partitions) if topic is not None and topic.error is None else None
 
     def names(self) -> list[str]:
         """All topics there are."""
@@ -73,21 +255,21 @@ class Topic:
 
     def ends(self) -> tuple[int, ...]:
         """The next offset of every partition, open transactions included."""
-        return tuple(persist(lambda: self._offsets(latest=True)))
+        return tuple(retry_passing_errors(lambda: self._offsets(latest=True)))
 
     def holds_records(self) -> bool:
         count = self.partitions()
-        return bool(count) and persist(lambda: self._offsets(latest=True) != self._offsets(latest=False))
+        return bool(count) and retry_passing_errors(lambda: self._offsets(latest=True) != self._offsets(latest=False))
 
     def _offsets(self, *, latest: bool) -> list[int]:
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin._listoffsets import OffsetSpec
 
         spec = (OffsetSpec.latest if latest else OffsetSpec.earliest)()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(self.name, p): spec for p in range(self.require())}
-        answers = self._admin.list_offsets(asked, request_timeout=self._seconds)
-        found = {place.partition: answer.result(self._seconds).offset for place, answer in answers.items()}
-        return [found[partition] for partition in sorted(found)]
+        wanted = {TopicPartition(self.name, p): spec for p in range(self.require())}
+        answers = self._admin.list_offsets(wanted, request_timeout=self._seconds)
+        offsets = {place.partition: answer.result(self._seconds).offset for place, answer in answers.items()}
+        return [offsets[partition] for partition in sorted(offsets)]
 
     def _make(self, create: Mapping[str, int]) -> int:
         from confluent_kafka import KafkaError, KafkaException
@@ -114,198 +296,13 @@ class Topic:
         return self.options.admin()
 
 
-LONGEST_CHUNK_SECONDS = 420.0
-"""Twice this, and some, is what brokers allow a transaction to take."""
-
-
-@dataclass(frozen=True)
-class Kafka:
-    """Rows as messages of a topic; consumers need `isolation.level=read_committed` to see each of them once.
-
-    `key` is a column or an expression: rows of one key go to one partition, the Java client's, in the source's order.
-    `value`, `headers` and `partition` are described at `kafka_rows.Shape`; `create` is {"partitions": n,
-    "replication": r}.
-    """
-
-    bootstrap: str | Sequence[str]
-    topic: str
-    key: str | None = None
-    value: str = "json"
-    headers: Mapping[str, str] | str | None = None
-    create: Mapping[str, int] | None = None
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    name: str = "kafka"
-    chunk_rows: int = 100_000
-    chunk_seconds: float = 60.0
-    partition: str | None = None
-    _client: KafkaOptions = field(init=False, repr=False, compare=False)
-    _topic: Topic = field(init=False, repr=False, compare=False)
-    _readers: dict[str, Consumer] = field(init=False, repr=False, compare=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_client", KafkaOptions(self.bootstrap, self.options))
-        object.__setattr__(self, "_topic", Topic(self._client, self.topic, self.create))
-        self._check()
-
-    def describe(self) -> str:
-        return f"kafka topic {self.topic} at {self._client.servers}"
-
-    def fingerprint(self) -> str:
-        headers = self.headers if isinstance(self.headers, str) else dict(self.headers or {})
-        shape = {"key": self.key, "value": self.value, "headers": headers, "partition": self.partition}
-        return f"kafka {self.topic} ({', '.join(f'{name} {what}' for name, what in shape.items() if what)})"
-
-    def needs_position(self) -> bool:
-        """Only messages of one key, or of a chosen partition, have an order."""
-        return self._shape.has_order
-
-    def freeze(self, session: Session) -> Mapping[str, Json]:
-        with self._asked():
-            return self._layout(session()).to_json()
-
-    def recorded(self, ledger: str, session: Session) -> Recorded | None:
-        with self._asked():
-            return recorded_in(self._pages(ledger))
-
-    def begun(self, ledger: str, session: Session) -> int | None:
-        """The highest batch of which a reader can see some rows, or all."""
-        with self._asked():
-            return max((page.number for page in self._pages(ledger).values() if page.rows or page.done), default=None)
-
-    def holds_rows(self, session: Session) -> bool:
-        with self._asked():
-            return self._topic.holds_records()
-
-    def write(self, rows: DataFrame, batch: Batch) -> int | None:
-        with self._asked():
-            pages = self._pages(batch.ledger(self.name))
-            if has_all(pages, batch.number):
-                return self._sum([Delivered(0, rows_of(pages, batch.number), other_digest(pages, batch))], batch)
-            order = self._order(rows.sparkSession, batch, pages)
-        answers = {each.writer: each for each in self._deliver(rows, order, batch)}
-        absent = [writer for writer in range(order.layout.writers) if writer not in answers]
-        with self._asked():
-            answers.update((each.writer, each) for each in at_once(lambda w: Writer(order, w).run(()), absent))
-        return self._sum(list(answers.values()), batch)
-
-    def fence(self, ledger: str, number: int, session: Session) -> None:
-        """Every id that a writer can have had is taken over, and only then the number is recorded."""
-        with self._asked():
-            count, place = self._topic.require(), self._place(ledger)
-            before = recorded_in(self._pages(ledger))
-            at_once(place.take_over, range(count))
-            self._record(place, Page(number, 0, True, count, count, before.number if before else 0), count)
-
-    def _record(self, place: Place, page: Page, count: int) -> None:
-        session = ProducerSession(place, 0, range(count))
-        try:
-            pages = session.open()
-            if not has_all(pages, page.number):
-                session.begin()
-                session.commit(page)
-        finally:
-            session.close()
-
-    def _deliver(self, rows: DataFrame, order: Order, batch: Batch) -> list[Delivered]:
-        """The one Spark job of a batch; a writer whose partitions get no rows may have no task in it."""
-
-        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from deliver(order, batches)
-
-        messages = self._shape.routed(rows, order.layout)
-        try:
-            return [Delivered(**row.asDict()) for row in messages.mapInArrow(write, RESULT).collect()]
-        except Exception as error:
-            reason = refusal_in(error)
-            if reason is None:
-                raise
-            raise SinkFailed(batch.job, sink=self.name, reason=self._client.without_secrets(reason)) from None
-
-    def _sum(self, answers: Sequence[Delivered], batch: Batch) -> int | None:
-        for each in answers:
-            if each.recorded is not None:
-                raise SinkDisagrees(
-                    batch.job, sink=self.name, number=batch.number, recorded=each.recorded, intended=batch.digest
-                )
-            if each.lost is not None:
-                raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=each.lost)
-        counts = [each.rows for each in answers]
-        return None if None in counts else sum(count for count in counts if count is not None)
-
-    def _order(self, spark: SparkSession, batch: Batch, pages: Mapping[int, Page]) -> Order:
-        """A batch that was not frozen gets a layout here: right once, but a lost ledger could not be made good."""
-        frozen = batch.frozen.get(self.name)
-        layout = Layout.from_json(frozen) if frozen else self._layout(spark)
-        place = self._place(batch.ledger(self.name))
-        order = Order(place, batch.number, batch.digest, layout, self.chunk_rows, self.chunk_seconds)
-        try:
-            return order.settled(pages)
-        except CannotTell as reason:
-            raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=str(reason)) from None
-
-    def _layout(self, spark: SparkSession) -> Layout:
-        partitions = self._topic.require()
-        return Layout(partitions, min(partitions, cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
-
-    def _place(self, ledger: str) -> Place:
-        return Place(self._client, self.topic, ledger, 2 * self.chunk_seconds + 30)
-
-    def _pages(self, ledger: str) -> dict[int, Page]:
-        count = self._topic.partitions()
-        if not count:
-            return {}
-        return persist(lambda: self._read(ledger, range(count)))
-
-    def _read(self, ledger: str, partitions: range) -> dict[int, Page]:
-        """The reader is kept, since to connect takes far longer than to ask; one that failed is given up."""
-        reader = self._readers.pop(ledger, None) or self._place(ledger).reader()
-        try:
-            pages = read_pages(reader, self.topic, partitions)
-        except BaseException:
-            reader.close()
-            raise
-        self._readers[ledger] = reader
-        return pages
-
-    @property
-    def _shape(self) -> Shape:
-        return Shape(self.key, self.value, self.headers, self.partition)
-
-    @contextmanager
-    def _asked(self) -> Iterator[None]:
-        """What the driver says when the brokers do not answer, without secrets."""
-        from confluent_kafka import KafkaException
-
-        try:
-            yield
-        except KafkaException as error:
-            reason = self._client.without_secrets(told(error))
-            raise SinkUnreachable(self.describe(), reason=reason) from None
-
-    def _check(self) -> None:
-        self._shape.check(self.name)
-        if self.chunk_rows < 1:
-            raise ConfigError(f"sink '{self.name}' has chunk_rows {self.chunk_rows}.", hint="1 or more")
-        if not 0 < self.chunk_seconds <= LONGEST_CHUNK_SECONDS:
-            raise ConfigError(
-                f"sink '{self.name}' has chunk_seconds {self.chunk_seconds}.",
-                hint=f"at most {LONGEST_CHUNK_SECONDS:.0f}: brokers end longer transactions",
-            )
-        if self.create is not None and (
-            set(self.create) - {"partitions", "replication"} or "partitions" not in self.create
-        ):
-            raise ConfigError(
-                f"sink '{self.name}' cannot create its topic so.", hint="create: {partitions: 6, replication: 3}"
-            )
-
-
 def cores(spark: SparkSession) -> int:
     """How many tasks run side by side, as far as the settings tell; a wrong guess costs speed and nothing else."""
     master = spark.conf.get("spark.master", "") or ""
-    named = re.fullmatch(r"local\[(\d+)(,\d+)?\]", master)
-    if named:
-        return int(named.group(1))
-    told_cores, instances = (spark.conf.get(f"spark.executor.{what}", "") for what in ("cores", "instances"))
-    if told_cores and instances:
-        return int(told_cores) * int(instances)
+    local = re.fullmatch(r"local\[(\d+)(,\d+)?\]", master)
+    if local:
+        return int(local.group(1))
+    per_executor, executors = (spark.conf.get(f"spark.executor.{what}", "") for what in ("cores", "instances"))
+    if per_executor and executors:
+        return int(per_executor) * int(executors)
     return os.cpu_count() or 2

@@ -1,4 +1,8 @@
-"""How a batch is spread over a topic's partitions and writers: settled with its intent, the same at every attempt."""
+"""What says how far a batch got in a topic: the ledger, and when that is lost the stamps on the messages themselves.
+
+The ledger is a consumer group that nobody joins. Its offsets only grow with the batch number; their metadata holds the
+pages that count, and both are committed in the transactions of the rows.
+"""
 
 from __future__ import annotations
 
@@ -16,189 +20,21 @@ if TYPE_CHECKING:
 
     from floodmark.probes.kafka.client import KafkaOptions
 
-
-# What a Kafka sink remembers of a job: offsets of a consumer group, whose metadata says how far each writer got.
 STABLE_SECONDS = 60.0
 """How long to wait for offsets that an open transaction is about to change."""
-
-
-@dataclass(frozen=True)
-class Page:
-    """One partition's entry: how many rows of batch `number` its writer has committed, over all its partitions.
-
-    `before` is the batch that this writer had finished earlier; `partitions`, `writers` and `token` are the layout's.
-    """
-
-    number: int
-    rows: int
-    done: bool
-    partitions: int
-    writers: int
-    before: int = 0
-    digest: str | None = None
-    token: str | None = None
-
-    def offset(self, topic: str, partition: int) -> TopicPartition:
-        """As the group keeps it. The offset only grows with the number; what counts is the metadata."""
-        from confluent_kafka import TopicPartition
-
-        return TopicPartition(topic, partition, self.number, json.dumps(asdict(self), separators=(",", ":")))
-
-    @property
-    def finished(self) -> int:
-        """The highest batch that is whole."""
-        return self.number if self.done else self.before
-
-
-def read_pages(consumer: Consumer, topic: str, partitions: Iterable[int]) -> dict[int, Page]:
-    """The pages that are there; the consumer's group is the ledger, and it waits for offsets to be settled."""
-    from confluent_kafka import TopicPartition
-
-    asked = [TopicPartition(topic, partition) for partition in partitions]
-    answers = consumer.committed(asked, timeout=STABLE_SECONDS)
-    for answer in answers:
-        if answer.error:
-            from confluent_kafka import KafkaException
-
-            raise KafkaException(answer.error)
-    pages = {answer.partition: _page(answer) for answer in answers}
-    return {partition: page for partition, page in pages.items() if page is not None}
-
-
-def recorded_in(pages: Mapping[int, Page]) -> Recorded | None:
-    """The highest batch that every partition of its layout has."""
-    if not pages:
-        return None
-    newest = max(pages.values(), key=lambda page: (page.number, page.done))
-    if has_all(pages, newest.number):
-        return Recorded(newest.number, newest.digest)
-    earlier = [page.before if page.number == newest.number else page.finished for page in pages.values()]
-    return Recorded(max(earlier)) if max(earlier) else None
-
-
-def has_all(pages: Mapping[int, Page], number: int) -> bool:
-    """Whether all rows of this batch are out, in every partition that it was spread over."""
-    of_batch = [page for page in pages.values() if page.number >= number]
-    if not of_batch:
-        return False
-    spread = max(page.partitions for page in of_batch)
-    return all(partition in pages and pages[partition].finished >= number for partition in range(spread))
-
-
-def rows_of(pages: Mapping[int, Page], number: int) -> int | None:
-    """What a finished batch wrote: a page counts all rows of its writer, so each writer is asked once."""
-    if pages[0].number != number:
-        return None
-    return sum(pages[partition].rows for partition in range(pages[0].writers))
-
-
-def other_digest(pages: Mapping[int, Page], batch: Batch) -> str | None:
-    """Which other rows this number was recorded for, if it was."""
-    recorded = (page.digest for page in pages.values() if page.number == batch.number)
-    return next((digest for digest in recorded if digest not in (None, batch.digest)), None)
-
-
-def _page(answer: TopicPartition) -> Page | None:
-    """An entry that is not ours is as good as none: then the topic itself is asked."""
-    if answer.offset < 0 or not answer.metadata:
-        return None
-    try:
-        return Page(**json.loads(answer.metadata))
-    except (TypeError, ValueError):
-        return None
-
-
-# When the ledger's group is gone (expired, deleted), stamps in the topic itself say how far a batch got.
-Headers: TypeAlias = "list[tuple[str, str | bytes | None]]"
-LABEL, ROWS = "fm", "fm-rows"
-PATIENCE_SECONDS = 120.0
+HIDDEN_SECONDS = 120.0
 """How long to wait for transactions of others that are open above our rows."""
-
-
-class CannotTell(Exception):
-    """The topic no longer shows what was written since the batch was intended."""
-
-
-def stamp(label: str, rows: int) -> Headers:
-    """The headers of the last of every so many rows: whose they are, and how many rows of its writer are out with it.
-
-    Not every row has them: they would double the driver's work, and take more room than many a row.
-    """
-    return [(LABEL, label.encode()), (ROWS, str(rows).encode())]
-
-
-def records_since(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[int, int]:
-    """The true ends of the partitions where anything stands above the given offsets, open transactions included.
-
-    Raises CannotTell where records above those offsets were removed.
-    """
-    from confluent_kafka import TopicPartition
-
-    consumer = options.consumer(**{"isolation.level": "read_uncommitted"})
-    try:
-        marks = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30) for p in since}
-    finally:
-        consumer.close()
-    for partition, (low, high) in marks.items():
-        if not low <= since[partition] <= high:
-            reason = f"partition {partition} of '{topic}' holds offsets {low} to {high}"
-            raise CannotTell(f"its ledger is gone, and {reason}: what followed {since[partition]} was removed")
-    return {partition: high for partition, (_, high) in marks.items() if high > since[partition]}
-
-
-def highest_stamps(
-    options: KafkaOptions, topic: str, since: Mapping[int, int], ends: Mapping[int, int]
-) -> dict[str, int]:
-    """By label, how many rows are out: a transaction ends with a stamp, so the highest committed one tells.
-
-    Reads from the given offsets to the given ends. Raises CannotTell.
-    """
-    from confluent_kafka import TopicPartition
-
-    consumer = options.consumer(**{"enable.partition.eof": True, "auto.offset.reset": "error"})
-    found: dict[str, int] = {}
-    left, deadline = dict(ends), time.monotonic() + PATIENCE_SECONDS
-    try:
-        consumer.assign([TopicPartition(topic, partition, since[partition]) for partition in left])
-        while left:
-            for message in consumer.consume(10_000, timeout=1.0):
-                _note_stamp(message, found)
-                _forget_finished(message, left)
-                deadline = time.monotonic() + PATIENCE_SECONDS if message.error() is None else deadline
-            if time.monotonic() > deadline:
-                raise CannotTell(f"its ledger is gone, and an open transaction hides the end of '{topic}'")
-    finally:
-        consumer.close()
-    return found
-
-
-def _note_stamp(message: Message, found: dict[str, int]) -> None:
-    headers = dict(message.headers() or ()) if message.error() is None else {}
-    label, rows = headers.get(LABEL), headers.get(ROWS)
-    if isinstance(label, bytes) and isinstance(rows, bytes) and rows.isdigit():
-        name = label.decode(errors="replace")
-        found[name] = max(found.get(name, 0), int(rows))
-
-
-def _forget_finished(message: Message, left: dict[int, int]) -> None:
-    """The last offsets of a partition may be transaction markers, which only the end-of-partition event passes."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    error = message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise KafkaException(error)
-    partition, offset = message.partition() or 0, message.offset() or 0
-    following = offset + 1 if error is None else offset
-    if partition in left and following >= left[partition]:
-        del left[partition]
+LABEL, ROWS = "fm", "fm-rows"
+Headers: TypeAlias = "list[tuple[str, str | bytes | None]]"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows of one key go through one writer; partitions that are added later are not used by this batch.
+    """How a batch is spread over partitions and writers: settled with its intent, the same at every attempt.
 
-    `ends` are the next offsets when the batch was intended: whatever is written of it lies at or above them, which is
-    how a lost ledger is made good. `token` names this very intent, so that half a batch is only continued by its own.
+    Rows of one key go through one writer; partitions that are added later are not used by this batch. `ends` are the
+    next offsets when the batch was intended: whatever is written of it lies at or above them, which is how a lost
+    ledger is made good. `token` names this very intent, so that half a batch is only continued by its own.
     """
 
     partitions: int
@@ -221,3 +57,165 @@ class Layout:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Layout:
         return cls(stored["partitions"], stored["writers"], tuple(stored["ends"]), stored["token"])
+
+
+@dataclass(frozen=True)
+class LedgerPage:
+    """One partition's entry: how many rows of batch `number` its writer has committed, over all its partitions.
+
+    `before` is the batch that this writer had finished earlier; `partitions`, `writers` and `token` are the layout's.
+    """
+
+    number: int
+    rows: int
+    done: bool
+    partitions: int
+    writers: int
+    before: int = 0
+    digest: str | None = None
+    token: str | None = None
+
+    @property
+    def highest_done(self) -> int:
+        """The highest batch that is whole."""
+        return self.number if self.done else self.before
+
+    def offset(self, topic: str, partition: int) -> TopicPartition:
+        """As the group keeps it."""
+        from confluent_kafka import TopicPartition
+
+        return TopicPartition(topic, partition, self.number, json.dumps(asdict(self), separators=(",", ":")))
+
+    @classmethod
+    def from_offset(cls, offset: TopicPartition) -> LedgerPage | None:
+        """None for an entry that is not ours, which is as good as none: then the topic itself is asked."""
+        if offset.offset < 0 or not offset.metadata:
+            return None
+        try:
+            return cls(**json.loads(offset.metadata))
+        except (TypeError, ValueError):
+            return None
+
+
+def read_pages(consumer: Consumer, topic: str, partitions: Iterable[int]) -> dict[int, LedgerPage]:
+    """The pages that are there; the consumer's group is the ledger, and it waits for offsets to be settled."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    wanted = [TopicPartition(topic, partition) for partition in partitions]
+    offsets = consumer.committed(wanted, timeout=STABLE_SECONDS)
+    for offset in offsets:
+        if offset.error:
+            raise KafkaException(offset.error)
+    pages = {offset.partition: LedgerPage.from_offset(offset) for offset in offsets}
+    return {partition: page for partition, page in pages.items() if page is not None}
+
+
+def newest_batch(pages: Mapping[int, LedgerPage]) -> Recorded | None:
+    """The highest batch that every partition of its layout has."""
+    if not pages:
+        return None
+    newest = max(pages.values(), key=lambda page: (page.number, page.done))
+    if is_whole(pages, newest.number):
+        return Recorded(newest.number, newest.digest)
+    earlier = max(page.before if page.number == newest.number else page.highest_done for page in pages.values())
+    return Recorded(earlier) if earlier else None
+
+
+def is_whole(pages: Mapping[int, LedgerPage], number: int) -> bool:
+    """Whether all rows of this batch are out, in every partition that it was spread over."""
+    of_batch = [page for page in pages.values() if page.number >= number]
+    if not of_batch:
+        return False
+    spread = max(page.partitions for page in of_batch)
+    return all(partition in pages and pages[partition].highest_done >= number for partition in range(spread))
+
+
+def rows_of(pages: Mapping[int, LedgerPage], number: int) -> int | None:
+    """What a finished batch wrote: a page counts all rows of its writer, so each writer is asked once."""
+    if pages[0].number != number:
+        return None
+    return sum(pages[partition].rows for partition in range(pages[0].writers))
+
+
+def other_digest(pages: Mapping[int, LedgerPage], batch: Batch) -> str | None:
+    """Which other rows this number was recorded for, if it was."""
+    digests = (page.digest for page in pages.values() if page.number == batch.number)
+    return next((digest for digest in digests if digest not in (None, batch.digest)), None)
+
+
+class CannotTell(Exception):
+    """Ledger and topic no longer show what was written since the batch was intended."""
+
+
+def stamp(label: str, rows: int) -> Headers:
+    """The headers of the last of every so many rows: whose they are, and how many rows of its writer are out with it.
+
+    Not every row has them: they would double the driver's work, and take more room than many a row.
+    """
+    return [(LABEL, label.encode()), (ROWS, str(rows).encode())]
+
+
+def records_since(options: KafkaOptions, topic: str, since: Mapping[int, int]) -> dict[int, int]:
+    """The true ends of the partitions where anything stands above the given offsets, open transactions included.
+
+    Raises CannotTell where records above those offsets were removed.
+    """
+    from confluent_kafka import TopicPartition
+
+    consumer = options.consumer(**{"isolation.level": "read_uncommitted"})
+    try:
+        bounds = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30) for p in since}
+    finally:
+        consumer.close()
+    for partition, (low, high) in bounds.items():
+        if not low <= since[partition] <= high:
+            reason = f"partition {partition} of '{topic}' holds offsets {low} to {high}"
+            raise CannotTell(f"its ledger is gone, and {reason}: what followed {since[partition]} was removed")
+    return {partition: high for partition, (_, high) in bounds.items() if high > since[partition]}
+
+
+def highest_stamps(
+    options: KafkaOptions, topic: str, since: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[str, int]:
+    """By label, how many rows are out: a transaction ends with a stamp, so the highest committed one tells.
+
+    Reads from the given offsets to the given ends. Raises CannotTell.
+    """
+    from confluent_kafka import TopicPartition
+
+    consumer = options.consumer(**{"enable.partition.eof": True, "auto.offset.reset": "error"})
+    stamps: dict[str, int] = {}
+    unread, deadline = dict(ends), time.monotonic() + HIDDEN_SECONDS
+    try:
+        consumer.assign([TopicPartition(topic, partition, since[partition]) for partition in unread])
+        while unread:
+            for message in consumer.consume(10_000, timeout=1.0):
+                _note_stamp(message, stamps)
+                _forget_finished(message, unread)
+                deadline = time.monotonic() + HIDDEN_SECONDS if message.error() is None else deadline
+            if time.monotonic() > deadline:
+                raise CannotTell(f"its ledger is gone, and an open transaction hides the end of '{topic}'")
+    finally:
+        consumer.close()
+    return stamps
+
+
+def _note_stamp(message: Message, stamps: dict[str, int]) -> None:
+    headers = dict(message.headers() or ()) if message.error() is None else {}
+    label, rows = headers.get(LABEL), headers.get(ROWS)
+    if isinstance(label, bytes) and isinstance(rows, bytes) and rows.isdigit():
+        name = label.decode(errors="replace")
+        stamps[name] = max(stamps.get(name, 0), int(rows))
+
+
+def _forget_finished(message: Message, unread: dict[int, int]) -> None:
+    """The last offsets of a partition may be transaction markers, which only the end-of-partition event passes."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    partition, offset = message.partition() or 0, message.offset() or 0
+    following = offset + 1 if error is None else offset
+    if partition in unread and following >= unread[partition]:
+        del unread[partition]

@@ -1,4 +1,8 @@
-"""Which partition a message key belongs to: the same one that the Java client's default partitioner picks."""
+"""Rows as Kafka messages: key, value and headers as bytes, each with its writer, in one order for every attempt.
+
+Spark makes the messages; the partition of a key is found by the writers, where the Java client's default partitioner
+would put it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, written_columns
 from floodmark.sinks.kafka.ledger import Layout
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
 
-
-# Rows as Kafka messages: key, value and headers as bytes, each with its writer, in one order for every attempt.
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 PLACE = "_fm_place"
 WRITER = "_fm_writer"
@@ -27,10 +29,12 @@ UNHASHED = re.compile(r"map<|variant")
 """Types that Spark does not hash."""
 UNORDERED = re.compile(r"map<|variant|interval")
 """Types that it does not put in order, or not all of them."""
+SEED, FACTOR = 0x9747B28C, 0x5BD1E995
+POSITIVE = 0x7FFFFFFF
 
 
 @dataclass(frozen=True)
-class Shape:
+class MessageFormat:
     """How a row becomes a message.
 
     `value` is "json" (all columns), "text:<expression>" or "bytes:<column>". `headers` maps names to expressions, or
@@ -55,7 +59,7 @@ class Shape:
                 f"sink '{sink}' has value {self.value!r}.", hint="one of: json, text:<expression>, bytes:<column>"
             )
 
-    def routed(self, rows: DataFrame, layout: Layout) -> DataFrame:
+    def route(self, rows: DataFrame, layout: Layout) -> DataFrame:
         """Each writer's messages in a task, in an order that is the same at every attempt.
 
         The order is the source's where its position is known; then every column takes part. Rows of one key, or of a
@@ -63,15 +67,15 @@ class Shape:
         """
         from pyspark.sql import functions as F
 
-        content, key = hash_of(rows), self._key(rows)
+        content, key = content_hash(rows), self._key(rows)
         spread = content if self.key is None else F.when(key.isNull(), content).otherwise(F.xxhash64(key))
-        spread = spread if self.partition is None else F.coalesce(self._chosen().cast("long"), spread)
+        spread = spread if self.partition is None else F.coalesce(self._chosen_partition().cast("long"), spread)
         writer = F.pmod(spread, F.lit(layout.writers)).cast("int") if layout.writers > 1 else F.lit(0)
         placed = rows.withColumn(WRITER, writer)
         # Columns travel to the writers and become messages there: as text they would be twice as large on the way.
         own = placed.repartitionById(layout.writers, F.col(WRITER))
         place = F.col(POSITION) if self.has_order and POSITION in rows.columns else content
-        return self._messages(in_order(own.withColumn(PLACE, place)), content, layout)
+        return self._messages(sorted_for_writers(own.withColumn(PLACE, place)), content, layout)
 
     def _messages(self, rows: DataFrame, content: Column, layout: Layout) -> DataFrame:
         """Writer, key and value, headers where there are any, and the partition of rows without a key."""
@@ -79,14 +83,14 @@ class Shape:
 
         key = self._key(rows)
         partition = F.when(key.isNull(), F.pmod(content, F.lit(layout.partitions)).cast("int"))
-        partition = partition if self.partition is None else F.coalesce(self._chosen(), partition)
+        partition = partition if self.partition is None else F.coalesce(self._chosen_partition(), partition)
         columns = [F.col(WRITER).alias("writer")]
         columns += [key.alias("key"), self._value(rows).alias("value"), partition.alias("partition")]
         if self.headers:
             columns.append(self._headers(rows).cast(HEADERS_TYPE).alias("headers"))
         return rows.select(*columns)
 
-    def _chosen(self) -> Column:
+    def _chosen_partition(self) -> Column:
         from pyspark.sql import functions as F
 
         return F.expr(str(self.partition)).cast("int")
@@ -104,22 +108,22 @@ class Shape:
             return as_bytes(rows, what)
         apart = self.headers if isinstance(self.headers, str) else None
         names = [name for name in written_columns(rows) if name != apart]
-        return F.to_json(F.struct(*map(quoted, names)), {"ignoreNullFields": "false"}).cast("binary")
+        return F.to_json(F.struct(*map(quote, names)), {"ignoreNullFields": "false"}).cast("binary")
 
     def _headers(self, rows: DataFrame) -> Column:
         from pyspark.sql import functions as F
 
         if isinstance(self.headers, str):
             return header_column(rows, self.headers)
-        named = [(F.lit(name), as_bytes(rows, what)) for name, what in (self.headers or {}).items()]
-        return F.array(*(F.struct(name.alias("key"), value.alias("value")) for name, value in named))
+        values = {name: as_bytes(rows, what) for name, what in (self.headers or {}).items()}
+        return F.array(*(F.struct(F.lit(name).alias("key"), value.alias("value")) for name, value in values.items()))
 
 
 def as_bytes(rows: DataFrame, expression: str) -> Column:
     """Bytes as they are; text as UTF-8; records and lists as JSON; anything else as Spark writes it."""
     from pyspark.sql import functions as F
 
-    what = F.col(quoted(expression)) if expression in rows.columns else F.expr(expression)
+    what = F.col(quote(expression)) if expression in rows.columns else F.expr(expression)
     kind = rows.select(what).schema[0].dataType.typeName()
     if kind in ("struct", "array", "map", "variant"):
         return F.to_json(what).cast("binary")
@@ -130,14 +134,14 @@ def header_column(rows: DataFrame, name: str) -> Column:
     """A column of maps as Spark's own header type."""
     from pyspark.sql import functions as F
 
-    kind = rows.select(quoted(name)).schema[0].dataType.typeName()
+    kind = rows.select(quote(name)).schema[0].dataType.typeName()
     if kind != "map":
-        return F.col(quoted(name))
-    entries = F.map_entries(quoted(name))
+        return F.col(quote(name))
+    entries = F.map_entries(quote(name))
     return F.transform(entries, lambda e: F.struct(e["key"].cast("string"), e["value"].cast("string").cast("binary")))
 
 
-def in_order(rows: DataFrame) -> DataFrame:
+def sorted_for_writers(rows: DataFrame) -> DataFrame:
     """Each writer's rows by their place, then by every column: rows that are equal in all make equal messages.
 
     They are sorted before they become messages, which are larger. What has no order takes part as text.
@@ -145,31 +149,19 @@ def in_order(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     kinds = {name: rows.schema[name].dataType.simpleString() for name in written_columns(rows)}
-    columns = [F.to_json(F.struct(quoted(n))) if UNORDERED.search(kind) else quoted(n) for n, kind in kinds.items()]
+    columns = [F.to_json(F.struct(quote(n))) if UNORDERED.search(kind) else quote(n) for n, kind in kinds.items()]
     return rows.sortWithinPartitions(WRITER, PLACE, *columns)
 
 
-def hash_of(rows: DataFrame) -> Column:
+def content_hash(rows: DataFrame) -> Column:
     """A hash of a row's content: the same whenever the row is read."""
     from pyspark.sql import functions as F
 
     fields = [field for field in rows.schema.fields if field.name in written_columns(rows)]
     plain = [field.name for field in fields if not UNHASHED.search(field.dataType.simpleString())]
     if plain:
-        return F.xxhash64(*map(quoted, plain))
-    return F.xxhash64(F.to_json(F.struct(*(quoted(field.name) for field in fields))))
-
-
-SEED, FACTOR = 0x9747B28C, 0x5BD1E995
-POSITIVE = 0x7FFFFFFF
-
-
-def partitions_of(keys: pa.Array, count: int) -> NDArray[np.int64]:
-    """The partition of every key; what stands at a null key means nothing."""
-    import numpy as np
-
-    hashes = murmur2(keys).astype(np.int64)
-    return (hashes & POSITIVE) % count
+        return F.xxhash64(*map(quote, plain))
+    return F.xxhash64(F.to_json(F.struct(*(quote(field.name) for field in fields))))
 
 
 def with_partitions(rows: pa.RecordBatch, count: int) -> pa.RecordBatch:
@@ -180,8 +172,16 @@ def with_partitions(rows: pa.RecordBatch, count: int) -> pa.RecordBatch:
     keys, chosen = rows.column("key"), rows.column("partition")
     if chosen.null_count == 0:
         return rows
-    found = pc.if_else(chosen.is_valid(), chosen, pa.array(partitions_of(keys, count), pa.int32()))
-    return rows.set_column(rows.schema.get_field_index("partition"), "partition", found)
+    filled = pc.if_else(chosen.is_valid(), chosen, pa.array(partitions_of(keys, count), pa.int32()))
+    return rows.set_column(rows.schema.get_field_index("partition"), "partition", filled)
+
+
+def partitions_of(keys: pa.Array, count: int) -> NDArray[np.int64]:
+    """The partition of every key; what stands at a null key means nothing."""
+    import numpy as np
+
+    hashes = murmur2(keys).astype(np.int64)
+    return (hashes & POSITIVE) % count
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.uint32]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark.probes.kafka import is_between_leaders
-from floodmark.sinks.kafka.ledger import Headers, Page, read_pages
+from floodmark.sinks.kafka.ledger import Headers, LedgerPage, read_pages
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,8 +37,8 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a ledger writes: picklable, so that it can go to the executors."""
+class LedgerAddress:
+    """Where a ledger and its rows are written: picklable, so that it can go to the executors."""
 
     options: KafkaOptions
     topic: str
@@ -57,9 +57,9 @@ class Place:
             "transactional.id": f"{self.ledger}-{writer}",
             "transaction.timeout.ms": int(self.transaction_seconds * 1000),
         }
-        given = self.options.librdkafka()
-        producer = Producer({**{k: v for k, v in DEFAULTS.items() if k not in given}, **given, **own})
-        persist(lambda: producer.init_transactions(CALL_SECONDS))
+        users = self.options.librdkafka()
+        producer = Producer({**{k: v for k, v in DEFAULTS.items() if k not in users}, **users, **own})
+        retry_passing_errors(lambda: producer.init_transactions(CALL_SECONDS))
         return producer
 
     def take_over(self, writer: int) -> None:
@@ -68,28 +68,28 @@ class Place:
 
 
 @dataclass
-class Session:
+class TransactionalSession:
     """An open producer and the ledger beside it; `reopen` starts over after any error."""
 
-    place: Place
+    address: LedgerAddress
     writer: int
     page_numbers: Sequence[int]
     _reader: Any = None
     _producer: Any = None
     _in_transaction: bool = False
 
-    def open(self) -> dict[int, Page]:
+    def open(self) -> dict[int, LedgerPage]:
         """Fence and settle the predecessor first, and only then read how far it got."""
-        self._reader = self.place.reader()  # connects meanwhile
-        self._producer = self.place.producer(self.writer)
+        self._reader = self.address.reader()  # connects meanwhile
+        self._producer = self.address.producer(self.writer)
         return self.pages()
 
-    def reopen(self) -> dict[int, Page]:
+    def reopen(self) -> dict[int, LedgerPage]:
         self.close()
         return self.open()
 
-    def pages(self) -> dict[int, Page]:
-        return persist(lambda: read_pages(self._reader, self.place.topic, self.page_numbers))
+    def pages(self) -> dict[int, LedgerPage]:
+        return retry_passing_errors(lambda: read_pages(self._reader, self.address.topic, self.page_numbers))
 
     def begin(self) -> None:
         self._producer.begin_transaction()
@@ -97,16 +97,16 @@ class Session:
 
     def send(self, rows: pa.RecordBatch, stamp: Headers) -> None:
         """Hand the rows over; whether they arrived is known when the transaction is committed."""
-        produce_all(self._producer, self.place.topic, rows, stamp)
+        produce_all(self._producer, self.address.topic, rows, stamp)
 
-    def commit(self, page: Page) -> None:
+    def commit(self, page: LedgerPage) -> None:
         """Rows and page become visible together, or not at all."""
-        offsets = [page.offset(self.place.topic, partition) for partition in self.page_numbers]
+        offsets = [page.offset(self.address.topic, partition) for partition in self.page_numbers]
         group = self._reader.consumer_group_metadata()
         # A producer that lost its coordinator may never find it again: its successor does, and knows what became of it.
         producer = self._producer
-        bounded(lambda: producer.send_offsets_to_transaction(offsets, group, CALL_SECONDS), CALL_SECONDS)
-        bounded(lambda: producer.commit_transaction(COMMIT_SECONDS), COMMIT_SECONDS)
+        call_within(CALL_SECONDS, lambda: producer.send_offsets_to_transaction(offsets, group, CALL_SECONDS))
+        call_within(COMMIT_SECONDS, lambda: producer.commit_transaction(COMMIT_SECONDS))
         self._in_transaction = False
 
     def close(self) -> None:
@@ -134,14 +134,14 @@ class Session:
 def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Headers) -> None:
     """One message per row with the user's headers; on the last one, ours stand before them."""
     columns = [rows.column(name).to_pylist() for name in ("partition", "key", "value")]
-    given = rows.column("headers").to_pylist() if "headers" in rows.schema.names else [None] * rows.num_rows
-    given[-1] = [*({"key": key, "value": value} for key, value in stamp), *(given[-1] or ())]
+    users = rows.column("headers").to_pylist() if "headers" in rows.schema.names else [None] * rows.num_rows
+    users[-1] = [*({"key": key, "value": value} for key, value in stamp), *(users[-1] or ())]
     produce = producer.produce
-    for partition, key, value, headers in zip(*columns, given, strict=True):
+    for partition, key, value, headers in zip(*columns, users, strict=True):
         while True:
             try:
                 if headers:
-                    produce(topic, value, key, partition, headers=pairs(headers))
+                    produce(topic, value, key, partition, headers=[(each["key"], each["value"]) for each in headers])
                 else:  # to name the headers, even as None, doubles what the call takes
                     produce(topic, value, key, partition)
                 break
@@ -150,12 +150,7 @@ def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Hea
     producer.poll(0)
 
 
-def pairs(headers: list[dict[str, Any]]) -> Headers:
-    """A list of records, as Arrow gives it, in the shape that the driver takes."""
-    return [(each["key"], each["value"]) for each in headers]
-
-
-def persist(call: Callable[[], Answer]) -> Answer:
+def retry_passing_errors(call: Callable[[], Answer]) -> Answer:
     """The call's answer; coordinators that move, load or still settle another transaction are asked again."""
     from confluent_kafka import KafkaException
 
@@ -164,34 +159,34 @@ def persist(call: Callable[[], Answer]) -> Answer:
         try:
             return call()
         except KafkaException as error:
-            if time.monotonic() > deadline or not passes_by_itself(error):
+            if time.monotonic() > deadline or not is_passing(error):
                 raise
             time.sleep(PAUSE_SECONDS)
 
 
-def bounded(call: Callable[[], object], seconds: float) -> None:
+def call_within(seconds: float, call: Callable[[], object]) -> None:
     """The call, or a timeout: seen after a broker's restart, the driver may stay in it far beyond its own timeout."""
     from confluent_kafka import KafkaError, KafkaException
 
-    ended: list[BaseException | None] = []
+    outcome: list[BaseException | None] = []
 
     def act() -> None:
         try:
             call()
-            ended.append(None)
+            outcome.append(None)
         except BaseException as error:  # noqa: BLE001 (handed to the caller)
-            ended.append(error)
+            outcome.append(error)
 
-    asking = threading.Thread(target=act, daemon=True)
-    asking.start()
-    asking.join(seconds + GRACE_SECONDS)
-    if not ended:
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    thread.join(seconds + GRACE_SECONDS)
+    if not outcome:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    if ended[0] is not None:
-        raise ended[0]
+    if outcome[0] is not None:
+        raise outcome[0]
 
 
-def passes_by_itself(error: Exception) -> bool:
+def is_passing(error: Exception) -> bool:
     """Whether the same call may succeed a little later."""
     from confluent_kafka import KafkaError
 

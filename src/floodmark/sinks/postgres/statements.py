@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, written_columns
 from floodmark.sinks.postgres.encoding import Encoding, encoding_of
 from floodmark.sinks.postgres.target import Target, TargetColumn
 from floodmark.sinks.postgres.transport import Pour, Refused, require_all
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -303,7 +303,7 @@ def _with_position_parts(rows: DataFrame) -> DataFrame:
 
     if POSITION not in rows.columns:
         return rows
-    kind, position = rows.schema[POSITION].dataType, F.col(quoted(POSITION))
+    kind, position = rows.schema[POSITION].dataType, F.col(quote(POSITION))
     parts = [position[name] for name in kind.names] if isinstance(kind, StructType) else [position]
     return rows.withColumns({f"{POSITION_PART}{place}": part for place, part in enumerate(parts)})
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.spark.tables import quoted
+from floodmark.locations import quote
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -100,7 +100,7 @@ def binary_column(field: StructField) -> Column:
     """The column as the binary format takes it; whatever Arrow holds as PostgreSQL does goes as it is."""
     from pyspark.sql import functions as F
 
-    column = F.col(quoted(field.name))
+    column = F.col(quote(field.name))
     if field.dataType.typeName() in (*NESTED, "variant"):
         return F.to_json(column, {"ignoreNullFields": "false"}).alias(field.name)
     return column.cast("string").alias(field.name) if field.dataType.simpleString() == "void" else column
@@ -110,7 +110,7 @@ def text_column(field: StructField) -> Column:
     """The column as CSV takes it: what Arrow does not write as PostgreSQL reads it becomes text in Spark."""
     from pyspark.sql import functions as F
 
-    column, name = F.col(quoted(field.name)), field.dataType.simpleString()
+    column, name = F.col(quote(field.name)), field.dataType.simpleString()
     if name == "binary":
         return F.concat(F.lit("\\x"), F.hex(column)).alias(field.name)
     return column.cast("string").alias(field.name) if name.startswith("time(") else binary_column(field)

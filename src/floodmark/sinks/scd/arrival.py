@@ -9,9 +9,9 @@ from operator import and_
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from floodmark.errors import ConfigError, SnapshotRefused
+from floodmark.locations import quote
 from floodmark.sinks.contract import Batch, without_own
 from floodmark.sinks.scd.events import DELETE, LOG_COLUMNS, state_of
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,12 +44,12 @@ def events_of_snapshots(how: Snapshots, rows: DataFrame, current: DataFrame | No
 
     moment = how.sequence[0]
     dated = without_own(rows if moment in rows.columns else rows.withColumn(moment, F.lit(batch.batch_time)))
-    has_place = reduce(and_, (F.col(quoted(name)).isNotNull() for name in (*how.key, moment)))
+    has_place = reduce(and_, (F.col(quote(name)).isNotNull() for name in (*how.key, moment)))
     sound = dated.where(has_place)
     seen = _seen(sound, current, _moments(how, sound, current, batch), how)
     of_key = [seen[name] == sound[name] for name in how.key]
     put = sound.join(seen.where("NOT _fm_unchanged"), [*of_key, seen[AT] == sound[moment]], "left_semi")
-    gone = seen.where("_fm_missing").select(*map(quoted, how.key), F.col("_fm_next").alias(moment))
+    gone = seen.where("_fm_missing").select(*map(quote, how.key), F.col("_fm_next").alias(moment))
     every = put.unionByName(dated.where(~has_place)).withColumn(DELETE, F.lit(False))
     return every.unionByName(gone.withColumn(DELETE, F.lit(True)), allowMissingColumns=True)
 
@@ -59,7 +59,7 @@ def _moments(how: Snapshots, rows: DataFrame, current: DataFrame | None, batch: 
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    moment, spark = quoted(how.sequence[0]), rows.sparkSession
+    moment, spark = quote(how.sequence[0]), rows.sparkSession
     kind = rows.schema[how.sequence[0]].dataType
     first = _earliest(how, rows, batch)
     if current is not None and first is not None:
@@ -74,7 +74,7 @@ def _earliest(how: Snapshots, rows: DataFrame, batch: Batch) -> object | None:
     """The moment of the first snapshot; None if there is no row, and that is allowed."""
     from pyspark.sql import functions as F
 
-    first: object | None = rows.agg(F.min(quoted(how.sequence[0]))).collect()[0][0]
+    first: object | None = rows.agg(F.min(quote(how.sequence[0]))).collect()[0][0]
     if first is None and not how.allow_empty:
         raise SnapshotRefused(batch.job, sink=how.name, reason="it is empty, which would delete every row")
     return first
@@ -91,10 +91,10 @@ def _seen(rows: DataFrame, current: DataFrame | None, moments: DataFrame, how: S
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    moment, keys = how.sequence[0], [quoted(name) for name in how.key]
+    moment, keys = how.sequence[0], [quote(name) for name in how.key]
     state = state_of(rows.schema, [name for name in rows.columns if name != moment]).alias("_fm_state")
     shown = _filled(rows, current).select(*keys, F.lit(None).cast(rows.schema[moment].dataType).alias(AT), state)
-    every = rows.select(*keys, F.col(quoted(moment)).alias(AT), state).unionByName(shown)
+    every = rows.select(*keys, F.col(quote(moment)).alias(AT), state).unionByName(shown)
     # A key that is twice in one snapshot stays two rows of the log, which finds out whether they contradict.
     span = F.struct(F.min("_fm_state").alias("lo"), F.max("_fm_state").alias("hi")).alias("_fm_state")
     by_moment = every.groupBy(*keys, AT).agg(span).alias("k")
@@ -116,7 +116,7 @@ def _filled(rows: DataFrame, current: DataFrame | None) -> DataFrame:
         return rows.limit(0)
     known = current.columns
     return current.select(
-        *(F.col(quoted(f.name)) if f.name in known else F.lit(None).cast(f.dataType).alias(f.name) for f in rows.schema)
+        *(F.col(quote(f.name)) if f.name in known else F.lit(None).cast(f.dataType).alias(f.name) for f in rows.schema)
     )
 
 
@@ -192,7 +192,7 @@ def events_of_feed(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
     taken = F.col(CHANGE).isin("delete", "update_preimage")
-    commit = Window.partitionBy(*map(quoted, key), "_commit_version")
+    commit = Window.partitionBy(*map(quote, key), "_commit_version")
     told = rows.select("*", taken.alias(DELETE), F.max(~taken).over(commit).alias("_fm_put"))
     kept = told.where(f"NOT {DELETE} OR NOT _fm_put")
     return kept.drop(CHANGE, "_fm_put").withColumnsRenamed(RENAMED)

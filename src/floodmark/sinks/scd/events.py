@@ -8,8 +8,8 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Literal
 
+from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, without_own
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -21,7 +21,7 @@ def state_of(schema: StructType, names: Sequence[str]) -> Column:
     """The named columns as one value; two such values are equal if every column is."""
     from pyspark.sql import functions as F
 
-    parts = [comparable(F.col(quoted(name)), schema[name].dataType).alias(f"c{n}") for n, name in enumerate(names)]
+    parts = [comparable(F.col(quote(name)), schema[name].dataType).alias(f"c{n}") for n, name in enumerate(names)]
     return F.struct(*parts) if parts else F.struct(F.lit(0).alias("c0"))
 
 
@@ -109,7 +109,7 @@ def received(rows: DataFrame, order: Ordering, floors: DataFrame | None, *, ledg
             }
         )
         .withColumns({FLOOR: F.lit(None).cast(moment), SINCE: F.lit(None).cast(moment)})
-        .select(*map(quoted, rows.columns), *LOG_COLUMNS)
+        .select(*map(quote, rows.columns), *LOG_COLUMNS)
     )
 
 
@@ -118,8 +118,8 @@ def _reason(order: Ordering) -> Column:
     from pyspark.sql import functions as F
 
     missing = [(name, "key") for name in order.key] + [(name, "sequence") for name in order.sequence]
-    reasons = [F.when(F.col(quoted(name)).isNull(), F.lit(f"{what} column {name} is NULL")) for name, what in missing]
-    below = F.col(quoted(order.moment)) < F.col(FLOOR)
+    reasons = [F.when(F.col(quote(name)).isNull(), F.lit(f"{what} column {name} is NULL")) for name, what in missing]
+    below = F.col(quote(order.moment)) < F.col(FLOOR)
     told = F.concat(F.lit("older than the floor "), F.col(FLOOR).cast("string"), F.lit(" to which the log was pruned"))
     return F.coalesce(*reasons, F.when(below, told))
 
@@ -131,7 +131,7 @@ def _place(rows: DataFrame, order: Ordering) -> Column:
 
     if POSITION not in rows.columns:
         return F.lit(0)
-    alike = Window.partitionBy(*map(quoted, (*order.key, *order.sequence)))
+    alike = Window.partitionBy(*map(quote, (*order.key, *order.sequence)))
     return F.dense_rank().over(alike.orderBy(POSITION))
 
 
@@ -148,7 +148,7 @@ def winners(events: DataFrame, order: Ordering) -> DataFrame:
         return _best(events, same, order).select(f"{BEST}.*", CONTESTED)
     at_once = _best(events, (*same, NUMBER, PLACE), order)
     last = F.max_by(F.struct(BEST, CONTESTED), F.struct(f"{BEST}.{DELETED}", NUMBER, PLACE)).alias("_fm_last")
-    return at_once.groupBy(*map(quoted, same)).agg(last).select(f"_fm_last.{BEST}.*", f"_fm_last.{CONTESTED}")
+    return at_once.groupBy(*map(quote, same)).agg(last).select(f"_fm_last.{BEST}.*", f"_fm_last.{CONTESTED}")
 
 
 def _best(events: DataFrame, same: Sequence[str], order: Ordering) -> DataFrame:
@@ -158,15 +158,15 @@ def _best(events: DataFrame, same: Sequence[str], order: Ordering) -> DataFrame:
     schema, state = events.schema, order.state(events.schema)
     every = state_of(schema, order.payload(schema.names))
     differ = ~F.min(state).eqNullSafe(F.max(state)) & ~F.max(DELETED)
-    best = F.max_by(F.struct(*map(quoted, schema.names)), F.struct(DELETED, every)).alias(BEST)
-    return events.groupBy(*map(quoted, same)).agg(best, differ.alias(CONTESTED))
+    best = F.max_by(F.struct(*map(quote, schema.names)), F.struct(DELETED, every)).alias(BEST)
+    return events.groupBy(*map(quote, same)).agg(best, differ.alias(CONTESTED))
 
 
 def contradicting(events: DataFrame, order: Ordering) -> DataFrame:
     """All events that share key and sequence with one that says something else."""
     same = [*order.key, *order.sequence]
-    contested = winners(events, order).where(CONTESTED).select(*map(quoted, same))
-    return events.join(contested, same, "left_semi").select(*map(quoted, events.columns))
+    contested = winners(events, order).where(CONTESTED).select(*map(quote, same))
+    return events.join(contested, same, "left_semi").select(*map(quote, events.columns))
 
 
 def last_of_each_moment(chosen: DataFrame, order: Ordering) -> DataFrame:
@@ -176,8 +176,8 @@ def last_of_each_moment(chosen: DataFrame, order: Ordering) -> DataFrame:
 
     if len(order.sequence) == 1:
         return chosen
-    at_once = Window.partitionBy(*map(quoted, (*order.key, order.moment)))
-    last = at_once.orderBy(*(F.col(quoted(name)).desc() for name in order.sequence[1:]))
+    at_once = Window.partitionBy(*map(quote, (*order.key, order.moment)))
+    last = at_once.orderBy(*(F.col(quote(name)).desc() for name in order.sequence[1:]))
     return chosen.withColumn("_fm_rank", F.row_number().over(last)).where("_fm_rank = 1").drop("_fm_rank")
 
 
@@ -201,7 +201,7 @@ def surveyed(arriving: DataFrame, stored: DataFrame | None, order: Ordering) -> 
     from pyspark.sql import functions as F
 
     fresh = arriving.where(f"{REFUSED} IS NULL")
-    kind, moment = fresh.schema[order.moment].dataType, F.col(quoted(order.moment))
+    kind, moment = fresh.schema[order.moment].dataType, F.col(quote(order.moment))
     ends = [_plain(end(moment), kind).alias(name) for name, end in (("lo", F.min), ("hi", F.max))]
     row = winners(fresh, order).agg(_conflict(order), F.count(F.lit(1)).alias("n"), *ends).collect()[0]
     survey = Survey(row["n"], _told(row))
@@ -216,7 +216,7 @@ def _conflict_with(near: DataFrame, fresh: DataFrame, events: int, order: Orderi
     """A contradiction between events that arrive and those of the same keys that are stored."""
     from pyspark.sql import functions as F
 
-    keys = fresh.select(*map(quoted, order.key))
+    keys = fresh.select(*map(quote, order.key))
     held = near.join(F.broadcast(keys) if events <= BROADCAST_AT_MOST else keys, list(order.key), "left_semi")
     every = fresh.unionByName(held, allowMissingColumns=True)
     return _told(winners(every, order).agg(_conflict(order)).collect()[0])
@@ -225,7 +225,7 @@ def _conflict_with(near: DataFrame, fresh: DataFrame, events: int, order: Orderi
 def _conflict(order: Ordering) -> Column:
     from pyspark.sql import functions as F
 
-    shown = [F.to_json(F.struct(*map(quoted, names))) for names in (order.key, order.sequence)]
+    shown = [F.to_json(F.struct(*map(quote, names))) for names in (order.key, order.sequence)]
     return F.min(F.when(F.col(CONTESTED), F.struct(*shown))).alias(CONFLICT)
 
 
@@ -257,9 +257,9 @@ def versions(events: DataFrame, order: Ordering) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    in_order = Window.partitionBy(*map(quoted, order.key)).orderBy(VALID_FROM)
+    in_order = Window.partitionBy(*map(quote, order.key)).orderBy(VALID_FROM)
     ended = runs(events, order).withColumn(VALID_TO, F.lead(VALID_FROM).over(in_order)).where(f"NOT {ROW}.{DELETED}")
-    own = [F.col(f"{ROW}.{quoted(name)}").alias(name) for name in order.payload(events.columns)]
+    own = [F.col(f"{ROW}.{quote(name)}").alias(name) for name in order.payload(events.columns)]
     return ended.select(*own, VALID_FROM, VALID_TO, F.col(VALID_TO).isNull().alias(IS_CURRENT))
 
 
@@ -271,15 +271,15 @@ def runs(events: DataFrame, order: Ordering) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    moment, in_order = quoted(order.moment), Window.partitionBy(*map(quoted, order.key)).orderBy(quoted(order.moment))
+    moment, in_order = quote(order.moment), Window.partitionBy(*map(quote, order.key)).orderBy(quote(order.moment))
     # A deleted key has no values, so two deletes in a row are one state.
     state = F.struct(DELETED, F.when(~F.col(DELETED), order.state(events.schema)).alias("values"))
     begins = (~F.lag(state).over(in_order).eqNullSafe(state)).cast("int").alias("_fm_begins")
     numbered = events.select("*", begins).select("*", F.sum("_fm_begins").over(in_order).alias(RUN))
-    told = numbered.groupBy(*map(quoted, order.key), RUN).agg(
+    told = numbered.groupBy(*map(quote, order.key), RUN).agg(
         F.min(F.coalesce(F.col(SINCE), F.col(moment))).alias(VALID_FROM),
-        F.min_by(F.coalesce(F.col(SINCE), F.col(quoted(order.first_from or order.moment))), moment).alias("_fm_first"),
-        F.max_by(F.struct(*map(quoted, events.columns)), moment).alias(ROW),
+        F.min_by(F.coalesce(F.col(SINCE), F.col(quote(order.first_from or order.moment))), moment).alias("_fm_first"),
+        F.max_by(F.struct(*map(quote, events.columns)), moment).alias(ROW),
     )
     # A creation time behind the first change is not believed, and a deleted key has not begun.
     begins_early = (F.col(RUN) == 1) & ~F.col(f"{ROW}.{DELETED}")
@@ -292,9 +292,9 @@ def latest(events: DataFrame, order: Ordering) -> DataFrame:
     from pyspark.sql import functions as F
 
     payload = order.payload(events.columns)
-    row = F.max_by(F.struct(DELETED, *map(quoted, payload)), quoted(order.moment)).alias("_fm_row")
-    last = events.groupBy(*map(quoted, order.key)).agg(row).where(f"NOT _fm_row.{DELETED}")
-    return last.select(*(F.col(f"_fm_row.{quoted(name)}").alias(name) for name in payload))
+    row = F.max_by(F.struct(DELETED, *map(quote, payload)), quote(order.moment)).alias("_fm_row")
+    last = events.groupBy(*map(quote, order.key)).agg(row).where(f"NOT _fm_row.{DELETED}")
+    return last.select(*(F.col(f"_fm_row.{quote(name)}").alias(name) for name in payload))
 
 
 def changes(new: DataFrame, old: DataFrame, identity: Sequence[str]) -> DataFrame:
@@ -304,13 +304,13 @@ def changes(new: DataFrame, old: DataFrame, identity: Sequence[str]) -> DataFram
     columns = new.columns
     filled = old.select(*(_column(old, name, new.schema[name].dataType.simpleString()) for name in columns))
     put = new.select(
-        *(F.col(quoted(name)).alias(f"_fm_id{n}") for n, name in enumerate(identity)),
-        F.struct(*map(quoted, columns)).alias("_fm_new"),
+        *(F.col(quote(name)).alias(f"_fm_id{n}") for n, name in enumerate(identity)),
+        F.struct(*map(quote, columns)).alias("_fm_new"),
         state_of(new.schema, columns).alias("_fm_new_state"),
     )
     held = filled.select(
-        *(F.col(quoted(name)).alias(f"_fm_id{n}") for n, name in enumerate(identity)),
-        F.struct(*map(quoted, columns)).alias("_fm_old"),
+        *(F.col(quote(name)).alias(f"_fm_id{n}") for n, name in enumerate(identity)),
+        F.struct(*map(quote, columns)).alias("_fm_old"),
         state_of(filled.schema, columns).alias("_fm_old_state"),
     )
     both = put.join(held, [f"_fm_id{n}" for n, _ in enumerate(identity)], "full_outer")
@@ -323,7 +323,7 @@ def _column(rows: DataFrame, name: str, kind: str) -> Column:
     """A column that the table does not have yet reads as NULL."""
     from pyspark.sql import functions as F
 
-    return F.col(quoted(name)) if name in rows.columns else F.lit(None).cast(kind).alias(name)
+    return F.col(quote(name)) if name in rows.columns else F.lit(None).cast(kind).alias(name)
 
 
 SETTLED = "floodmark.settle"
@@ -340,11 +340,11 @@ def refused_again(arriving: DataFrame, log: DataFrame, order: Ordering) -> DataF
     same = (*order.key, *order.sequence)
     tracked = [name for name in order.tracked(log.columns) if name in arriving.columns]
     aside = log.where(f"{REFUSED} = '{SET_ASIDE}'").select(
-        *(F.col(quoted(name)).alias(f"_fm_{place}") for place, name in enumerate(same)),
+        *(F.col(quote(name)).alias(f"_fm_{place}") for place, name in enumerate(same)),
         state_of(log.schema, tracked).alias("_fm_state"),
     )
-    alike = [F.col(quoted(name)) == F.col(f"_fm_{place}") for place, name in enumerate(same)]
+    alike = [F.col(quote(name)) == F.col(f"_fm_{place}") for place, name in enumerate(same)]
     is_it = reduce(and_, alike) & state_of(arriving.schema, tracked).eqNullSafe(F.col("_fm_state")) & ~F.col(DELETED)
     met = arriving.join(F.broadcast(aside.distinct()), is_it, "left")
     reason = F.coalesce(REFUSED, F.when(F.col("_fm_state").isNotNull(), F.lit(SET_ASIDE)))
-    return met.withColumn(REFUSED, reason).select(*map(quoted, arriving.columns))
+    return met.withColumn(REFUSED, reason).select(*map(quote, arriving.columns))

@@ -7,6 +7,7 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError
+from floodmark.locations import quote
 from floodmark.probes.delta import note
 from floodmark.sinks.contract import Recorded
 from floodmark.sinks.scd.events import (
@@ -23,7 +24,7 @@ from floodmark.sinks.scd.events import (
     runs,
 )
 from floodmark.sinks.scd.tables import PRUNED, Keeping
-from floodmark.spark.tables import DeltaPlace, quoted
+from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +44,7 @@ def prune_log(keeping: Keeping, spark: SparkSession, before: Moment) -> int:
     if every is None:
         raise ConfigError(f"{log.sink.describe()} does not exist.", hint="run the job first")
     floor = literal(before, every.schema[keeping.order.moment].dataType.simpleString())
-    is_below = f"{quoted(keeping.order.moment)} < {floor}"
+    is_below = f"{quote(keeping.order.moment)} < {floor}"
     below = every.where(is_below)
     with log.sink.alone(spark, PRUNED):
         held, left = below.count(), first_events(keeping, below, floor)
@@ -64,15 +65,15 @@ def first_events(keeping: Keeping, below: DataFrame, floor: str) -> DataFrame:
 
     order = keeping.order
     told = runs(keeping.counting(below.where(f"{REFUSED} IS NULL")), order)
-    newest = Window.partitionBy(*map(quoted, order.key)).orderBy(F.col(RUN).desc())
+    newest = Window.partitionBy(*map(quote, order.key)).orderBy(F.col(RUN).desc())
     last = told.withColumn("_fm_rank", F.row_number().over(newest)).where("_fm_rank = 1")
     own = [name for name in below.columns if name not in (FLOOR, SINCE)]
     first = last.select(
-        *(F.col(f"{ROW}.{quoted(name)}").alias(name) for name in own),
+        *(F.col(f"{ROW}.{quote(name)}").alias(name) for name in own),
         F.expr(floor).alias(FLOOR),
         F.col(VALID_FROM).alias(SINCE),
     )
-    return first.unionByName(keeping.refused_among(below)).select(*map(quoted, below.columns))
+    return first.unionByName(keeping.refused_among(below)).select(*map(quote, below.columns))
 
 
 def literal(moment: Moment, kind: str) -> str:
@@ -111,7 +112,7 @@ def _decided(events: DataFrame, order: Ordering, keep: str) -> DataFrame:
 
     named = {f"_fm_{place}": name for place, name in enumerate((*order.key, *order.sequence))}
     told = contradicting(events, order).withColumn("_fm_keep", F.coalesce(F.expr(keep), F.lit(False)))
-    own = [F.col(quoted(name)).alias(ours) for ours, name in named.items()]
+    own = [F.col(quote(name)).alias(ours) for ours, name in named.items()]
     found = told.select(*own, "_fm_keep").groupBy(*named).agg(F.max("_fm_keep").alias("_fm_kept"))
     return found.where("_fm_kept").drop("_fm_kept")
 
@@ -119,7 +120,7 @@ def _decided(events: DataFrame, order: Ordering, keep: str) -> DataFrame:
 def _set_aside(keeping: Keeping, decided: DataFrame, keep: str) -> int:
     order, spark = keeping.order, decided.sparkSession
     place = DeltaPlace(keeping.log.sink.path, keeping.log.sink.table)
-    same = (f"t.{quoted(name)} = s._fm_{n}" for n, name in enumerate((*order.key, *order.sequence)))
+    same = (f"t.{quote(name)} = s._fm_{n}" for n, name in enumerate((*order.key, *order.sequence)))
     decided.createOrReplaceTempView(view := f"fm_settle_{uuid.uuid4().hex}")
     try:
         done = spark.sql(
@@ -138,7 +139,7 @@ def _rebuild(keeping: Keeping, spark: SparkSession) -> None:
         return
     from floodmark.sinks.scd.tables import Pending
 
-    keys = every.where(f"{REFUSED} = '{SET_ASIDE}'").select(*map(quoted, keeping.order.key)).distinct()
+    keys = every.where(f"{REFUSED} = '{SET_ASIDE}'").select(*map(quote, keeping.order.key)).distinct()
     number = keeping.table.number(SETTLED, lambda: spark) + 1
     batch = Pending.of(SETTLED, Recorded(number, None))
     keeping.rebuild_keys(keys, every.where(f"{REFUSED} IS NULL"), held, batch)

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConflictingEvents
+from floodmark.locations import quote
 from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.delta import Delta
 from floodmark.sinks.scd.events import (
@@ -30,7 +31,6 @@ from floodmark.sinks.scd.events import (
     winners,
 )
 from floodmark.spark.faults import refuse
-from floodmark.spark.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -74,11 +74,11 @@ class EventLog:
 
     def append(self, events: DataFrame, batch: Batch, count: int | None = None) -> int:
         """Once per batch number; returns how many came then. `count` is about how many there are, if that is known."""
-        keys = [quoted(name) for name in self.order.key]
+        keys = [quote(name) for name in self.order.key]
         # To find ranges, the events are read once more: for one file there is nothing to find.
         is_small = count is not None and count <= IN_ONE_FILE
         parted = events.repartition(1) if is_small else events.repartitionByRange(*keys)
-        return self.sink.write(parted.sortWithinPartitions(*keys, quoted(self.order.moment)), batch) or 0
+        return self.sink.write(parted.sortWithinPartitions(*keys, quote(self.order.moment)), batch) or 0
 
     def number(self, ledger: str, session: Session) -> int:
         recorded = self.sink.recorded(ledger, session)
@@ -97,14 +97,14 @@ class EventLog:
         """The keys of events that came above a batch number, each as often as it came."""
         from pyspark.sql import functions as F
 
-        return events.where((F.col(LEDGER) == ledger) & (F.col(NUMBER) > after)).select(*map(quoted, self.order.key))
+        return events.where((F.col(LEDGER) == ledger) & (F.col(NUMBER) > after)).select(*map(quote, self.order.key))
 
     def floors(self, spark: SparkSession) -> DataFrame | None:
         """Per key, where it was pruned; None if that never happened, which the table's transactions tell at once."""
         every = self.read(spark) if self.sink.recorded(PRUNED, lambda: spark) else None
         if every is None:
             return None
-        return every.where(f"{FLOOR} IS NOT NULL").select(*map(quoted, self.order.key), FLOOR, SINCE)
+        return every.where(f"{FLOOR} IS NOT NULL").select(*map(quote, self.order.key), FLOOR, SINCE)
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Keeping:
         self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch, arrived: int | None = None
     ) -> None:
         """Turn what the table holds of these keys into what follows from their events, in one commit."""
-        own = [quoted(name) for name in self.order.key]
+        own = [quote(name) for name in self.order.key]
         told, old = (each.join(keys, list(self.order.key), "left_semi") for each in (events, held))
         few = arrived is not None and arrived <= FEW
         # Rows in one place need not be moved again, however they are grouped, ordered and joined.
@@ -257,7 +257,7 @@ class Keeping:
         """The log holds no contradictions, since they were refused on arrival; if it does, nothing is guessed."""
         from pyspark.sql import functions as F
 
-        shown = F.to_json(F.struct(*map(quoted, (*self.order.key, *self.order.sequence))))
+        shown = F.to_json(F.struct(*map(quote, (*self.order.key, *self.order.sequence))))
         reason = F.concat(F.lit("the log has events that contradict each other at "), shown)
         return F.when(F.col(CONTESTED), refuse(reason).cast("boolean")).otherwise(F.lit(True))
 
@@ -268,5 +268,5 @@ class Keeping:
         floors = self.log.floors(spark)
         if floors is None or "valid_from" not in held.columns:
             return held
-        known = held.join(F.broadcast(floors.select(*map(quoted, self.order.key), SINCE)), list(self.order.key), "left")
+        known = held.join(F.broadcast(floors.select(*map(quote, self.order.key), SINCE)), list(self.order.key), "left")
         return known.where(f"{SINCE} IS NULL OR valid_from >= {SINCE}").drop(SINCE)

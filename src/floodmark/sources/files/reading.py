@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from floodmark.errors import RecordMalformed
+from floodmark.locations import quote
 from floodmark.probes.files import is_remote
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka.reading import PARSED, REASON, TEXT, is_not_the_object
@@ -160,7 +161,7 @@ class FileReading:
         """What could be read of the record. It names every column, or Spark would leave some out and not judge them."""
         from pyspark.sql import functions as sf
 
-        columns = [sf.col(_quoted(name)) for name in self.loaded.columns if name != CORRUPT_RECORD]
+        columns = [sf.col(quote(name)) for name in self.loaded.columns if name != CORRUPT_RECORD]
         readable = sf.substring(sf.to_json(sf.struct(*columns)), 1, READABLE_PART_CHARACTERS)
         return sf.concat(sf.lit(f"not a {self.format} record of this schema; readable part: "), readable)
 
@@ -209,10 +210,6 @@ def spark_path(path: str) -> str:
         return f"file://{literal}"
     scheme, _, rest = literal.partition("://")
     return f"{SPARK_SCHEMES.get(scheme, scheme)}://{rest}"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 # The line numbers of malformed records, found by one more look at only the files that hold one.

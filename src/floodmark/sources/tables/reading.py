@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from floodmark.errors import ConfigError
 from floodmark.hwm import CompositeHWM
 from floodmark.hwm.parsing import EXACT
+from floodmark.locations import quote
 from floodmark.probes.tables import Cursor, CursorColumn, Low, Point
 from floodmark.probes.tables.dialects import XMIN, Dialect
 from floodmark.probes.tables.questions import above, at_or_below, from_clause, has_null, is_among, only_among, unseen
@@ -184,7 +185,7 @@ class JdbcTable:
     def _arrived(self, rows: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        changed = {c.name: F.expr(c.arrival.format(backquoted(c.name))) for c in self.columns if c.arrival}
+        changed = {c.name: F.expr(c.arrival.format(quote(c.name))) for c in self.columns if c.arrival}
         return rows.withColumns(changed) if changed else rows
 
 
@@ -193,7 +194,7 @@ def position(cursor: Cursor) -> Column:
     from pyspark.sql import functions as F
 
     def value(column: CursorColumn) -> Column:
-        return F.coalesce(*(F.col(backquoted(name)) for name in (column.name, *column.fallbacks)))
+        return F.coalesce(*(F.col(quote(name)) for name in (column.name, *column.fallbacks)))
 
     return F.struct(*(value(column).alias(column.name) for column in cursor.columns))
 
@@ -206,8 +207,3 @@ def require_ordered(cursor: Cursor, types: Mapping[str, str]) -> None:
                 f"types: the cursor {column.name!r} is a number and cannot be read as string.",
                 hint=f"types: {{{column.name}: decimal(38,10)}}",
             )
-
-
-def backquoted(name: str) -> str:
-    """A column's name in Spark's SQL."""
-    return "`" + name.replace("`", "``") + "`"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ColumnUnmapped, ConfigError
 from floodmark.hwm.parsing import split_moment
+from floodmark.locations import quote
 from floodmark.probes.sqlite import SqliteProbe, opened
 from floodmark.probes.tables import Column
 from floodmark.probes.tables.dialects import Sqlite as Dialect
@@ -21,7 +22,7 @@ from floodmark.probes.tables.relation import Relation
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from floodmark.sources.tables.cursor import Cursor, entity, fingerprint, low_of, point_of
 from floodmark.sources.tables.looking import looker_for, repeated_by
-from floodmark.sources.tables.reading import backquoted, null_keys, partitions_for, position, ranges, tie_conditions
+from floodmark.sources.tables.reading import null_keys, partitions_for, position, ranges, tie_conditions
 from floodmark.sources.tables.safety import guard_of
 from floodmark.spark.faults import GUARD_BEGIN as BEGIN
 from floodmark.spark.faults import GUARD_END as END
@@ -63,7 +64,7 @@ def fields(columns: Sequence[Column], types: Mapping[str, str], source: str) -> 
 
 def ddl_of(columns: Sequence[Field]) -> str:
     """The columns as Spark takes a schema."""
-    return ", ".join(f"{backquoted(column.name)} {column.type}" for column in columns)
+    return ", ".join(f"{quote(column.name)} {column.type}" for column in columns)
 
 
 def _field(column: Column, source: str) -> Field:

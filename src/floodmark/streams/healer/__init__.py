@@ -13,8 +13,8 @@ from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Offsets, Place
 from floodmark.sources.contract import Session
-from floodmark.step.commit import Clock, as_texts, nothing_new
-from floodmark.step.run import LONGEST_MARK_TOLD, noted_in
+from floodmark.step.commit import as_texts
+from floodmark.step.engine import LONGEST_MARK_SHOWN, Clock, nothing_new, session_under
 from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease, hold
@@ -64,7 +64,7 @@ class Healer:
     def begin(self) -> None:
         """A run begins: records that failed in earlier ones are tried again."""
         record = self.read()
-        mark = str(shown(record.marks))[:LONGEST_MARK_TOLD]
+        mark = str(shown(record.marks))[:LONGEST_MARK_SHOWN]
         log.info("using the mark", stream=self.group, mark=mark, number=record.number, store=self.store.describe())
         self.ward.begin({*self.standing(), *standing_in(planned(record), self.lookout.topics)})
 
@@ -75,7 +75,7 @@ class Healer:
             return self.turn_unhealed(record, limit, clock)
         outlook = None if record.intent else self.look(record, limit)
         if outlook and self.agenda(record, outlook, limit).is_empty and not outlook.is_beginning:
-            return nothing_new(record, outlook, clock, outlook.notes)
+            return nothing_new(record, outlook, clock)
         with hold(self.store, self.group) as lease:
             return self.turn_held(record, outlook, limit, lease, clock)
 
@@ -88,9 +88,9 @@ class Healer:
             outlook = None
         begun, agenda = self.recover(record, lease) or self.plan(record, outlook, limit, lease)
         if begun.intent is None:
-            return nothing_new(record, outlook, clock, outlook.notes if outlook else ())
+            return nothing_new(record, outlook, clock)
         reach("after_intent")
-        turn = None if agenda.is_empty else self.heal(agenda, noted_in(lease, self.session))
+        turn = None if agenda.is_empty else self.heal(agenda, session_under(lease, self.session))
         reach("after_read")
         return self.closing.close(begun, agenda, turn, self.ward, lease, clock)
 
@@ -101,9 +101,9 @@ class Healer:
         agenda = self.agenda(record, outlook, limit)
         if agenda.is_empty:
             self.passed = dict(outlook.standing)
-            return nothing_new(record, outlook, clock, outlook.notes)
+            return nothing_new(record, outlook, clock)
         with hold(self.store, self.group) as lease:
-            turn = self.heal(replace(agenda, again={}), noted_in(lease, self.session))
+            turn = self.heal(replace(agenda, again={}), session_under(lease, self.session))
             ends = {place: upto for place, (_, upto) in agenda.reads.items()}
             self.passed = {p: Progress.beginning(ends.get(p, each.reached)) for p, each in agenda.standing.items()}
             return self.closing.close_unhealed(record, agenda, turn, self.ward, clock)

@@ -16,7 +16,8 @@ from floodmark.failpoints import reach
 from floodmark.hwm import HWM, Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
-from floodmark.step.commit import Clock, as_texts
+from floodmark.step.commit import as_texts
+from floodmark.step.engine import Clock
 from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease

@@ -143,6 +143,14 @@ class Outlook:
     held_reason: str | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.reads and not self.is_beginning
+
+    @property
+    def idle_notes(self) -> tuple[str, ...]:
+        return (*((self.held_reason,) if self.held_reason else ()), *self.notes)
+
     def spans(self) -> dict[str, Span]:
         """The reads as they stand in an intent: a span for each topic."""
         topics = sorted({topic for topic, _ in self.reads})

@@ -19,7 +19,7 @@ import pytest
 from floodmark.sinks.kafka import Kafka
 from floodmark.sinks.kafka.ledger import Layout
 from floodmark.testing.servers import Broker
-from tests.sinks.kafka_messages import committed
+from tests.sinks.kafka.messages import committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 ROWS = 40_000
@@ -34,7 +34,7 @@ def attempt(kafka: Broker, topic: Callable[..., str], tmp_path: Path) -> Iterato
     name, begun = topic(partitions=3), []
 
     def start(master: str = "local[2]") -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.sinks.kafka_run", master, kafka.bootstrap, name, str(tmp_path), frozen]
+        command = [sys.executable, "-m", "tests.sinks.kafka.run", master, kafka.bootstrap, name, str(tmp_path), frozen]
         begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         return begun[-1]
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 
-class Seen(NamedTuple):
+class Message(NamedTuple):
     """A committed message."""
 
     partition: int
@@ -19,7 +19,7 @@ class Seen(NamedTuple):
     headers: dict[str, bytes | None]
 
 
-def committed(bootstrap: str, topic: str) -> list[Seen]:
+def committed(bootstrap: str, topic: str) -> list[Message]:
     """Every message that a reader with read_committed sees, by partition and offset."""
     consumer = Consumer(
         {
@@ -28,23 +28,24 @@ def committed(bootstrap: str, topic: str) -> list[Seen]:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,  # else each end of a partition is told after half a second
             "auto.offset.reset": "earliest",
         }
     )
     partitions = range(len(consumer.list_topics(topic, timeout=20).topics[topic].partitions))
     try:
-        return [seen for partition in partitions for seen in _partition(consumer, topic, partition)]
+        return [message for partition in partitions for message in _partition(consumer, topic, partition)]
     finally:
         consumer.close()
 
 
-def _partition(consumer: Consumer, topic: str, partition: int) -> Iterator[Seen]:
+def _partition(consumer: Consumer, topic: str, partition: int) -> Iterator[Message]:
     consumer.assign([TopicPartition(topic, partition, 0)])
     while True:
-        for message in consumer.consume(10_000, timeout=1):
+        for message in consumer.consume(10_000, timeout=0.05):  # it waits that long for all of them
             if message.error():
                 return
-            yield Seen(partition, message.key(), message.value(), dict(message.headers() or ()))
+            yield Message(partition, message.key(), message.value(), dict(message.headers() or ()))
 
 
 def values(bootstrap: str, topic: str) -> list[str]:
@@ -67,7 +68,14 @@ def rows(texts: Sequence[str], partition: int = 0) -> pa.RecordBatch:
     )
 
 
-def delete_group(bootstrap: str, group: str) -> None:
-    """What the broker does by itself when a group was idle for too long."""
+def delete_group(bootstrap: str, group: str, topic: str) -> None:
+    """What the broker does by itself when a group was idle for too long.
+
+    A transaction's offsets are settled a moment after its commit: a group that is deleted before that comes back.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
+    partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+    consumer.committed([TopicPartition(topic, partition) for partition in partitions], timeout=20)
+    consumer.close()
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_consumer_groups([group])[group].result(20)

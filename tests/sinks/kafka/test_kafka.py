@@ -14,7 +14,7 @@ from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sinks.kafka import Kafka
 from floodmark.testing.servers import Broker
 from tests.sinks.batches import batch, frame
-from tests.sinks.kafka_messages import committed, delete_group, values
+from tests.sinks.kafka.messages import committed, delete_group, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +139,7 @@ def test_a_deleted_ledger_does_not_repeat_the_batch(
     one = intended(sink, spark, 1)
     rows = frame(spark, "v string", ("a",), ("b",), ("c",))
     sink.write(rows, one)
-    delete_group(kafka.bootstrap, one.ledger(sink.name))
+    delete_group(kafka.bootstrap, one.ledger(sink.name), sink.topic)
     assert sink.write(rows, one) == 3
     assert values(kafka.bootstrap, sink.topic) == ["a", "b", "c"]
 

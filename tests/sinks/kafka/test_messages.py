@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from floodmark.sinks.kafka.messages import murmur2, partitions_of
 from floodmark.testing.servers import Broker
-from tests.sinks.kafka_messages import committed
+from tests.sinks.kafka.messages import committed
 
 KEYS = [b"", b"a", b"ab", b"abc", b"abcd", "größe".encode(), b"\x00\xff\x80\x7f", *(b"key-%d" % n for n in range(200))]
 
