@@ -17,7 +17,7 @@ from floodmark.hwm import ColumnIntHWM
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
 from floodmark.streams import Stream, healing, retry
-from floodmark.streams.healer import Reach
+from floodmark.streams.healer.unsettled import Reach
 from floodmark.streams.running import run_once
 from tests.cli.conftest import Said
 from tests.streams.hospital import Hospital, Log

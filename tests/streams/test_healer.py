@@ -13,11 +13,11 @@ import pytest
 from floodmark.errors import ConfigError, HealingFailed, RecordsFailed
 from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
-from floodmark.streams.healer import Reach
 from floodmark.streams.healer.dead_letters import DeadLetters
-from floodmark.streams.healer.journal import StateFolder
-from floodmark.streams.healer.turn import Agenda, Turn
+from floodmark.streams.healer.turn import Turn
+from floodmark.streams.healer.unsettled import Reach, TurnPlan
 from floodmark.streams.running import run_once
+from floodmark.streams.task.journal import StateFolder
 from tests.streams.hospital import TOPIC, DriverDied, Frame, Hospital, Log, WorkerDied, healed_by
 
 if TYPE_CHECKING:
@@ -146,10 +146,10 @@ def test_a_partition_that_somebody_still_holds_fails_the_job_and_is_told(
 ) -> None:
     """A worker of a run that was killed may live on for a while; an error of the system alone would say nothing."""
     monkeypatch.setattr("floodmark.streams.running.FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr("floodmark.streams.healer.journal.LOCK_PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr("floodmark.streams.task.journal.LOCK_PATIENCE_SECONDS", 0.02)
     state = StateFolder(hospital.folder)
     state.prepare(1)
-    with state.alone_with((TOPIC, 0)), pytest.raises(HealingFailed, match="was locked for"):
+    with state.lock((TOPIC, 0)), pytest.raises(HealingFailed, match="was locked for"):
         run_once(hospital.healer(healed_by(Patient())))
 
 
@@ -232,8 +232,9 @@ def test_a_driver_that_dies_between_two_acts_costs_no_record_a_second_run(
             raise DriverDied
 
     with monkeypatch.context() as patched:
+        patched.setattr("floodmark.step.engine.reach", die)
         patched.setattr("floodmark.streams.healer.reach", die)
-        patched.setattr("floodmark.streams.healer.closing.reach", die)
+        patched.setattr("floodmark.streams.healer.commit.reach", die)
         before = Patient(raising={3})
         with pytest.raises(DriverDied):
             run_once(hospital.healer(healed_by(before)))
@@ -285,9 +286,9 @@ def test_a_partition_that_is_added_later_is_read_from_its_beginning(hospital: Ho
 def test_speculation_is_refused(hospital: Hospital) -> None:
     """Two copies of a task would run the user's code twice."""
     healer = hospital.healer(healed_by(Patient()))
-    agenda = Agenda(1, {})
+    plan = TurnPlan(1, {})
     spark: Any = SimpleNamespace(conf={"spark.speculation": "true"})
-    turn = Turn("g", agenda, healer.order(agenda), healer.lookout.options, spark)
+    turn = Turn("g", plan, healer.task_plan(plan), healer.topic_look.options, spark)
     with pytest.raises(ConfigError, match="speculation"):
         turn.run()
 
@@ -298,6 +299,6 @@ def test_debug_tells_where_every_record_is_and_never_what_it_holds(
     """One line per record."""
     hospital.log.ends[0] = 2
     healer = hospital.healer(healed_by(Patient()))
-    healer.closing.tells_every_record = True
+    healer.commit.prints_records = True
     run_once(healer)
     assert capsys.readouterr().out == "t 0 0\nt 0 1\n"

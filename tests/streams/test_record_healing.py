@@ -11,7 +11,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import ConfigError, TransformFailed
 from floodmark.streams import retry
-from floodmark.streams.healing_step import stop
+from floodmark.streams.policy import stop
 from floodmark.streams.records import FAILURE, Outcome, fitting, healed_batch, outcome_of
 from floodmark.testing import ListSink, RowsSource
 

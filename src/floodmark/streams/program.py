@@ -54,13 +54,15 @@ class Node:
 
     def then(self, operator: Operator, *others: Node, clock: Clock) -> Node:
         """A new step after this one (and after the others, for a union)."""
-        heals = isinstance(operator, Heal)
-        worker = UnmarkedHealStep(operator) if heals else worker_of(operator, str(operator), clock)
-        node = Node(operator, Stage(str(operator), worker), (self, *others))
+        node = Node(operator, Stage(str(operator), _pushed_worker(operator, clock)), (self, *others))
         for upstream in node.upstreams:
             upstream.downstreams.append(node)
             upstream.stage.followers += (node.stage,)  # a new tuple: a push may be going through the old one
         return node
+
+
+def _pushed_worker(operator: Operator, clock: Clock) -> Worker:
+    return UnmarkedHealStep(operator) if isinstance(operator, Heal) else worker_of(operator, str(operator), clock)
 
 
 class RaisingTracker(RecordTracker):

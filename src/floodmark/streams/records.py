@@ -13,9 +13,8 @@ from floodmark.logs import redact
 from floodmark.sinks.contract import POSITION
 from floodmark.step.refused import as_text
 from floodmark.step.transform import Function, first_lines, only
-from floodmark.streams.elements import Failure
-from floodmark.streams.healing_step import OnError, on_error_of
-from floodmark.streams.workers import CAUGHT
+from floodmark.streams.elements import USER_ERRORS, Failure
+from floodmark.streams.policy import OnError, on_error_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,7 +48,7 @@ def outcome_of(
     while True:
         try:
             return Outcome(_rows(function(record)))
-        except CAUGHT as error:
+        except USER_ERRORS as error:
             if attempts >= policy.attempts:
                 return Outcome(failure=redact(Failure.of("heal", error).error)[:LONGEST_REASON])
         sleep(policy.pause_seconds(attempts))

@@ -166,9 +166,7 @@ class Stream:
             as_healing(call, self.source, each=True) or operators.ForeachMap(plain_call(call, "foreach_map"))
         )
 
-    def foreach_async(
-        self, func: Function, *args: object, at_once: int = AT_ONCE, **kwargs: object
-    ) -> Stream:
+    def foreach_async(self, func: Function, *args: object, at_once: int = AT_ONCE, **kwargs: object) -> Stream:
         """Apply a function or coroutine to the items of an element at the same time; gives a tuple, in their order.
 
         At most `at_once` calls are under way, so that a large batch does not overrun what they talk to.

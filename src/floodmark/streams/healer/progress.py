@@ -1,22 +1,18 @@
-"""Where a stream stands: the progress of every partition, as the record of its group keeps it."""
+"""How far the partitions of a stream got: the rule of healing, and how the record of its group keeps it."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from floodmark.errors import MarkInvalid
 from floodmark.hwm import HWM, Json, KeyValueIntHWM
 from floodmark.probes.kafka import Place
 from floodmark.stores.record import JobRecord
-
-# The rule of healing: which outcomes a record can have, and how far they let the mark of a partition move.
-Outcome = Literal["done", "failed", "dropped", "dead"]
-"""What became of a record: healed, raised, taken out by a filter, or given up and kept as a dead letter."""
 
 Range: TypeAlias = tuple[int, int]
 """Offsets from the first up to, and without, the second."""
@@ -25,10 +21,12 @@ MOST_RANGES = 10_000
 MOST_OFFSETS = 1_000_000
 """How much one partition may have settled above a mark that does not move."""
 
+EXTRAS = "healing"
+
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one partition got: all below `mark` is settled, so is what `settled` lists; reading goes on at `reached`.
+    """How far one partition got: all below `mark` is settled, so is what `settled` lists; it was read up to `reached`.
 
     Offsets that were read over and hold no record (compaction, transaction markers) count as settled.
     """
@@ -90,69 +88,65 @@ class Progress:
         """Progress out of the extras of a record. Raises MarkInvalid if it cannot be what `serialize` gave."""
         try:
             settled = tuple((int(low), int(high)) for low, high in stored["settled"])
-            found = cls(int(stored["mark"]), int(stored["reached"]), settled)
+            progress = cls(int(stored["mark"]), int(stored["reached"]), settled)
         except (KeyError, TypeError, ValueError) as error:
             raise MarkInvalid("healing", dict(stored), reason="not the progress of a partition") from error
-        edges = [found.mark, *(edge for each in settled for edge in each), found.reached]
+        edges = [progress.mark, *(edge for each in settled for edge in each), progress.reached]
         if edges != sorted(edges):
             raise MarkInvalid("healing", dict(stored), reason="its ranges are not in order")
-        return found
+        return progress
 
 
-EXTRAS = "healing"
+StreamProgress: TypeAlias = Mapping[Place, Progress]
 
 
-def standing_in(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progress]:
+def progress_in(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progress]:
     """The progress that a record holds of these topics.
 
     A mark that is not where healing left it was moved by a person: what was settled above the old one is forgotten.
     """
-    found: dict[Place, Progress] = {}
+    progress: dict[Place, Progress] = {}
     for topic in topics:
-        marks = _offsets(record.marks.get(topic))
-        kept = _kept(record, topic)
-        for partition in {*marks, *kept}:
-            progress, mark = kept.get(partition), marks.get(partition)
-            moved = progress is None or mark not in (None, progress.mark)
-            found[topic, partition] = Progress.beginning(mark) if moved and mark is not None else kept[partition]
-    return found
+        mark = record.marks.get(topic)
+        marks: Mapping[int, int] = mark.value if mark is not None else {}
+        stored = {int(part): Progress.deserialize(each) for part, each in _stored(record).get(topic, {}).items()}
+        for partition in {*marks, *stored}:
+            own, offset = stored.get(partition), marks.get(partition)
+            is_moved = own is None or (offset is not None and offset != own.mark)
+            progress[topic, partition] = Progress.beginning(marks[partition]) if is_moved else stored[partition]
+    return progress
 
 
-def extras_with(record: JobRecord, standing: Mapping[Place, Progress]) -> dict[str, Json]:
+def planned_progress(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progress]:
+    """As its open batch saw it, if there is one: a first batch has chosen where partitions begin."""
+    if record.intent is None:
+        return progress_in(record, topics)
+    return progress_in(replace(record, extras={**record.extras, EXTRAS: record.intent.extras[EXTRAS]}), topics)
+
+
+def extras_with(record: JobRecord, progress: StreamProgress) -> dict[str, Json]:
     """The record's extras once its partitions stand here."""
-    healing: dict[str, Json] = dict(_healing(record))
-    for topic in {topic for topic, _ in standing}:
-        own = {str(part): progress.serialize() for (name, part), progress in standing.items() if name == topic}
-        before = healing.get(topic)
-        healing[topic] = {**(before if isinstance(before, dict) else {}), **own}
+    healing: dict[str, Json] = dict(_stored(record))
+    for topic in {topic for topic, _ in progress}:
+        own = {str(part): each.serialize() for (name, part), each in progress.items() if name == topic}
+        healing[topic] = {**_stored(record).get(topic, {}), **own}
     return {**record.extras, EXTRAS: healing}
 
 
-def marks_with(
-    record: JobRecord, before: Mapping[Place, Progress], after: Mapping[Place, Progress]
-) -> dict[str, HWM[Any]]:
+def marks_with(record: JobRecord, before: StreamProgress, after: StreamProgress) -> dict[str, HWM[Any]]:
     """The record's marks once its partitions stand there; a partition of which nothing was passed yet has none."""
     marks: dict[str, HWM[Any]] = dict(record.marks)
     for (topic, partition), progress in sorted(after.items()):
         mark = marks.get(topic) or KeyValueIntHWM(f"{record.job}.{topic}", {}, topic=topic)
-        begun = before.get((topic, partition))
-        if partition in mark.value or (begun is not None and progress.mark > begun.mark):
+        earlier = before.get((topic, partition))
+        if partition in mark.value or (earlier is not None and progress.mark > earlier.mark):
             mark = mark.set_value({**mark.value, partition: progress.mark})
         if mark.value or topic in marks:
             marks[topic] = mark
     return marks
 
 
-def _kept(record: JobRecord, topic: str) -> dict[int, Progress]:
-    stored = _healing(record).get(topic)
-    parts = stored if isinstance(stored, dict) else {}
-    return {int(part): Progress.deserialize(found) for part, found in parts.items() if isinstance(found, dict)}
-
-
-def _healing(record: JobRecord) -> Mapping[str, Json]:
-    stored = record.extras.get(EXTRAS)
-    return stored if isinstance(stored, dict) else {}
-
-
-def _offsets(mark: HWM[Any] | None) -> dict[int, int]:
-    return dict(mark.value) if mark is not None else {}
+def _stored(record: JobRecord) -> Mapping[str, Any]:
+    """By topic and the text of a partition's number, what `Progress.serialize` gave."""
+    stored: Any = record.extras.get(EXTRAS)
+    return stored or {}
