@@ -54,7 +54,7 @@ def test_a_record_is_given_up_when_its_attempts_are_used() -> None:
 
 
 def test_a_new_run_tries_at_once_what_an_earlier_one_gave_up() -> None:
-    """The usual reason to run again is that the cause was mended."""
+    """The usual reason to run again is that the cause was fixed."""
     tries, stuck = RetryBudget(stop), {PLACE: {7: failed(7, attempts=1)}}
     tries.begin(stuck)
     assert tries.due(stuck, now=100.0) == stuck

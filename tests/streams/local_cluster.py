@@ -135,7 +135,7 @@ class NoGroup:
 
 
 @dataclass
-class Hospital:
+class LocalCluster:
     """A log, a store and a folder that outlive every healer."""
 
     folder: Path

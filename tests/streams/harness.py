@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Clinic:
+class StreamHarness:
     """A broker, a session and a folder: everything but the pipeline itself."""
 
     broker: Broker
