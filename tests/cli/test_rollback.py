@@ -22,7 +22,7 @@ from floodmark.cli.rollback import RollbackCommand, without_python
 from floodmark.errors import SinkFailed
 from floodmark.hwm import HWM, ColumnIntHWM, VersionHWM
 from floodmark.jobs.rollback import Rollback, Target, WayBack
-from floodmark.probes.delta import note
+from floodmark.probes.delta import DeltaProbe, note
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
@@ -72,7 +72,8 @@ class Shop:
         did = Receipt(job, f"{job}{number}", "done", at, 0.0, 1, number, 10, mark_after=mark, rules=rules)
         store = stores.open("sqlite:///marks.db", folder=self.folder)
         with hold(store, job) as held:
-            record = JobRecord(job, number, marks, modified_time=at)
+            read = {"delta": f"delta {table} (table id {DeltaProbe(table).table_id()})"} if job == "gold" else {}
+            record = JobRecord(job, number, marks, read, modified_time=at)
             store.commit(record, expected=number - 1, lease=held.lease, receipt=did)
         store.close()
 

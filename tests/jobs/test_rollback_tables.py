@@ -16,9 +16,9 @@ from floodmark.errors import ConfigError
 from floodmark.hwm import TableVersionsHWM, VersionHWM
 from floodmark.jobs.job import Job
 from floodmark.jobs.rollback import Past
-from floodmark.jobs.table_readers import behind_restores, newest_built_on, producers_first, versions_read
+from floodmark.jobs.table_readers import behind_restores, needs_of, newest_built_on, order, versions_read
 from floodmark.medallion.facts import FactRows, TouchedDates
-from floodmark.probes.delta import files_gone, note
+from floodmark.probes.delta import DeltaProbe, files_gone, note
 from floodmark.sinks.delta import RestorePoint
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
@@ -106,18 +106,20 @@ def test_a_fact_follows_with_each_of_its_tables(table: Path) -> None:
     DeltaTable(table).restore(1)
     fact = TouchedDates(FactRows("orders", str(table), date="day"))
     marks = {"inputs": TableVersionsHWM("inputs", {"orders": 1, "prices": 6})}
-    assert versions_read([fact], marks) == {str(table): 1}
+    record = JobRecord("gold", 1, marks, {"inputs": fact.fingerprint(no_session)})
+    assert versions_read(record) == {DeltaProbe(str(table)).table_id(): 1}
     assert behind_restores([fact], marks, no_session)["inputs"].value == {"orders": 4, "prices": 6}
 
 
 def test_the_state_that_fits_a_reader_is_its_newest_with_nothing_that_goes(table: Path) -> None:
     """By its marks; one that had read nothing of the table says nothing."""
-    source = sources.Delta(str(table))
+    read = {"delta": sources.Delta(str(table)).fingerprint(no_session)}
     records = [
-        JobRecord("gold", number, {"delta": VersionHWM("delta", version)} if version is not None else {})
+        JobRecord("gold", number, {"delta": VersionHWM("delta", version)} if version is not None else {}, read)
         for number, version in [(5, None), (4, 3), (3, 2), (2, 0)]
     ]
-    found = newest_built_on(Past("gold", tuple(records)), [source], {str(table): after(table, 2)})
+    point = after(table, 2)
+    found = newest_built_on(Past("gold", tuple(records)), {point.table_id: point})
     assert found == records[2]
 
 
@@ -129,9 +131,9 @@ def step(name: str, reads: str, fills: str) -> Step:
 def test_tables_go_back_before_their_readers() -> None:
     """Killed in between, a reader is at worst ahead of a table, which stops it, and never reads on from bad rows."""
     steps = [step("gold", "/silver", "/gold"), step("other", "/x", "/y"), step("silver", "/bronze", "/silver")]
-    assert [each.work.name for each in producers_first(steps)] == ["silver", "other", "gold"]
+    assert order(needs_of(each.work for each in steps)) == ["silver", "other", "gold"]
     circle = [step("a", "/two", "/one"), step("b", "/one", "/two")]
-    assert [each.work.name for each in producers_first(circle)] == ["a", "b"]
+    assert order(needs_of(each.work for each in circle)) == ["a", "b"]
 
 
 def test_a_job_that_is_in_step_with_a_restored_table_follows_it_by_its_mark_alone(table: Path) -> None:
@@ -139,7 +141,8 @@ def test_a_job_that_is_in_step_with_a_restored_table_follows_it_by_its_mark_alon
     DeltaTable(table).restore(1)
     gold, store = Job("gold", sources.Delta(str(table)), [ListSink()]), MemoryMarkStore()
     with hold(store, "gold") as held:
-        record = JobRecord("gold", 1, {"delta": VersionHWM("delta", 2)}, modified_time=NOW)
+        read = {"delta": gold.sources[0].fingerprint(no_session)}
+        record = JobRecord("gold", 1, {"delta": VersionHWM("delta", 2)}, read, modified_time=NOW)
         store.commit(record, expected=0, lease=held.lease, receipt=Receipt("gold", "g1", "done", NOW, number=1))
         store.intend(replace(record, intent=open_batch(2)), expected=1, lease=held.lease)
     assert gold.rollback("g1", no_session, store).intent == open_batch(2)

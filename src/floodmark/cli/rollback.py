@@ -28,14 +28,13 @@ from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.jobs.rollback import LAST_GOOD, Past, batch_of
 from floodmark.jobs.table_readers import newest_built_on, versions_read
 from floodmark.lineage import datasets as places
-from floodmark.lineage.flows import Parts, flow_of, tables_of
+from floodmark.lineage.flows import Parts, inputs_of
 from floodmark.step.work import shown
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
     from floodmark.jobs.job import Job
     from floodmark.jobs.rollback import Rollback, Target, WayBack
-    from floodmark.lineage.datasets import Dataset
     from floodmark.sinks.delta import RestorePoint
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import JobRecord
@@ -76,9 +75,9 @@ def rollback(
 
 def require_known(invocation: Invocation, names: Sequence[str]) -> None:
     """A job that nobody has is told before what it should go back to."""
-    from floodmark.project import selected
+    from floodmark.project import select_jobs
 
-    selected(invocation.loaded_project(), names)
+    select_jobs(invocation.loaded_project(), names)
 
 
 def taking_part(invocation: Invocation, target: Target) -> list[str]:
@@ -195,14 +194,14 @@ class Readers:
         for parts in self.jobs if tables else ():
             read = [tables[dataset] for dataset in inputs_of(parts) if dataset in tables]
             said = (self._told(parts, point) for point in read)
-            yield from (f"{parts.job} {what}" for what in said if what)
+            yield from (f"{parts.name} {what}" for what in said if what)
 
     def _told(self, parts: Parts, point: RestorePoint) -> str | None:
-        way = next((each for each in self.ways if each.job == parts.job and each.moves), None)
-        record = way.goal if way else self.store.read(parts.job)
+        way = next((each for each in self.ways if each.job == parts.name and each.moves), None)
+        record = way.goal if way else self.store.read(parts.name)
         if record is None:
             return None  # it never ran
-        version, name = versions_read(parts.sources, record.marks).get(point.name), self._short(point)
+        version, name = versions_read(record).get(point.table_id), self._short(point)
         if version is None:
             return None if way else f"reads {name} beside its source: what it made of the rows that go stays"
         if not point.holds(version):
@@ -210,16 +209,16 @@ class Readers:
             return ahead + self._remedy(parts, point)
         if not point.is_same(version):
             return f"has read {name} up to version {version} of {point.version}: {self._meets(parts, point)}"
-        return None if way else f"has read of {name} what stays: `--select {parts.job}` lets its mark follow the table"
+        return None if way else f"has read of {name} what stays: `--select {parts.name}` lets its mark follow the table"
 
     def _remedy(self, parts: Parts, point: RestorePoint) -> str:
         """The state of the reader that fits, by the run that left it."""
-        past = Past.of(self.store, parts.job)
-        fitting = newest_built_on(past, parts.sources, {point.name: point})
+        past = Past.of(self.store, parts.name)
+        fitting = newest_built_on(past, {point.table_id: point})
         receipt = past.receipt_of(fitting) if fitting else None
         if receipt is None:
-            return f"; `floodmark run --select {parts.job} --full-refresh` builds it again"
-        return f"; then `floodmark rollback --select {parts.job} --to {receipt.run}` puts it back to what it had of it"
+            return f"; `floodmark run --select {parts.name} --full-refresh` builds it again"
+        return f"; then `floodmark rollback --select {parts.name} --to {receipt.run}` puts it back to what it had of it"
 
     def _meets(self, parts: Parts, point: RestorePoint) -> str:
         appends = any(getattr(source, "changes", None) == "append" for source in parts.sources)
@@ -227,19 +226,6 @@ class Readers:
 
     def _short(self, point: RestorePoint) -> str:
         return point.name.removeprefix(f"{self.folder}/")
-
-
-def inputs_of(parts: Parts) -> set[Dataset]:
-    """What a job reads; where its SQL is such as only Spark can read, what its sources do."""
-    try:
-        return set(flow_of(parts, _unknown).inputs)
-    except ConfigError:
-        rows = [each for source in parts.sources for each in tables_of(source, _unknown).values()]
-        return {dataset for each in rows for dataset in each.datasets}
-
-
-def _unknown(_dataset: Dataset) -> None:
-    """Columns are not asked for."""
 
 
 # What `floodmark rollback` says of each job: from which state to which, its marks, its tables, and what goes.

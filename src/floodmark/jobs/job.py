@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
@@ -26,7 +25,8 @@ from floodmark.step.engine import LastSeen
 from floodmark.step.run import reset_marks, set_mark
 from floodmark.step.stopping import asked_to_stop
 from floodmark.step.work import Building, OnSchemaChange
-from floodmark.stores.contract import Housed, MarkStore
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-
-
-# Where what belongs to a job lies if nobody says otherwise: the next run has to find it again.
-def spool_beside(store: MarkStore) -> str:
-    """Where a batch is frozen if nobody says otherwise."""
-    return f"{beside(store)}/spool"
-
-
-def beside(store: MarkStore) -> Path:
-    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    return (store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute()
 
 
 # Names of jobs, sources and sinks: parts of ledgers, folders and files, so each is plain and used once.
@@ -141,7 +130,6 @@ class Chunks:
         )
 
 
-DEFAULT_STORE = "sqlite:///floodmark.db"
 Part = TypeVar("Part")
 
 
@@ -286,7 +274,7 @@ class Job:
 
         A job whose rules were taken out has it too: a batch that was frozen with them may still be open.
         """
-        return Delta(path=self.quarantine or f"{beside(store)}/quarantine/{self.name}", name="quarantine")
+        return Delta(path=self.quarantine or f"{folder_beside(store)}/quarantine/{self.name}", name="quarantine")
 
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
@@ -300,7 +288,7 @@ class Job:
             dead_letters=Delta(path=self.dead_letters, name="dead_letters", evolve=True) if self.dead_letters else None,
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
-            spool_folder=self.spool or spool_beside(store),
+            spool_folder=self.spool or spool_folder(store),
         )
 
     def _transform(self) -> Transform:

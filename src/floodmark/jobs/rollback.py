@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound, SinkFailed
 from floodmark.failpoints import reach
 from floodmark.jobs.diff import Receipts, ended
-from floodmark.jobs.table_readers import behind_restores, producers_first, versions_read
+from floodmark.jobs.table_readers import behind_restores, names_by_id, needs_of, order, versions_read
 from floodmark.jobs.workflow.running import remembered_in
 from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta import RestorePoint
@@ -198,9 +198,10 @@ class Rollback:
         self.target.require_one_job([step.work.name for step in self.steps])
         ways: list[WayBack] = []
         back: dict[str, RestorePoint] = {}
-        for step in producers_first(self.steps):
-            ways.append(following(way_back(step, self.target), step, back))
-            back |= {point.name: point for point in ways[-1].points}
+        steps = {step.work.name: step for step in self.steps}
+        for job in order(needs_of(step.work for step in self.steps)):
+            ways.append(following(way_back(steps[job], self.target), steps[job], back))
+            back |= {point.table_id: point for point in ways[-1].points}
         return tuple(ways)
 
     def carry_out(self, shown: Sequence[WayBack]) -> Iterator[JobRecord]:
@@ -244,15 +245,16 @@ def following(way: WayBack, step: Step, back: Mapping[str, RestorePoint]) -> Way
 
     Tables may have gone back before: a rollback that was killed between two jobs is called again.
     """
-    sources, marks = step.work.sources, way.goal.marks
-    read, behind = versions_read(sources, marks), versions_read(sources, behind_restores(sources, marks, step.session))
-    follows = tuple(table for table in read if behind[table] > read[table] or _is_in_step(read[table], back.get(table)))
+    sources, goal = step.work.sources, way.goal
+    behind = versions_read(replace(goal, marks=behind_restores(sources, goal.marks, step.session)))
+    moved = {
+        table
+        for table, version in versions_read(goal).items()
+        if behind[table] > version or (table in back and back[table].is_same(version))
+    }
+    follows = tuple(name for table, name in names_by_id(sources, step.session).items() if table in moved)
     may_move = way.record.intent is None or _is_on_delta(step)  # else part of an open batch may be out
     return replace(way, moves=way.moves or (may_move and bool(follows)), follows=follows)
-
-
-def _is_in_step(version: int, point: RestorePoint | None) -> bool:
-    return point is not None and point.is_same(version)
 
 
 def _is_on_delta(step: Step) -> bool:
@@ -296,17 +298,9 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     if way.points:
         _fence(step, number, session)
         _restore(step, way.points, number, session)
-    decided = replace(
-        way.goal,
-        number=number,
-        marks=marks,
-        extras={**way.goal.extras, WENT_BACK_TO: batch_of(way.goal)},
-        intent=None,
-        origin="rollback",
-        modified_time=datetime.now(timezone.utc),
-    )
-    step.store.commit(decided, expected=record.number, lease=lease.lease)
-    return decided
+    extras = {**way.goal.extras, WENT_BACK_TO: batch_of(way.goal)}
+    goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
+    return lease.save(goal, after=record, above=highest)
 
 
 def _fence(step: Step, number: int, session: Session) -> None:

@@ -1,12 +1,12 @@
-"""Who reads a table, and how far each has come: what nobody may clean away yet."""
+"""Which Delta tables jobs read and fill: who comes first, how far a reader has come, and what has to be kept for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from floodmark.hwm import HWM, TableVersionsHWM, VersionHWM
 from floodmark.probes.delta import DeltaProbe
@@ -16,50 +16,115 @@ from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
     from floodmark.jobs.rollback import Past
-    from floodmark.sinks.contract import Sink
     from floodmark.sinks.delta import RestorePoint
     from floodmark.sources.contract import Session, Source
-    from floodmark.step import Step
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import JobRecord
 
 
-# Tables that jobs fill and other jobs read: who comes first, how far a reader has read, where it may go on.
-def tables_filled(sinks: Iterable[Sink]) -> set[str]:
-    """The Delta tables of sinks, as `RestorePoint.name` calls them."""
-    found = [table for sink in sinks if isinstance(sink, OnDelta) for table in sink.tables()]
-    return {str(DeltaPlace(table.path, table.table)) for table in found}
+MARGIN = timedelta(days=1)
+"""A reader that is about to run must not find the last hour of its files gone."""
+DEFAULT_LOG_RETENTION = timedelta(days=30)
+Table = TypeVar("Table")
 
 
-def versions_read(sources: Iterable[object], marks: Mapping[str, HWM[Any]]) -> dict[str, int]:
-    """How far each Delta table was read, by these marks."""
+class TableJob(Protocol):
+    """What these questions need of a job: also the step's work is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def sources(self) -> Sequence[object]: ...
+    @property
+    def sinks(self) -> Sequence[object]: ...
+
+
+@runtime_checkable
+class SeveralTables(Protocol):
+    """A source that reads several Delta tables, whose versions are one mark; a fact is one."""
+
+    @property
+    def inputs(self) -> Sequence[Any]: ...
+
+
+def reads(job: TableJob) -> frozenset[str]:
+    """The Delta tables that a job reads, by path or name in the catalog."""
+    return frozenset(str(place) for source in job.sources for _, place in _places(source))
+
+
+def fills(job: TableJob) -> frozenset[str]:
+    """The Delta tables that a job fills, called as `reads` does."""
+    tables = [table for sink in job.sinks if isinstance(sink, OnDelta) for table in sink.tables()]
+    return frozenset(str(DeltaPlace(table.path, table.table)) for table in tables)
+
+
+def needs_of(jobs: Iterable[TableJob]) -> dict[str, tuple[str, ...]]:
+    """By job: the others that fill a Delta table which it reads."""
+    known = list(jobs)
+    return needs_between({job.name: reads(job) for job in known}, {job.name: fills(job) for job in known})
+
+
+def needs_between(
+    reads: Mapping[str, frozenset[Table] | set[Table]], fills: Mapping[str, frozenset[Table] | set[Table]]
+) -> dict[str, tuple[str, ...]]:
+    """By job: the others that fill what it reads, whatever the tables are called by."""
+    return {job: tuple(other for other in fills if other != job and fills[other] & reads[job]) for job in reads}
+
+
+def order(needs: Mapping[str, Collection[str]]) -> list[str]:
+    """Jobs after those that they need; of some that wait for each other, the one that was given first goes first."""
+    waits = {job: set(upstream) for job, upstream in needs.items()}
+    while True:
+        try:
+            return list(TopologicalSorter(waits).static_order())
+        except CycleError as error:
+            circle = error.args[1]
+            waits[min(circle, key=list(waits).index)] -= set(circle)
+
+
+def versions_read(record: JobRecord) -> dict[str, int]:
+    """How far a job has read each Delta table, by the table's id.
+
+    As its source, as an input of its fact, or as the bronze of its task: which table a mark is of stands in the
+    fingerprint of its source. A table that was dropped and made anew is another one.
+    """
     found: dict[str, int] = {}
-    for source in sources:
-        name = str(getattr(source, "name", ""))
-        versions = _versions(marks.get(name), name)
-        found |= {str(place): versions[table] for table, place in _places(source) if table in versions}
+    for table_id, version in _marks_of_tables(record):
+        found[table_id] = min(version, found.get(table_id, version))  # read by two sources, the slower one counts
     return found
 
 
-def newest_built_on(past: Past, sources: Sequence[object], tables: Mapping[str, RestorePoint]) -> JobRecord | None:
-    """The newest state of a reader that has nothing but what these tables will hold once they are put back."""
+def _marks_of_tables(record: JobRecord) -> Iterator[tuple[str, int]]:
+    for source, mark in record.marks.items():
+        text, extra = record.sources.get(source, ""), record.extras.get(source)
+        if isinstance(mark, TableVersionsHWM):
+            named = [(_id_in(text, f"'{name}' "), version) for name, version in mark.value.items()]
+        elif isinstance(mark, VersionHWM) and mark.value is not None:
+            named = [(_id_in(text), mark.value)]
+        else:
+            version = extra.get("version") if isinstance(extra, dict) else None
+            named = [(_id_in(text), version)] if isinstance(version, int) else []
+        yield from ((table_id, version) for table_id, version in named if table_id)
+
+
+def fingerprint_of_input(name: str, table_id: str) -> str:
+    """How the fingerprint of a source with several tables names one of them."""
+    return f"'{name}' (table id {table_id})"
+
+
+def _id_in(fingerprint: str, name: str = "") -> str:
+    """The id behind a name, or the last one: the path that stands before it may be called anything."""
+    _, found, rest = fingerprint.rpartition(f"{name}(table id ")
+    return rest.partition(")")[0] if found else ""
+
+
+def newest_built_on(past: Past, tables: Mapping[str, RestorePoint]) -> JobRecord | None:
+    """The newest state of a reader that has nothing but what these tables will hold; `tables` are by id."""
     for record in past.records:
-        read = {name: version for name, version in versions_read(sources, record.marks).items() if name in tables}
-        if read and all(tables[name].holds(version) for name, version in read.items()):
+        read = {table_id: version for table_id, version in versions_read(record).items() if table_id in tables}
+        if read and all(tables[table_id].holds(version) for table_id, version in read.items()):
             return record
     return None
-
-
-def producers_first(steps: Sequence[Step]) -> list[Step]:
-    """Jobs after those that fill what they read; jobs that wait for each other stay as they were given."""
-    fills = {step.work.name: tables_filled(step.work.sinks) for step in steps}
-    reads = {step.work.name: {str(place) for s in step.work.sources for _, place in _places(s)} for step in steps}
-    needs = {job: [other for other in fills if other != job and fills[other] & reads[job]] for job in reads}
-    try:
-        order = list(TopologicalSorter(needs).static_order())
-    except CycleError:
-        return list(steps)
-    return sorted(steps, key=lambda step: order.index(step.work.name))
 
 
 def behind_restores(sources: Iterable[Source], marks: Mapping[str, HWM[Any]], session: Session) -> dict[str, HWM[Any]]:
@@ -71,50 +136,46 @@ def behind_restores(sources: Iterable[Source], marks: Mapping[str, HWM[Any]], se
     followed = dict(marks)
     for source in sources:
         mark = marks.get(source.name)
-        read = _versions(mark, source.name)
-        moved = {
-            table: _behind_restore(place.location(session), read[table])
-            for table, place in _places(source)
-            if table in read
-        }
-        if mark is not None and moved:
-            followed[source.name] = mark.update(moved if isinstance(mark, TableVersionsHWM) else moved[source.name])
+        if isinstance(mark, TableVersionsHWM):
+            probes = [(name, _probe(place, session)) for name, place in _places(source) if name in mark.value]
+            followed[source.name] = mark.update({name: _behind_restore(p, mark.value[name]) for name, p in probes})
+        elif isinstance(mark, VersionHWM) and mark.value is not None:
+            for _, place in _places(source):
+                followed[source.name] = mark.update(_behind_restore(_probe(place, session), mark.value))
     return followed
 
 
-def _behind_restore(location: str | None, version: int) -> int:
-    probe = DeltaProbe(location or "")
-    if location is None or not probe.refresh():
-        return version
-    for commit in reversed(probe.commits(version, probe.latest())):
-        told = commit.parameters.get("version", "")
-        if commit.operation == "RESTORE" and told.isdigit() and _is_same(probe, int(told), version):
+def names_by_id(sources: Iterable[object], session: Session) -> dict[str, str]:
+    """The tables that sources read, by their ids; those that are not there have none."""
+    places = [place for source in sources for _, place in _places(source)]
+    return {probe.table_id(): str(place) for place in places if (probe := _probe(place, session)) is not None}
+
+
+def _behind_restore(probe: DeltaProbe | None, version: int) -> int:
+    for commit in reversed(probe.commits(version, probe.latest())) if probe else ():
+        target = commit.parameters.get("version", "")
+        if probe and commit.operation == "RESTORE" and target.isdigit() and _is_same(probe, int(target), version):
             return commit.version
     return version
 
 
 def _is_same(probe: DeltaProbe, one: int, other: int) -> bool:
-    """Whether no row changed between two versions, as far as the log still tells."""
+    """Whether no row changed between two versions, as far as the log still says."""
     low, high = sorted((one, other))
     commits = probe.commits(low, high)
     return len(commits) == high - low and not any(commit.changes_rows for commit in commits)
 
 
+def _probe(place: DeltaPlace, session: Session) -> DeltaProbe | None:
+    location = place.location(session)
+    probe = DeltaProbe(location or "")
+    return probe if location is not None and probe.refresh() else None
+
+
 def _places(source: object) -> Iterator[tuple[str, DeltaPlace]]:
-    """The tables of a source by their names in its mark; a fact reads several."""
-    for table in getattr(source, "inputs", (source,) if isinstance(source, Delta) else ()):
-        yield table.name, DeltaPlace(table.path, table.table)
-
-
-def _versions(mark: HWM[Any] | None, name: str) -> dict[str, int]:
-    if isinstance(mark, VersionHWM):
-        return {} if mark.value is None else {name: mark.value}
-    return dict(mark.value) if isinstance(mark, TableVersionsHWM) else {}
-
-
-MARGIN = timedelta(days=1)
-"""A reader that is about to run must not find the last hour of its files gone."""
-DEFAULT_LOG_RETENTION = timedelta(days=30)
+    """The tables of a source by their names in its mark."""
+    tables = source.inputs if isinstance(source, SeveralTables) else [source] if isinstance(source, Delta) else []
+    yield from ((table.name, DeltaPlace(table.path, table.table)) for table in tables)
 
 
 @dataclass(frozen=True)
@@ -143,27 +204,8 @@ class Retention:
 def readers_of(table_id: str, store: MarkStore) -> list[Reader]:
     """The jobs of this store that read the table by its versions, the slowest first."""
     records = [record for job in store.jobs() if (record := store.read(job)) is not None]
-    found = [Reader(each.job, version) for each in records for version in versions_in(each, table_id)]
-    return sorted(found, key=lambda reader: reader.version)
-
-
-def versions_in(record: JobRecord, table_id: str) -> Iterator[int]:
-    """How far the job has read the table: as its source, as an input of its fact, as the bronze of its task."""
-    for source, mark in record.marks.items():
-        told, beside = record.sources.get(source, ""), record.extras.get(source)
-        if isinstance(mark, TableVersionsHWM):
-            yield from (version for name, version in mark.value.items() if known_as(name, table_id) in told)
-        elif f"(table id {table_id})" not in told:
-            continue
-        elif isinstance(mark, VersionHWM) and mark.value is not None:
-            yield mark.value
-        elif isinstance(beside, dict) and isinstance(version := beside.get("version"), int):
-            yield version
-
-
-def known_as(name: str, table_id: str) -> str:
-    """How the fingerprint of a source with several tables names one of them."""
-    return f"'{name}' (table id {table_id})"
+    versions = [(record.job, versions_read(record).get(table_id)) for record in records]
+    return sorted((Reader(job, at) for job, at in versions if at is not None), key=lambda reader: reader.version)
 
 
 def safe_retention(probe: DeltaProbe, readers: list[Reader], wanted: timedelta, now: datetime) -> Retention:
@@ -171,8 +213,7 @@ def safe_retention(probe: DeltaProbe, readers: list[Reader], wanted: timedelta, 
     needed = wanted
     behind = [reader for reader in readers if reader.version < probe.latest()]
     if behind:
-        since = _time_of(probe, behind[0].version)
-        needed = max(wanted, now - since + MARGIN)
+        needed = max(wanted, now - _time_of(probe, behind[0].version) + MARGIN)
     return Retention(needed, max(DEFAULT_LOG_RETENTION, needed))
 
 

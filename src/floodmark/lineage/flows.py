@@ -176,7 +176,7 @@ class Unread:
 class Parts:
     """What lineage needs of a job."""
 
-    job: str
+    name: str
     sources: tuple[object, ...]
     transform: object
     sinks: tuple[object, ...]
@@ -197,7 +197,7 @@ def _declared(model: JobModel, site: Site) -> object:
     if given is None:
         return Identity()
     if given.dimension is not None:
-        return given.dimension.build(site)
+        return given.dimension.build()
     return Unread(given.python) if given.python else as_transform(given.sql)
 
 
@@ -214,12 +214,25 @@ class Flow:
     unread: str | None = None
 
 
+def inputs_of(parts: Parts) -> set[Dataset]:
+    """What a job reads; where its SQL is such as only Spark can read, what its sources do."""
+    try:
+        return set(flow_of(parts, _without_columns).inputs)
+    except ConfigError:
+        tables = [table for source in parts.sources for table in tables_of(source, _without_columns).values()]
+        return {dataset for table in tables for dataset in table.datasets}
+
+
+def _without_columns(_dataset: Dataset) -> None:
+    """Columns are not asked for."""
+
+
 def flow_of(parts: Parts, known: Known) -> Flow:
     """The flow of one job. Raises ConfigError if its SQL cannot be parsed."""
     outputs = [(sink, dataset_of(sink)) for sink in parts.sinks]
     rows = _transformed(parts, known, [dataset for _, dataset in outputs])
     made = {dataset: _completed(written(sink, rows), known(dataset)) for sink, dataset in outputs}
-    return Flow(parts.job, rows.datasets, made, _unread(parts.transform))
+    return Flow(parts.name, rows.datasets, made, _unread(parts.transform))
 
 
 def _transformed(parts: Parts, known: Known, outputs: Sequence[Dataset]) -> Relation:
@@ -227,7 +240,7 @@ def _transformed(parts: Parts, known: Known, outputs: Sequence[Dataset]) -> Rela
     transform = parts.transform
     if isinstance(transform, Sql):
         named = {"source": next(iter(tables.values()))} if len(tables) == 1 else tables
-        return _query(parts.job, transform, named, known).beside(tables.values())
+        return _query(parts.name, transform, named, known).beside(tables.values())
     if isinstance(transform, Members):
         return _members(transform, next(iter(tables.values())))
     if isinstance(transform, Identity):
@@ -253,7 +266,7 @@ def _members(members: Members, feed: Relation) -> Relation:
     columns: dict[str, Origins] = {name: expression_origins(sql, feed) for name, sql in members.columns.items()}
     interval = {name: feed.origins(name) for name in INTERVAL} if members.versions else {}
     named = {**columns, **interval}
-    key = dict.fromkeys(origin.made("computed") for name in members.named_by for origin in named.get(name, ()))
+    key = dict.fromkeys(origin.made("computed") for name in members.identity for origin in named.get(name, ()))
     return Relation(feed.datasets, {members.key: tuple(key), **named})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -11,8 +11,9 @@ import floodmark
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.hwm import Json
 from floodmark.jobs.job import Job
+from floodmark.jobs.table_readers import needs_between, order
 from floodmark.lineage.datasets import Dataset, Direct, Indirect, Influence, Origin, Relation
-from floodmark.lineage.flows import Flow, Parts, dataset_of, flow_of
+from floodmark.lineage.flows import Flow, Parts, dataset_of, flow_of, inputs_of
 from floodmark.probes.delta import DeltaProbe
 
 
@@ -104,13 +105,14 @@ def lineage_of(jobs: Iterable[Job | Parts]) -> Lineage:
     Raises ConfigError if the SQL of one cannot be parsed.
     """
     parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
-    columns = Columns()
-    flows: list[Flow] = []
-    for each in _producers_first(parts):
-        flows.append(flow_of(each, columns.known))
-        columns.learn(flows[-1])
-    order = {each.job: place for place, each in enumerate(parts)}
-    return Lineage(tuple(sorted(flows, key=lambda flow: order[flow.job])))
+    by_name, columns = {each.name: each for each in parts}, Columns()
+    reads = {each.name: inputs_of(each) for each in parts}
+    fills = {each.name: {dataset_of(sink) for sink in each.sinks} for each in parts}
+    flows: dict[str, Flow] = {}
+    for job in order(needs_between(reads, fills)):
+        flows[job] = flow_of(by_name[job], columns.known)
+        columns.learn(flows[job])
+    return Lineage(tuple(flows[each.name] for each in parts))
 
 
 @dataclass
@@ -142,22 +144,6 @@ def _columns_in_log(dataset: Dataset) -> list[str] | None:
         return list(probe.columns()) if probe.refresh() else None
     except SourceUnreadable:
         return None
-
-
-def _producers_first(parts: Sequence[Parts]) -> list[Parts]:
-    """Jobs after those that fill what they read; those that wait for each other stay as they were given."""
-
-    def unknown(dataset: Dataset) -> None:
-        return None
-
-    reads = {each.job: set(flow_of(each, unknown).inputs) for each in parts}
-    left, ordered = list(parts), list[Parts]()
-    while left:
-        fills = {each.job: {dataset_of(sink) for sink in each.sinks} for each in left}
-        ready = [p for p in left if not any(reads[p.job] & fills[o.job] for o in left if o is not p)] or left[:1]
-        ordered += ready
-        left = [each for each in left if each not in ready]
-    return ordered
 
 
 def _is_called(dataset: Dataset, name: str) -> bool:

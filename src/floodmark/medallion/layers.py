@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError, TaskFailed
 from floodmark.jobs.job import Job, session_of
+from floodmark.jobs.table_readers import needs_of
 from floodmark.jobs.workflow.code import Library, Surroundings
 from floodmark.jobs.workflow.document import Task, Workflow
 from floodmark.jobs.workflow.running import WorkflowRun
-from floodmark.medallion.facts import TouchedDates, place_of
-from floodmark.sinks import Delta, Scd1
-from floodmark.sinks.delta.dates import DeltaDates
-from floodmark.sources import Delta as DeltaSource
-from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,11 +33,7 @@ class Layer:
 
     def needs(self) -> dict[str, tuple[str, ...]]:
         """By job: the jobs of this layer that fill what it reads."""
-        fills = {job.name: filled_by(job) for job in self.jobs}
-        return {
-            job.name: tuple(other for other, tables in fills.items() if other != job.name and tables & read_by(job))
-            for job in self.jobs
-        }
+        return needs_of(self.jobs)
 
     def build(self, spark: SparkSession | None, store: MarkStore, *, at_once: int = AT_ONCE) -> dict[str, Receipt]:
         """Run every job, and give the receipts by name.
@@ -77,19 +69,3 @@ def _told(ended: Ended) -> str:
         return f"{ended.outcome.task} was skipped"
     said = ended.error.message if isinstance(ended.error, FloodmarkError) else str(ended.error)
     return f"{ended.outcome.task}: {said.rstrip('.')}"
-
-
-def read_by(job: Job) -> frozenset[str]:
-    """The Delta tables that a job reads."""
-    plain = [_place(source) for source in job.sources if isinstance(source, DeltaSource)]
-    facts = [source for source in job.sources if isinstance(source, TouchedDates)]
-    return frozenset([*plain, *(str(place_of(each)) for fact in facts for each in fact.inputs)])
-
-
-def filled_by(job: Job) -> frozenset[str]:
-    """The Delta tables that a job fills."""
-    return frozenset(_place(sink) for sink in job.sinks if isinstance(sink, Delta | DeltaDates | Scd1))
-
-
-def _place(table: Delta | DeltaDates | Scd1 | DeltaSource) -> str:
-    return str(DeltaPlace(table.path, table.table))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from floodmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from floodmark.streams.healing_step import UuidLost as UuidLost
     from floodmark.streams.healing_step import healing as healing
     from floodmark.streams.healing_step import healing_batch as healing_batch
     from floodmark.streams.kafka import from_kafka as from_kafka

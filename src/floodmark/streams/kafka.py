@@ -18,8 +18,9 @@ from floodmark.probes.kafka.client import KafkaOptions, option_text
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.spark.session import spark_session
 from floodmark.step.stopping import Stopping, stopping_on
-from floodmark.stores.contract import Housed, MarkStore
+from floodmark.stores.contract import MarkStore
 from floodmark.stores.durable import file_name
+from floodmark.stores.opening import DEFAULT_STORE, folder_beside
 from floodmark.stores.record import Receipt
 from floodmark.streams.healer import Healer
 from floodmark.streams.healer.commit import TurnCommit
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-DEFAULT_STORE = "sqlite:///floodmark.db"
 OURS = frozenset(
     {"bootstrap.servers", "metadata.broker.list", "group.id", "auto.offset.reset", "enable.auto.commit"}
     | {"enable.auto.offset.store", "auto.commit.interval.ms", "enable.partition.eof"}
@@ -233,5 +233,4 @@ def from_kafka_batched(
 
 def state_folder(store: MarkStore, stream: str) -> Path:
     """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    beside = store.folder if isinstance(store, Housed) else Path(".floodmark")
-    return beside.absolute() / "streams" / file_name(stream)
+    return folder_beside(store) / "streams" / file_name(stream)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from floodmark.errors import ConfigError, UnknownKind
 from floodmark.hwm.parsing import seconds_in
+from floodmark.patience import doubling_pause
 
 if TYPE_CHECKING:
     from floodmark.probes.kafka import Place
@@ -34,7 +34,7 @@ class OnError:
 
     def pause_seconds(self, attempts: int) -> float:
         """How long to wait after so many failed attempts."""
-        return min(self.backoff_seconds * math.pow(2, min(attempts - 1, 32)), LONGEST_PAUSE_SECONDS)
+        return doubling_pause(self.backoff_seconds, attempts, LONGEST_PAUSE_SECONDS)
 
 
 stop = OnError()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floodmark.errors import PublicationFailed, SourceUnreadable
+from floodmark.patience import patiently
 from floodmark.probes.kafka import KafkaProbe, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS, PAUSE_SECONDS = 15.0, 0.2
 """A coordinator that moves, or is made for the first group of a broker, answers within this time."""
 PASSING = (
     *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
@@ -27,14 +27,12 @@ PASSING = (
 
 def committed_offsets(probe: KafkaProbe, group: str, topics: Sequence[Topic]) -> dict[Place, int]:
     """The group's offsets; a coordinator that is still loading them is waited for."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return probe.committed(group, topics)
-        except SourceUnreadable as error:
-            if "oordinator" not in error.reason or time.monotonic() > deadline:
-                raise
-        time.sleep(0.2)
+    return patiently(
+        lambda: probe.committed(group, topics),
+        seconds=PATIENCE_SECONDS,
+        passing=lambda error: isinstance(error, SourceUnreadable) and "oordinator" in error.reason,
+        pause_seconds=PAUSE_SECONDS,
+    )
 
 
 @dataclass
@@ -86,20 +84,21 @@ class GroupOffsets:
         from confluent_kafka import KafkaException, TopicPartition
 
         places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        if self._consumer is None:
-            self._consumer = self.options.consumer(**{"group.id": self.group})
-        while True:
-            try:
-                answers = self._consumer.commit(offsets=places, asynchronous=False) or []
-                refusal = next((each.error for each in answers if each.error is not None), None)
-                if refusal is None:
-                    return
-            except KafkaException as error:
-                refusal = error.args[0]
-            if not may_pass(refusal) or time.monotonic() > deadline:
-                raise PublicationFailed(self.group, reason=self.options.without_secrets(refusal.str())) from None
-            time.sleep(0.2)
+        consumer = self._consumer = self._consumer or self.options.consumer(**{"group.id": self.group})
+
+        def commit() -> None:
+            for answer in consumer.commit(offsets=places, asynchronous=False) or []:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+
+        def is_passing(error: Exception) -> bool:
+            return isinstance(error, KafkaException) and may_pass(error.args[0])
+
+        try:
+            patiently(commit, seconds=PATIENCE_SECONDS, passing=is_passing, pause_seconds=PAUSE_SECONDS)
+        except KafkaException as error:
+            reason = self.options.without_secrets(error.args[0].str())
+            raise PublicationFailed(self.group, reason=reason) from None
 
 
 def may_pass(error: KafkaError) -> bool:

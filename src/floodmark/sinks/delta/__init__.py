@@ -300,6 +300,7 @@ class RestorePoint:
     """A table, its version after a batch, the latest one, and the first in between that changed rows."""
 
     table: Delta
+    table_id: str
     ledger: str
     version: int
     latest: int
@@ -322,7 +323,8 @@ class RestorePoint:
         later = [each for each in probe.commits(commit.version, probe.latest()) if each.changes_rows]
         _require_own(later, ledger, table)
         _require_files(probe, commit.version, number, table)
-        return cls(table, ledger, commit.version, probe.latest(), later[0].version if later else None)
+        changed = later[0].version if later else None
+        return cls(table, probe.table_id(), ledger, commit.version, probe.latest(), changed)
 
     @property
     def name(self) -> str:
