@@ -39,23 +39,23 @@ def test_each_pause_is_twice_the_last_up_to_a_bound() -> None:
 
 def test_a_record_runs_again_when_its_pause_is_over() -> None:
     """Not before, so that the cause has time to pass."""
-    tries = RetryBudget(retry(2, 10))
+    budget = RetryBudget(retry(2, 10))
     waiting = {PLACE: {7: failed(7, attempts=1)}}
-    assert tries.due(waiting, now=109.0) == {}
-    assert tries.next_due_at(waiting) == 110.0
-    assert tries.due(waiting, now=110.0) == waiting
+    assert budget.due_records(waiting, now=109.0) == {}
+    assert budget.next_due_at(waiting) == 110.0
+    assert budget.due_records(waiting, now=110.0) == waiting
 
 
 def test_a_record_is_given_up_when_its_attempts_are_used() -> None:
     """Two retries are three attempts."""
-    tries = RetryBudget(retry(2, 10))
-    assert tries.given_up({PLACE: {7: failed(7, attempts=2)}}) == {}
-    assert tries.given_up({PLACE: {7: failed(7, attempts=3)}}) == {PLACE: [failed(7, attempts=3)]}
+    budget = RetryBudget(retry(2, 10))
+    assert budget.spent_records({PLACE: {7: failed(7, attempts=2)}}) == {}
+    assert budget.spent_records({PLACE: {7: failed(7, attempts=3)}}) == {PLACE: [failed(7, attempts=3)]}
 
 
 def test_a_new_run_tries_at_once_what_an_earlier_one_gave_up() -> None:
     """The usual reason to run again is that the cause was fixed."""
-    tries, stuck = RetryBudget(stop), {PLACE: {7: failed(7, attempts=1)}}
-    tries.begin(stuck)
-    assert tries.due(stuck, now=100.0) == stuck
-    assert tries.given_up({PLACE: {7: failed(7, attempts=2)}}) == {PLACE: [failed(7, attempts=2)]}
+    budget, stuck = RetryBudget(stop), {PLACE: {7: failed(7, attempts=1)}}
+    budget.begin(stuck)
+    assert budget.due_records(stuck, now=100.0) == stuck
+    assert budget.spent_records({PLACE: {7: failed(7, attempts=2)}}) == {PLACE: [failed(7, attempts=2)]}

@@ -86,7 +86,7 @@ class RetryBudget:
         attempts = self.attempts(place, failed)
         return failed.last_at + self.policy.pause_seconds(attempts) if attempts else 0.0
 
-    def due(self, failed: FailedRecords, now: float) -> dict[Place, dict[int, FailedRecord]]:
+    def due_records(self, failed: FailedRecords, now: float) -> dict[Place, dict[int, FailedRecord]]:
         """The records that run again now."""
         chosen = {p: {o: each for o, each in own.items() if self._is_due(p, each, now)} for p, own in failed.items()}
         return {place: own for place, own in chosen.items() if own}
@@ -96,7 +96,7 @@ class RetryBudget:
         records = [(place, each) for place, own in failed.items() for each in own.values()]
         return min((self.due_at(*each) for each in records if not self.is_spent(*each)), default=None)
 
-    def given_up(self, failed: FailedRecords) -> dict[Place, list[FailedRecord]]:
+    def spent_records(self, failed: FailedRecords) -> dict[Place, list[FailedRecord]]:
         """The records that this run tries no more."""
         chosen = {p: [each for each in own.values() if self.is_spent(p, each)] for p, own in failed.items()}
         return {place: own for place, own in chosen.items() if own}

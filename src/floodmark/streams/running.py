@@ -119,9 +119,9 @@ def _wait_out(error: FloodmarkError, failures: int, stopping: Stopping) -> None:
 
 def _stop(healer: Healer) -> None:
     """Nothing new is taken; what steps hold goes on, shorter than it might have been."""
-    if healer.unsettled.held:
-        reached = {place: progress.reached for place, progress in healer.progress().items()}
-        healer.turn(Reach(reached, flushes=True))
+    if healer.unsettled.held_records:
+        ends = {place: progress.read_upto for place, progress in healer.progress().items()}
+        healer.turn(Reach(ends, flushes=True))
     healer.commit.end()
 
 

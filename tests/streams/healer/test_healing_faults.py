@@ -48,7 +48,7 @@ def test_a_record_that_kills_its_worker_costs_itself_and_the_others_go_on(
     assert (receipt.rows_dead, receipt.rows_written) == (1, {"healed": 5})
     assert [call for call in calls if call[:2] == (0, 1)] == [(0, 1, 1), (0, 1, 1), (0, 1, 2), (0, 1, 2)]
     assert {call[:2] for call in calls} == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)}
-    (letter,) = DeadLetters(source.state.dead).all()
+    (letter,) = DeadLetters(source.state.dead_letters).all()
     assert (letter.value, letter.key, letter.headers, letter.attempts) == (b"kill", b"k", tuple(HEADERS), 2)
     assert "killed its worker" in letter.error
 

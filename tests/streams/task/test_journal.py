@@ -61,14 +61,14 @@ def test_where_a_job_met_nothing_there_is_no_record(path: Path) -> None:
         journal.put([105], FAILED)
         journal.put([106], HELD)
         journal.put([108], DROPPED)
-        assert journal.unsettled(100, 110, 110) == [105, 106]
+        assert journal.unsettled_offsets(100, 110, 110) == [105, 106]
 
 
 def test_what_no_job_asked_for_waits(path: Path) -> None:
     """Below the first and above the last offset that was read, nobody knows whether there is a record."""
     with Journal.open(path, 100) as journal:
         journal.put([106], DONE)
-        assert journal.unsettled(105, 107, 109) == [100, 101, 107, 108]
+        assert journal.unsettled_offsets(105, 107, 109) == [100, 101, 107, 108]
 
 
 def test_who_ran_when_a_worker_died_is_a_suspect_and_who_ran_alone_is_convicted(path: Path) -> None:

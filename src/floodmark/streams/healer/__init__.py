@@ -152,7 +152,7 @@ class Healer(Engine[TurnLook]):
             plan = replace(look.plan, retries={})
             turn = self.heal(plan, session_under(lease, self.session))
             for place, progress in plan.progress.items():
-                upto = plan.reads.get(place, (0, progress.reached))[1]
+                upto = plan.reads.get(place, (0, progress.read_upto))[1]
                 self.unhealed_progress[place] = Progress.beginning(upto)
             return self.commit.close_unhealed(record, plan, turn, clock)
 
@@ -184,7 +184,7 @@ class Healer(Engine[TurnLook]):
 
     def stuck_records(self) -> list[str]:
         """Records that keep the mark where it is and are not tried again in this run, described in one line each."""
-        return stuck_lines(self.unsettled.given_up(self.progress()), self.now())
+        return stuck_lines(self.unsettled.spent_records(self.progress()), self.now())
 
     def seconds_until_due(self) -> float | None:
         """How long until a record runs again, or the clock lets go what is held; None if neither will be."""

@@ -66,7 +66,7 @@ class TurnCommit:
         results = {place: turn.result(place) for place in plan.places} if turn else {}
         after = {**plan.progress, **{place: each.progress for place, each in results.items()}}
         record = record_after(begun, plan.progress, after)
-        notes = stuck_lines(self.unsettled.failed(after), self.now())[:MOST_NOTES]
+        notes = stuck_lines(self.unsettled.failed_records(after), self.now())[:MOST_NOTES]
         receipt = receipt_of(begun, record, plan, results, clock, rows_dead=rows_dead, notes=notes)
         lease.check()
         reach("before_commit")
@@ -94,7 +94,7 @@ class TurnCommit:
         records = self.unsettled.to_put_aside({place: turn.failures(place) for place in turn.plan.places})
         letters = [letter_of(place, each) for place, own in records.items() for each in own]
         if letters:
-            DeadLetters(self.state.dead).add(letters)
+            DeadLetters(self.state.dead_letters).add(letters)
         for place, own in records.items():
             turn.mark_dead(place, [each.offset for each in own])
         return len(letters)
@@ -104,7 +104,7 @@ class TurnCommit:
         if turn is not None and self.prints_records:
             lines = [f"{p[0]} {p[1]} {offset}\n" for p in plan.places for offset in turn.taken_offsets(p)]
             sys.stdout.write("".join(lines))
-        for place, own in self.unsettled.failed(after).items():
+        for place, own in self.unsettled.failed_records(after).items():
             first = own[min(own)]
             log.warning("a record waits", stream=self.group.group, record=stuck_line(place, first, self.now()))
 
@@ -136,14 +136,14 @@ class TurnCommit:
 
     def tidy(self, plan: TurnPlan, turn: Turn | None, results: Mapping[Place, PartitionResult]) -> None:
         """Forget what the commit made needless; a crash before this leaves files that the next turn removes."""
-        held = self.unsettled.held
+        held = self.unsettled.held_records
         for place, result in results.items():
             held.pop(place, None)
             if result.held_offsets and turn is not None:
                 held[place] = HeldRecords(plan.number, result.held_offsets, turn.due_at.get(place))
             with self.state.lock(place):
-                keep_failures(self.state.failures(place), frozenset(result.progress.unsettled()))
-        needed = {self.state.carried(each.number, place) for place, each in held.items()}
+                keep_failures(self.state.failures(place), frozenset(result.progress.unsettled_offsets()))
+        needed = {self.state.carried_state(each.number, place) for place, each in held.items()}
         for path in (self.state.root / "carried").glob("*"):
             if path not in needed:
                 path.unlink(missing_ok=True)

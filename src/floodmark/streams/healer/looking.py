@@ -87,7 +87,7 @@ class TopicLook:
         sources = self._sources(record, topics)
         known = progress_in(record, self.topics)
         progress = {**known, **self._beginnings(known, topics, bounds)}
-        positions = {place: min(waiting.get(place, each.reached), each.reached) for place, each in progress.items()}
+        positions = {place: min(waiting.get(place, each.read_upto), each.read_upto) for place, each in progress.items()}
         planner = Planner(self.group, topics, bounds, positions, max_rows=MOST_AT_ONCE)
         sight = planner.sight(positions, sets_mark=False, has_mark=True)
         ends = {place: each.stable for place, each in bounds.items()}
@@ -115,20 +115,20 @@ class TopicLook:
 
     def _sources(self, record: JobRecord, topics: Sequence[Topic]) -> dict[str, str]:
         cluster = self.probe.cluster_id
-        found = {each.name: f"kafka topic {each.name} (id {each.id}) of cluster {cluster}" for each in topics}
-        for topic, source in found.items():
+        sources = {each.name: f"kafka topic {each.name} (id {each.id}) of cluster {cluster}" for each in topics}
+        for topic, source in sources.items():
             stored = record.sources.get(topic)
             if stored is not None and stored != source:
                 raise SourceChanged(self.group, stored=stored, found=source)
-        return found
+        return sources
 
     def _beginnings(
         self, known: StreamProgress, topics: Sequence[Topic], bounds: Mapping[Place, Bounds]
     ) -> dict[Place, Progress]:
         """Where partitions begin that the record does not know; one that a known topic got later is read whole."""
         new = [place for place in bounds if place not in known]
-        seen = {topic for topic, _ in known}
-        first = [place for place in new if place[0] not in seen]
+        known_topics = {topic for topic, _ in known}
+        first = [place for place in new if place[0] not in known_topics]
         committed = committed_offsets(self.probe, self.group, topics) if first else {}
         beginnings = {place: Progress.beginning(bounds[place].earliest) for place in new}
         beginnings |= {place: Progress.beginning(self._first(place, committed, bounds[place])) for place in first}
@@ -136,12 +136,12 @@ class TopicLook:
             self._warn_once("the stream begins where its group stands in Kafka", group=self.group, topics=self.topics)
         return beginnings
 
-    def _first(self, place: Place, committed: Offsets, seen: Bounds) -> int:
+    def _first(self, place: Place, committed: Offsets, bounds: Bounds) -> int:
         """The group's own offset while it can still be read; else what `auto.offset.reset` says."""
         offset = committed.get(place)
-        if offset is not None and seen.earliest <= offset <= seen.end:
+        if offset is not None and bounds.earliest <= offset <= bounds.end:
             return offset
-        return seen.earliest if self.reset == "earliest" else seen.stable
+        return bounds.earliest if self.reset == "earliest" else bounds.stable
 
     def _within_bounds(
         self, progress: StreamProgress, reads: Mapping[Place, Range], ends: Offsets
@@ -151,7 +151,7 @@ class TopicLook:
         notes: list[str] = []
         for place, (start, upto) in reads.items():
             own = progress[place]
-            end = min(upto, ends.get(place, upto), max(own.reached + own.free_offsets, start))
+            end = min(upto, ends.get(place, upto), max(own.read_upto + own.free_offsets, start))
             if start < end:
                 bounded[place] = (start, end)
             elif own.is_stuck and not own.free_offsets:

@@ -26,26 +26,26 @@ EXTRAS = "healing"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one partition got: all below `mark` is settled, so is what `settled` lists; it was read up to `reached`.
+    """How far one partition got: all below `mark` is settled, and so are `settled_ranges` above it.
 
     Offsets that were read over and hold no record (compaction, transaction markers) count as settled.
     """
 
     mark: int
-    reached: int
-    settled: tuple[Range, ...] = ()
+    read_upto: int
+    settled_ranges: tuple[Range, ...] = ()
 
     @classmethod
     def beginning(cls, offset: int) -> Progress:
         """Nothing was read yet, and this is where reading begins."""
         return cls(offset, offset)
 
-    def after(self, reached: int, unsettled: Iterable[int]) -> Progress:
-        """Progress once everything below `reached` was read, and only these offsets are not settled.
+    def after(self, read_upto: int, unsettled: Iterable[int]) -> Progress:
+        """Progress once everything below `read_upto` was read, and only these offsets are not settled.
 
         The mark stops at the first of them, or at the end of what was read; it never goes back.
         """
-        upto = max(self.reached, reached)
+        upto = max(self.read_upto, read_upto)
         waiting = sorted(offset for offset in set(unsettled) if self.mark <= offset < upto)
         if not waiting:
             return Progress(upto, upto)
@@ -56,32 +56,32 @@ class Progress:
         """Whether this record must not run again."""
         if offset < self.mark:
             return True
-        place = bisect_right(self.settled, offset, key=itemgetter(0)) - 1
-        return place >= 0 and self.settled[place][0] <= offset < self.settled[place][1]
+        place = bisect_right(self.settled_ranges, offset, key=itemgetter(0)) - 1
+        return place >= 0 and self.settled_ranges[place][0] <= offset < self.settled_ranges[place][1]
 
-    def unsettled(self) -> Iterator[int]:
+    def unsettled_offsets(self) -> Iterator[int]:
         """Offsets that were read and still wait for their outcome, in order."""
-        ends = [(self.mark, self.mark), *self.settled, (self.reached, self.reached)]
+        ends = [(self.mark, self.mark), *self.settled_ranges, (self.read_upto, self.read_upto)]
         for (_, low), (high, _) in pairwise(ends):
             yield from range(low, high)
 
     @property
     def is_stuck(self) -> bool:
         """Whether a record keeps the mark from following what was read."""
-        return self.mark < self.reached
+        return self.mark < self.read_upto
 
     @property
     def free_ranges(self) -> int:
         """How many more records may be left behind before what is settled above the mark is too much to remember."""
-        return max(MOST_RANGES - len(self.settled), 0)
+        return max(MOST_RANGES - len(self.settled_ranges), 0)
 
     @property
     def free_offsets(self) -> int:
         """How many more offsets may be read before it is too much."""
-        return max(MOST_OFFSETS - sum(high - low for low, high in self.settled), 0) if self.free_ranges else 0
+        return max(MOST_OFFSETS - sum(high - low for low, high in self.settled_ranges), 0) if self.free_ranges else 0
 
     def serialize(self) -> dict[str, Json]:
-        return {"mark": self.mark, "reached": self.reached, "settled": [list(each) for each in self.settled]}
+        return {"mark": self.mark, "reached": self.read_upto, "settled": [list(each) for each in self.settled_ranges]}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> Progress:
@@ -91,7 +91,7 @@ class Progress:
             progress = cls(int(stored["mark"]), int(stored["reached"]), settled)
         except (KeyError, TypeError, ValueError) as error:
             raise MarkInvalid("healing", dict(stored), reason="not the progress of a partition") from error
-        edges = [progress.mark, *(edge for each in settled for edge in each), progress.reached]
+        edges = [progress.mark, *(edge for each in settled for edge in each), progress.read_upto]
         if edges != sorted(edges):
             raise MarkInvalid("healing", dict(stored), reason="its ranges are not in order")
         return progress

@@ -97,20 +97,20 @@ class Turn:
         self.state.prepare(self.tasks.number)
         for place in self.plan.places:
             progress = self.plan.progress[place]
-            upto = max(progress.reached, self.plan.reads.get(place, (0, 0))[1])
+            upto = max(progress.read_upto, self.plan.reads.get(place, (0, 0))[1])
             create_journal(self.state.states(self.tasks.number, place), progress.mark, upto, self.earlier_states(place))
 
     def earlier_states(self, place: Place) -> list[tuple[int, int, int]]:
         """What is known of the records of a partition before the turn: ranges of offsets with their state."""
-        settled = [(low, high, states.EARLIER) for low, high in self.plan.progress[place].settled]
+        settled = [(low, high, states.EARLIER) for low, high in self.plan.progress[place].settled_ranges]
         failed = [(offset, offset + 1, states.FAILED) for offset in self.earlier_failures(place)]
         held = [(offset, offset + 1, states.HELD) for offset in self.plan.held_offsets.get(place, ())]
         return [*settled, *failed, *held]
 
     def earlier_failures(self, place: Place) -> list[int]:
         """The records that had failed, and waited, before the turn."""
-        reached = self.plan.progress[place].reached
-        return [offset for offset in self.failed_records(place) if offset < reached]
+        read_upto = self.plan.progress[place].read_upto
+        return [offset for offset in self.failed_records(place) if offset < read_upto]
 
     def failed_records(self, place: Place) -> dict[int, FailedRecord]:
         """The records of a partition that failed and were not settled since."""
@@ -191,12 +191,12 @@ class Turn:
         """Where the partition stands once every job of the turn has ended."""
         before = self.plan.progress[place]
         with self.journal(place) as journal:
-            start, upto = self.plan.reads.get(place, (before.reached, before.reached))
+            start, upto = self.plan.reads.get(place, (before.read_upto, before.read_upto))
             upto = min(upto, self.stopped_at.get(place, upto))
-            reached = max(before.reached, upto, journal.last_touched() if place in self.stopped_at else 0)
+            read_upto = max(before.read_upto, upto, journal.touched_upto() if place in self.stopped_at else 0)
             earlier = len(self.earlier_failures(place)) + len(self.plan.held_offsets.get(place, ()))
             return PartitionResult(
-                before.after(reached, journal.unsettled(start, upto, reached)),
+                before.after(read_upto, journal.unsettled_offsets(start, upto, read_upto)),
                 rows_healed=journal.count(states.DONE),
                 rows_dropped=journal.count(states.DROPPED),
                 rows_failed=journal.count(states.FAILED),

@@ -59,25 +59,25 @@ class UnsettledRecords:
 
     state: StateFolder
     budget: RetryBudget
-    held: dict[Place, HeldRecords] = field(default_factory=dict)
+    held_records: dict[Place, HeldRecords] = field(default_factory=dict)
 
     def begin(self, places: Iterable[Place]) -> None:
         """A run begins: it may try everything again, also what failed in a batch that is open; and nothing is held."""
-        self.held = {}
+        self.held_records = {}
         self.budget.begin({place: read_failures(self.state.failures(place)) for place in places})
 
     def plan(self, number: int, outlook: StreamOutlook, limit: Reach, now: float) -> TurnPlan:
         """What the turn of this number does, by what was seen; it flushes where it comes to the end of its reach."""
         ends = limit.upto or outlook.ends
-        upto = {place: outlook.reads.get(place, (0, each.reached))[1] for place, each in outlook.progress.items()}
+        upto = {place: outlook.reads.get(place, (0, each.read_upto))[1] for place, each in outlook.progress.items()}
         flushes = limit.flushes and all(upto[place] >= ends.get(place, 0) for place in upto)
-        due = {place for place, held in self.held.items() if held.due_at is not None and held.due_at <= now}
+        due = {place for place, held in self.held_records.items() if held.due_at is not None and held.due_at <= now}
         return TurnPlan(
             number=number,
             progress=outlook.progress,
             reads=outlook.reads,
-            retries=self.budget.due(self.failed(outlook.progress), now),
-            visits=frozenset(self.held if flushes else due) - frozenset(outlook.reads),
+            retries=self.budget.due_records(self.failed_records(outlook.progress), now),
+            visits=frozenset(self.held_records if flushes else due) - frozenset(outlook.reads),
             held_offsets=self.held_offsets(),
             flushes=flushes,
         )
@@ -86,47 +86,47 @@ class UnsettledRecords:
         self, number: int, progress: StreamProgress, reads: Mapping[Place, Range], now: float, *, flushes: bool
     ) -> TurnPlan:
         """The plan of a turn that was begun before: the same span, and what its journals say is settled stays so."""
-        retries = self.budget.due(self.failed(progress), now)
+        retries = self.budget.due_records(self.failed_records(progress), now)
         return TurnPlan(number, progress, reads, retries, held_offsets=self.held_offsets(), flushes=flushes)
 
-    def failed(self, progress: StreamProgress) -> dict[Place, dict[int, FailedRecord]]:
+    def failed_records(self, progress: StreamProgress) -> dict[Place, dict[int, FailedRecord]]:
         """The failed records of every partition that is stuck."""
         failed = {place: self._failed_at(place, each) for place, each in progress.items() if each.is_stuck}
         return {place: own for place, own in failed.items() if own}
 
-    def given_up(self, progress: StreamProgress) -> dict[Place, dict[int, FailedRecord]]:
+    def spent_records(self, progress: StreamProgress) -> dict[Place, dict[int, FailedRecord]]:
         """Those that this run tries no more and that keep the mark where it is."""
-        spent = self.budget.given_up(self.failed(progress))
+        spent = self.budget.spent_records(self.failed_records(progress))
         return {place: {each.offset: each for each in own} for place, own in spent.items()}
 
     def to_put_aside(self, failed: FailedRecords) -> dict[Place, list[FailedRecord]]:
         """Those that become dead letters: this run tries them no more, and the policy says so."""
-        return self.budget.given_up(failed) if self.budget.policy.puts_aside else {}
+        return self.budget.spent_records(failed) if self.budget.policy.puts_aside else {}
 
     def to_read_again(self, progress: StreamProgress) -> dict[Place, int]:
         """The lowest record of each partition that waits and that neither we have nor a step holds."""
         lowest: dict[Place, int] = {}
         for place, each in progress.items():
-            waiting = set(each.unsettled()) if each.is_stuck else set()
+            waiting = set(each.unsettled_offsets()) if each.is_stuck else set()
             waiting -= self._failed_at(place, each).keys() if waiting else set()
-            waiting -= self.held[place].offsets if place in self.held else set()
+            waiting -= self.held_records[place].offsets if place in self.held_records else set()
             if waiting:
                 lowest[place] = min(waiting)
         return lowest
 
     def held_offsets(self) -> dict[Place, frozenset[int]]:
-        return {place: held.offsets for place, held in self.held.items()}
+        return {place: held.offsets for place, held in self.held_records.items()}
 
     def carried_from(self) -> dict[Place, int]:
         """The turns in which the steps' state was kept."""
-        return {place: held.number for place, held in self.held.items()}
+        return {place: held.number for place, held in self.held_records.items()}
 
     def next_due_at(self, progress: StreamProgress) -> float | None:
         """When there is something to do though nothing new comes."""
-        retry_at = self.budget.next_due_at(self.failed(progress))
-        times = [retry_at, *(held.due_at for held in self.held.values())]
+        retry_at = self.budget.next_due_at(self.failed_records(progress))
+        times = [retry_at, *(held.due_at for held in self.held_records.values())]
         return min((at for at in times if at is not None), default=None)
 
     def _failed_at(self, place: Place, progress: Progress) -> dict[int, FailedRecord]:
         failed = read_failures(self.state.failures(place))
-        return {o: each for o, each in failed.items() if o < progress.reached and not progress.is_settled(o)}
+        return {o: each for o, each in failed.items() if o < progress.read_upto and not progress.is_settled(o)}

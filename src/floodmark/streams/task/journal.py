@@ -54,11 +54,11 @@ class StateFolder:
     def healed_rows(self, number: int, place: Place) -> Path:
         return self.turn(number) / f"{_file_stem(place)}.arrivals"
 
-    def carried(self, number: int, place: Place) -> Path:
+    def carried_state(self, number: int, place: Place) -> Path:
         return self.root / "carried" / f"{_file_stem(place)}.{number}"
 
     @property
-    def dead(self) -> Path:
+    def dead_letters(self) -> Path:
         return self.root / "dead"
 
     def failures(self, place: Place) -> Path:
@@ -111,9 +111,9 @@ class Journal:
         self.put(by_itself, alone)
         return bool(running or by_itself)
 
-    def let_go(self, kept: Iterable[int]) -> None:
+    def let_go(self, carried: Iterable[int]) -> None:
         """What a step held and nobody carries has to come again."""
-        self.put(set(self.offsets(HELD)) - set(kept), UNTOUCHED)
+        self.put(set(self.offsets(HELD)) - set(carried), UNTOUCHED)
 
     def offsets(self, *states: int) -> list[int]:
         """The records in these states, in order."""
@@ -125,20 +125,20 @@ class Journal:
         for offset in offsets:
             self.states[offset - self.low] = state
 
-    def last_touched(self) -> int:
+    def touched_upto(self) -> int:
         """The offset after the last one that has any state."""
         return self.low + len(bytes(self.states).rstrip(bytes((UNTOUCHED,))))
 
-    def unsettled(self, start: int, upto: int, reached: int) -> list[int]:
-        """Records below `reached` that wait, once a job has read from `start` to before `upto` to its end.
+    def unsettled_offsets(self, start: int, upto: int, read_upto: int) -> list[int]:
+        """Records below `read_upto` that wait, once a job has read from `start` to before `upto` to its end.
 
         Where that job met nothing, there is no record; what lies beside its range was not asked for and waits.
         """
         waiting = [self.low + match.start() for match in _UNSETTLED.finditer(self.states)]
-        unread = [*self._untouched(self.low, start), *self._untouched(upto, reached)]
-        return sorted(offset for offset in {*waiting, *unread} if offset < reached)
+        unread = [*self._untouched_offsets(self.low, start), *self._untouched_offsets(upto, read_upto)]
+        return sorted(offset for offset in {*waiting, *unread} if offset < read_upto)
 
-    def _untouched(self, start: int, end: int) -> list[int]:
+    def _untouched_offsets(self, start: int, end: int) -> list[int]:
         part = self.states[max(start - self.low, 0) : max(end - self.low, 0)]
         return [max(start, self.low) + place for place in _places(part, UNTOUCHED)]
 

@@ -86,7 +86,7 @@ class PartitionRun:
         held = {record.offset: self._raw_records[record.offset] for record in self._run.pending()}
         if held:
             carried = CarriedState(self._plan.run, self._run, held)
-            carried.save(self._plan.state.carried(self._plan.number, self.place))
+            carried.save(self._plan.state.carried_state(self._plan.number, self.place))
         self._sync()
         due_in = self._run.due_in_seconds()
         return None if due_in is None else self._clock() + due_in
@@ -98,9 +98,9 @@ class PartitionRun:
     def _carried_state(self) -> CarriedState | None:
         """What the last turn held; or this one, when its task ran to its end before and is evaluated again."""
         plan, state = self._plan, self._plan.state
-        carried = CarriedState.load(state.carried(plan.number, self.place), plan.run)
+        carried = CarriedState.load(state.carried_state(plan.number, self.place), plan.run)
         if carried is None and self.place in plan.carried_from:
-            carried = CarriedState.load(state.carried(plan.carried_from[self.place], self.place), plan.run)
+            carried = CarriedState.load(state.carried_state(plan.carried_from[self.place], self.place), plan.run)
         return carried if carried is not None and carried.is_current(self._journal) else None
 
     def _take_directly(self, records: PartitionRecords, heal: ShortPath) -> None:
