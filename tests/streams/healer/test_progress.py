@@ -13,7 +13,7 @@ OFFSETS = st.integers(min_value=0, max_value=60)
 
 
 @pytest.mark.parametrize(
-    ("before", "reached", "unsettled", "mark", "settled"),
+    ("before", "read_upto", "unsettled", "mark", "settled"),
     [
         (Progress.beginning(0), 3, [], 3, ()),
         (Progress.beginning(0), 3, [0, 1], 0, ((2, 3),)),
