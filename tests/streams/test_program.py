@@ -33,7 +33,7 @@ def record(offset: int, value: object = b"1") -> Element:
     return element_of(*row(offset, value))
 
 
-def told(settled: list[RecordOutcome]) -> dict[int, str]:
+def kinds(settled: list[RecordOutcome]) -> dict[int, str]:
     """What became of which offset."""
     return {each.record.offset: each.kind for each in settled}
 
@@ -62,14 +62,14 @@ def test_a_record_is_done_when_it_reaches_healing() -> None:
     """Nothing else makes it done."""
     source = Stream()
     source.map(parsed).sink(healing, stream=source)
-    assert told(program(source).tasks.start().push(record(4))) == {4: "done"}
+    assert kinds(program(source).tasks.start().push(record(4))) == {4: "done"}
 
 
 def test_a_record_that_a_filter_takes_out_is_dropped() -> None:
     """It was looked at, and the mark may pass it."""
     source = Stream()
     source.map(parsed).filter(lambda row: row[1] > 1).sink(healing, stream=source)
-    assert told(program(source).tasks.start().push(record(4))) == {4: "dropped"}
+    assert kinds(program(source).tasks.start().push(record(4))) == {4: "dropped"}
 
 
 def test_a_record_whose_step_raises_is_failed_and_says_which_step_and_why() -> None:
@@ -85,7 +85,7 @@ def test_a_step_that_exits_fails_its_record_alone() -> None:
     """sys.exit in a user's function must not end the task of all the others."""
     source = Stream()
     source.map(lambda row: exit(3)).sink(healing, stream=source)
-    assert told(program(source).tasks.start().push(record(4))) == {4: "failed"}
+    assert kinds(program(source).tasks.start().push(record(4))) == {4: "failed"}
 
 
 def test_an_exception_that_cannot_be_printed_fails_its_record_alone() -> None:
@@ -111,7 +111,7 @@ def test_records_in_a_partition_are_held_until_it_is_full() -> None:
     running = program(source).tasks.start()
     assert running.push(record(1)) == []
     assert running.pending() == (RecordId("t", 0, 1),)
-    assert told(running.push(record(2))) == {1: "done", 2: "done"}
+    assert kinds(running.push(record(2))) == {1: "done", 2: "done"}
     assert running.pending() == ()
 
 
@@ -123,7 +123,7 @@ def test_flush_settles_what_nested_batches_hold() -> None:
     running.push(record(1))
     running.push(record(2))
     running.push(record(3))
-    assert told(running.flush()) == {1: "done", 2: "done", 3: "done"}
+    assert kinds(running.flush()) == {1: "done", 2: "done", 3: "done"}
 
 
 def test_a_partition_by_time_is_let_go_at_the_poll_after_it_is_due() -> None:
@@ -137,7 +137,7 @@ def test_a_partition_by_time_is_let_go_at_the_poll_after_it_is_due() -> None:
     now[0] = 2.0
     assert (running.due_in_seconds(), running.tick()) == (1.0, [])
     now[0] = 3.0
-    assert told(running.tick()) == {1: "done"}
+    assert kinds(running.tick()) == {1: "done"}
 
 
 def test_a_record_is_settled_when_no_later_window_can_hold_it() -> None:
@@ -145,9 +145,9 @@ def test_a_record_is_settled_when_no_later_window_can_hold_it() -> None:
     source = Stream()
     source.sliding_window(2).sink(healing_batch, stream=source)
     running = program(source).tasks.start()
-    assert told(running.push(record(1))) == {}
-    assert told(running.push(record(2))) == {1: "done"}
-    assert told(running.flush()) == {2: "done"}
+    assert kinds(running.push(record(1))) == {}
+    assert kinds(running.push(record(2))) == {1: "done"}
+    assert kinds(running.flush()) == {2: "done"}
 
 
 def test_a_record_with_several_children_is_done_when_all_are_healed() -> None:
@@ -157,9 +157,9 @@ def test_a_record_with_several_children_is_done_when_all_are_healed() -> None:
     words.filter(lambda row: row[1] == b"a").sink(healing, stream=source)
     words.filter(lambda row: row[1] != b"a").partition(2).sink(healing_batch, stream=source)
     running = program(source).tasks.start()
-    assert told(running.push(record(1, b"a b"))) == {}
-    assert told(running.push(record(2, b"a"))) == {2: "done"}
-    assert told(running.push(record(3, b"c"))) == {1: "done", 3: "done"}
+    assert kinds(running.push(record(1, b"a b"))) == {}
+    assert kinds(running.push(record(2, b"a"))) == {2: "done"}
+    assert kinds(running.push(record(3, b"c"))) == {1: "done", 3: "done"}
 
 
 def test_one_failed_child_fails_the_record_though_the_others_are_healed() -> None:
@@ -167,14 +167,14 @@ def test_one_failed_child_fails_the_record_though_the_others_are_healed() -> Non
     source = Stream()
     source.sink(healing, stream=source)
     source.map(lambda row: 1 // 0).sink(print)
-    assert told(program(source).tasks.start().push(record(1))) == {1: "failed"}
+    assert kinds(program(source).tasks.start().push(record(1))) == {1: "failed"}
 
 
 def test_an_element_that_is_flattened_to_nothing_is_dropped() -> None:
     """There is no child left that could be healed."""
     source = Stream()
     source.map(lambda row: []).flatten().sink(healing, stream=source)
-    assert told(program(source).tasks.start().push(record(1))) == {1: "dropped"}
+    assert kinds(program(source).tasks.start().push(record(1))) == {1: "dropped"}
 
 
 def test_union_of_two_branches_heals_a_record_once_both_children_arrived() -> None:
@@ -183,8 +183,8 @@ def test_union_of_two_branches_heals_a_record_once_both_children_arrived() -> No
     left, right = source.partition(2).flatten(), source.map(lambda row: row)
     left.union(right).sink(healing, stream=source)
     running = program(source).tasks.start()
-    assert told(running.push(record(1))) == {}
-    assert told(running.push(record(2))) == {1: "done", 2: "done"}
+    assert kinds(running.push(record(1))) == {}
+    assert kinds(running.push(record(2))) == {1: "done", 2: "done"}
 
 
 def test_a_failing_item_of_a_foreach_step_fails_its_own_record_and_the_others_go_on() -> None:
@@ -194,7 +194,7 @@ def test_a_failing_item_of_a_foreach_step_fails_its_own_record_and_the_others_go
     running = program(source).tasks.start()
     running.push(record(1))
     running.push(record(2, b"3"))
-    assert told(running.push(record(3))) == {1: "done", 2: "failed", 3: "done"}
+    assert kinds(running.push(record(3))) == {1: "done", 2: "failed", 3: "done"}
     (arrival,) = running.take_healed()
     assert tuple(records_in(arrival.value)) == (RecordId("t", 0, 1), RecordId("t", 0, 3))
 
@@ -209,14 +209,14 @@ def test_a_failing_coroutine_of_foreach_async_fails_its_own_record() -> None:
     source.map(parsed).partition(2).foreach_async(work).sink(healing_batch, stream=source)
     running = program(source).tasks.start()
     running.push(record(1, b"3"))
-    assert told(running.push(record(2))) == {1: "failed", 2: "done"}
+    assert kinds(running.push(record(2))) == {1: "failed", 2: "done"}
 
 
 def test_a_function_on_a_whole_batch_fails_every_record_of_it() -> None:
     """Nobody can tell which of them it was."""
     source = Stream()
     source.map(lambda rows: [not_three(each) for each in rows]).sink(healing_batch, stream=source)
-    assert told(program(source).tasks.start().push(element_of_rows([row(1, 1), row(2, 3)]))) == {
+    assert kinds(program(source).tasks.start().push(element_of_rows([row(1, 1), row(2, 3)]))) == {
         1: "failed",
         2: "failed",
     }
@@ -226,7 +226,7 @@ def test_a_row_that_a_function_takes_out_of_a_batch_is_dropped() -> None:
     """It filtered; the rows that it kept are healed."""
     source = Stream()
     source.map(lambda rows: [each for each in rows if each[1] != 3]).sink(healing_batch, stream=source)
-    assert told(program(source).tasks.start().push(element_of_rows([row(1, 1), row(2, 3)]))) == {
+    assert kinds(program(source).tasks.start().push(element_of_rows([row(1, 1), row(2, 3)]))) == {
         1: "done",
         2: "dropped",
     }
@@ -265,7 +265,7 @@ def test_held_elements_survive_pickling_and_go_by_the_clock_of_their_new_home() 
     running.push(record(1))
     carried = cloudpickle.loads(cloudpickle.dumps(running))  # type: ignore[no-untyped-call]
     carried.use_clock(lambda: 105.0)
-    assert told(carried.push(record(2))) == {1: "done"}
+    assert kinds(carried.push(record(2))) == {1: "done"}
     assert carried.pending() == (RecordId("t", 0, 2),)
 
 
@@ -308,11 +308,11 @@ def test_a_line_of_plain_steps_has_a_short_way_that_says_the_same() -> None:
     """The row when it is healed, None when it is dropped, StepFailed when a step raised."""
     source = Stream()
     source.map(parsed).filter(lambda row: row[1] > 1).map(not_three).sink(healing, stream=source)
-    straight = short_way(source)
-    assert straight(row(1, b"4")) == row(1, 4)
-    assert straight(row(1, b"1")) is None
+    heal = short_way(source)
+    assert heal(row(1, b"4")) == row(1, 4)
+    assert heal(row(1, b"1")) is None
     with pytest.raises(StepFailed, match=r"map\(not_three\) \(step 3\): ZeroDivisionError"):
-        straight(row(1, b"3"))
+        heal(row(1, b"3"))
 
 
 def test_the_short_way_names_the_step_that_lost_the_uuid() -> None:

@@ -169,7 +169,7 @@ def replay(
     if agreed(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
         told = _replayed(holder, letters, origin)
         _tell(told, invocation, name, as_json=as_json)
-        raise typer.Exit(1 if told.failed else 0)
+        raise typer.Exit(1 if told.failures else 0)
 
 
 @app.command()
@@ -211,8 +211,8 @@ def _replayed(holder: StreamLetters, letters: list[DeadLetter], origin: str) -> 
 
 
 def _tell(told: ReplayReport, invocation: Invocation, name: str, *, as_json: bool) -> None:
-    failed = {str(record): invocation.scrub(str(failure)) for record, failure in told.failed.items()}
-    healed, dropped = [str(each) for each in told.healed], [str(each) for each in told.dropped]
+    failed = {str(record): invocation.scrub(str(failure)) for record, failure in told.failures.items()}
+    healed, dropped = [str(each) for each in told.healed_records], [str(each) for each in told.dropped_records]
     if as_json:
         print_json({"healed": healed, "dropped": dropped, "failed": failed})
         return

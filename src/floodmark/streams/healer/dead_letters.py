@@ -161,11 +161,11 @@ REPLAYED = Verdict(success=True, reason="replayed from the dead letters: the mar
 
 @dataclass
 class ReplayReport:
-    """What became of the letters: `failed` with the new reason of each."""
+    """What became of the letters, and why some failed again."""
 
-    healed: list[RecordId] = field(default_factory=list)
-    dropped: list[RecordId] = field(default_factory=list)
-    failed: dict[RecordId, Failure] = field(default_factory=dict)
+    healed_records: list[RecordId] = field(default_factory=list)
+    dropped_records: list[RecordId] = field(default_factory=list)
+    failures: dict[RecordId, Failure] = field(default_factory=dict)
 
 
 def replay(
@@ -202,9 +202,9 @@ def _run(
     outcomes = run.push(Element([row] if as_list else row, (letter.record,)))
     [(record, kind, failure)] = [*outcomes, *run.await_io(), *run.flush()]
     if failure is not None:
-        report.failed[record] = failure
+        report.failures[record] = failure
         return failure
-    (report.healed if kind == "done" else report.dropped).append(record)
+    (report.healed_records if kind == "done" else report.dropped_records).append(record)
     for healed in run.take_healed():
         driver.push(healed, lambda _: REPLAYED)
     return None
