@@ -12,17 +12,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from floodmark.failpoints import reach
-from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
 from floodmark.sources.contract import Session
-from floodmark.step.commit import as_texts
 from floodmark.step.engine import Clock, Engine, OpenBatch, nothing_new, session_under
+from floodmark.stores.extras import IntentExtras
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 from floodmark.streams.healer.commit import TurnCommit, stuck_lines
 from floodmark.streams.healer.looking import StreamOutlook, TopicLook, reads_in
-from floodmark.streams.healer.progress import EXTRAS, Progress, extras_with, planned_progress, progress_in
+from floodmark.streams.healer.progress import Progress, extras_with, planned_progress, progress_in
 from floodmark.streams.healer.turn import Turn
 from floodmark.streams.healer.unsettled import Reach, TurnPlan, UnsettledRecords
 from floodmark.streams.program import Program
@@ -107,14 +106,13 @@ class Healer(Engine[TurnLook]):
         """The open turn under a new attempt: the same span, and what its journals say is settled stays so."""
         if record.intent is None:
             return None
-        self.topic_look.require_same(as_texts(record.intent.extras.get("sources")))
+        self.topic_look.require_same(record.intent.extras.sources or {})
         log.info("finishing an open batch", stream=self.job, number=record.intent.number)
         return OpenBatch(record, replace(record.intent, attempt=uuid.uuid4().hex[:12]), None)
 
     def plan(self, record: JobRecord, look: TurnLook) -> OpenBatch[TurnLook]:
         """Fix what the turn reads, and where the partitions stand before it."""
-        healing = extras_with(record, look.outlook.progress)[EXTRAS]
-        extras: dict[str, Json] = {"sources": dict(look.outlook.sources), EXTRAS: healing, "flushes": look.plan.flushes}
+        healing = extras_with(record, look.outlook.progress).healing
         intent = Intent(
             number=look.plan.number,
             kind="batch",
@@ -123,7 +121,7 @@ class Healer(Engine[TurnLook]):
             attempt=uuid.uuid4().hex[:12],
             spool=None,
             fingerprints={"the program": self.program.fingerprint()},
-            extras=extras,
+            extras=IntentExtras(sources=look.outlook.sources, healing=healing, flushes=look.plan.flushes),
         )
         return OpenBatch(record, intent, look)
 
@@ -138,7 +136,7 @@ class Healer(Engine[TurnLook]):
     def plan_of_open_turn(self, record: JobRecord, intent: Intent) -> TurnPlan:
         """What a turn that was cut off has to do still."""
         progress, reads = planned_progress(record, self.topic_look.topics), reads_in(intent.spans)
-        flushes = bool(intent.extras.get("flushes"))
+        flushes = bool(intent.extras.flushes)
         return self.unsettled.plan_again(intent.number, progress, reads, self.now(), flushes=flushes)
 
     def run_unhealed(self) -> Receipt:

@@ -20,7 +20,6 @@ from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.group import GroupOffsets
-from floodmark.step.commit import as_texts
 from floodmark.step.engine import Clock
 from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
@@ -172,7 +171,7 @@ def record_after(begun: JobRecord, before: StreamProgress, after: StreamProgress
         begun,
         number=intent.number,
         marks=marks_with(begun, before, after),
-        sources={**begun.sources, **as_texts(intent.extras.get("sources"))},
+        sources={**begun.sources, **(intent.extras.sources or {})},
         extras=extras_with(begun, after),
         intent=None,
         origin="commit",

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from floodmark.errors import MarkInvalid
 from floodmark.hwm import HWM, Json, KeyValueIntHWM
 from floodmark.probes.kafka import Place
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import JobRecord
 
 Range: TypeAlias = tuple[int, int]
@@ -20,8 +21,6 @@ Range: TypeAlias = tuple[int, int]
 MOST_RANGES = 10_000
 MOST_OFFSETS = 1_000_000
 """How much one partition may have settled above a mark that does not move."""
-
-EXTRAS = "healing"
 
 
 @dataclass(frozen=True)
@@ -106,10 +105,11 @@ def progress_in(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progres
     A mark that is not where healing left it was moved by a person: what was settled above the old one is forgotten.
     """
     progress: dict[Place, Progress] = {}
+    healing = record.extras.healing or {}
     for topic in topics:
         mark = record.marks.get(topic)
         marks: Mapping[int, int] = mark.value if mark is not None else {}
-        stored = {int(part): Progress.deserialize(each) for part, each in _stored(record).get(topic, {}).items()}
+        stored = {int(part): Progress.deserialize(each) for part, each in healing.get(topic, {}).items()}
         for partition in {*marks, *stored}:
             own, offset = stored.get(partition), marks.get(partition)
             is_moved = own is None or (offset is not None and offset != own.mark)
@@ -121,16 +121,17 @@ def planned_progress(record: JobRecord, topics: Iterable[str]) -> dict[Place, Pr
     """As its open batch saw it, if there is one: a first batch has chosen where partitions begin."""
     if record.intent is None:
         return progress_in(record, topics)
-    return progress_in(replace(record, extras={**record.extras, EXTRAS: record.intent.extras[EXTRAS]}), topics)
+    return progress_in(replace(record, extras=record.extras.with_healing(record.intent.extras.healing or {})), topics)
 
 
-def extras_with(record: JobRecord, progress: StreamProgress) -> dict[str, Json]:
+def extras_with(record: JobRecord, progress: StreamProgress) -> RecordExtras:
     """The record's extras once its partitions stand here."""
-    healing: dict[str, Json] = dict(_stored(record))
+    stored = record.extras.healing or {}
+    healing: dict[str, Json] = dict(stored)
     for topic in {topic for topic, _ in progress}:
         own = {str(part): each.serialize() for (name, part), each in progress.items() if name == topic}
-        healing[topic] = {**_stored(record).get(topic, {}), **own}
-    return {**record.extras, EXTRAS: healing}
+        healing[topic] = {**stored.get(topic, {}), **own}
+    return record.extras.with_healing(healing)
 
 
 def marks_with(record: JobRecord, before: StreamProgress, after: StreamProgress) -> dict[str, HWM[Any]]:
@@ -144,9 +145,3 @@ def marks_with(record: JobRecord, before: StreamProgress, after: StreamProgress)
         if mark.value or topic in marks:
             marks[topic] = mark
     return marks
-
-
-def _stored(record: JobRecord) -> Mapping[str, Any]:
-    """By topic and the text of a partition's number, what `Progress.serialize` gave."""
-    stored: Any = record.extras.get(EXTRAS)
-    return stored or {}
