@@ -56,6 +56,7 @@ def test_the_marks_are_those_of_the_table(harness: StreamHarness, topic: Callabl
     with open_transaction(harness.broker, name, "never", partition=SPARSE) as producer:
         producer.abort_transaction(10)
     put(harness.broker, name, "z", partition=SPARSE)
+    harness.wait_until_stable(name)
     bad = frozenset({(FIRST_LATE, 0), (MIDDLE, 1), (ONE_FAILS, 1), (SECOND_ONLY, 0)})
     source, results = pipeline(harness, name, bad)
     with pytest.raises(RecordsFailed) as stuck:
