@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import floodmark as fm
 from floodmark.errors import TaskFailed
-from floodmark.health.alerts import AlertFile, Remembered, Subscription, judged, recall, remember, send
+from floodmark.health.alerts import AlertFile, HealthMemory, Subscription, judge, recall, remember, send
 from floodmark.health.checks import examine, row_counts
 from floodmark.health.report import JobWatch, TableWatch, Watch
-from floodmark.medallion.layers import Layer, filled_by
+from floodmark.medallion.layers import Layer
 from floodmark.medallion.upkeep import Upkeep, optimize
+from floodmark.sinks.contract import OnDelta
 from observability import bronze, dimensions, facts, silver
 from observability.lake import Lake
 from observability.views import register
@@ -88,9 +89,9 @@ def health_report(lake: Lake, store: MarkStore) -> Report:
     jobs = tuple(JobWatch(job.name) for job in all_jobs(lake))
     before = recall(store)
     report = examine(Watch(tables, jobs), store, datetime.now(timezone.utc), before.counts)
-    alerts, known = judged(report, before.alerts)
+    alerts, known = judge(report, before.alerts)
     send(alerts, [Subscription(AlertFile(str(lake.home / "alerts.jsonl")))])
-    remember(store, Remembered(row_counts(report), known))
+    remember(store, HealthMemory(row_counts(report), known))
     return report
 
 
@@ -99,8 +100,9 @@ def all_jobs(lake: Lake) -> list[fm.Job]:
 
 
 def tables_of(lake: Lake) -> dict[str, str]:
-    """The Delta tables of the three layers, by name."""
-    paths = sorted({path for job in all_jobs(lake) for path in filled_by(job)})
+    """The Delta tables of the three layers, by name; of one with history the table, and not its log of events."""
+    sinks = [sink for job in all_jobs(lake) for sink in job.sinks if isinstance(sink, OnDelta)]
+    paths = sorted({str(sink.tables()[-1].path) for sink in sinks})
     return {path.rpartition("/")[2]: path for path in paths}
 
 

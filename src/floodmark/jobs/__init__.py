@@ -8,7 +8,7 @@ from floodmark.lazy import lazy
 
 if TYPE_CHECKING:
     from floodmark.jobs.job import Job as Job
+    from floodmark.jobs.job import Plan as Plan
     from floodmark.jobs.job import Retries as Retries
-    from floodmark.jobs.planning import Plan as Plan
 
 lazy(__name__)

@@ -54,7 +54,7 @@ class Progress:
         return {**vars(self), "after": self.after.serialize() if self.after else None}
 
     @classmethod
-    def stored_in(cls, record: JobRecord) -> Progress | None:
+    def of(cls, record: JobRecord) -> Progress | None:
         stored: Any = record.extras.get(EXTRA)
         if not stored:
             return None
@@ -72,7 +72,7 @@ class BackfillStep(Step):
     def progress(self, record: JobRecord) -> Progress:
         """Where this very backfill stands, or its beginning. Raises BackfillOpen while another one is not finished."""
         asked = Progress(str(self.bounds.start), str(self.bounds.stop))
-        found = Progress.stored_in(record)
+        found = Progress.of(record)
         if found is None or found.is_done:
             return asked
         if found.bounds != self.bounds:
@@ -110,7 +110,7 @@ class BackfillStep(Step):
         """Note that nothing of the range is left, so that the same call begins anew the next time."""
         with hold(self.store, self.work.name) as lease:
             record = self.read()
-            found = Progress.stored_in(record)
+            found = Progress.of(record)
             if record.intent is None and found and not found.is_done:
                 extras = {**record.extras, EXTRA: replace(found, is_done=True).serialize()}
                 self.store.intend(replace(record, extras=extras), expected=record.number, lease=lease.lease)

@@ -16,7 +16,7 @@ from floodmark.jobs.workflow.running import WorkflowRun
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.jobs.workflow.running import Ended, Finished
+    from floodmark.jobs.workflow.running import TaskEnd, WorkflowResult
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
 
@@ -57,14 +57,14 @@ class Layer:
         return run
 
 
-def require_success(finished: Finished) -> None:
+def require_success(finished: WorkflowResult) -> None:
     """Raises TaskFailed for a layer of which not all was built."""
-    told = [_told(each) for each in finished.ended if each.outcome.state != "SUCCESS"]
+    told = [_told(each) for each in finished.ends if each.outcome.state != "SUCCESS"]
     if told:
         raise TaskFailed(finished.workflow, reason="; ".join(told))
 
 
-def _told(ended: Ended) -> str:
+def _told(ended: TaskEnd) -> str:
     if ended.error is None:
         return f"{ended.outcome.task} was skipped"
     said = ended.error.message if isinstance(ended.error, FloodmarkError) else str(ended.error)
