@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "floodmark"
-FREE = frozenset({"errors", "failpoints", "lazy", "locations", "logs"})
-LAYERS = {
-    "errors", "failpoints", "lazy", "locations", "logs", "hwm", "stores", "probes", "spark", "sources", "sinks",
-    "rules", "step", "streams", "jobs", "mill", "medallion", "project", "lineage", "health", "cli", "web", "compat",
-    "testing",
+FREE = frozenset({"errors", "failpoints", "lazy", "locations", "logs", "machine", "patience"})
+LAYERS = FREE | {
+    "hwm", "stores", "probes", "spark", "sources", "sinks", "rules", "step", "streams", "jobs", "mill", "medallion",
+    "project", "lineage", "health", "cli", "web", "compat", "testing",
 }  # fmt: skip
 
 

@@ -1,20 +1,55 @@
-"""`module:name` in the project file: importing what it means, or only asking whether it is there."""
+"""Where things are: files and folders on this machine's disks, places behind a URL, and `module:name` in Python.
+
+A place has several spellings: Hadoop's, the native drivers', and the one that marks keep. All of them are made here.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import importlib.util
+import os
+import re
 import sys
 from functools import reduce
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote, urlsplit
 
 from floodmark.errors import ConfigError
 
-# What a path or URL means: a folder on this machine's disks, or something a native driver has its own name for.
-SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "az", "wasbs": "az"}
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+REMOTE = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+NATIVE_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "wasb": "az", "wasbs": "az"}
 """Hadoop's names of object stores, and what native readers call the same."""
+SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
+"""The other way round: what Spark calls a store that people name as its native tools do."""
+
+
+def is_remote(path: str) -> bool:
+    """Whether the path is a URL with a host; a local one never is, see `path_in_marks`."""
+    return REMOTE.match(path) is not None
+
+
+def is_url(where: str) -> bool:
+    """Whether the place has a scheme, also without a host: `file:/x`, `dbfs:/x`, `s3://bucket/x`."""
+    return bool(urlsplit(where).scheme)
+
+
+def absolute(where: str) -> str:
+    """The place as Spark takes it: its JVM has a working folder of its own, so a relative path is made absolute."""
+    return where if is_url(where) else os.path.abspath(os.path.expanduser(where))  # noqa: PTH100, PTH111
+
+
+def path_in_marks(path: str | os.PathLike[str]) -> str:
+    """The path as marks keep it: absolute for local disks, also if written `file:`; a URL without its last slash."""
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
+    return text.rstrip("/") if is_remote(text) else os.path.abspath(text)  # noqa: PTH100 - resolve would follow links
 
 
 def local_path(where: str) -> Path | None:
@@ -31,7 +66,19 @@ def native_uri(where: str) -> str:
     if local is not None:
         return str(local)
     scheme, rest = where.split(":", 1)
-    return f"{SCHEMES.get(scheme, scheme)}:{rest}"
+    return f"{NATIVE_SCHEMES.get(scheme, scheme)}:{rest}"
+
+
+def arrow_place(path: str) -> tuple[FileSystem, str]:
+    """pyarrow's file system for a URL or a local path, and the path within it. Raises what pyarrow raises."""
+    from pyarrow.fs import FileSystem, LocalFileSystem
+
+    remote = REMOTE.match(path)
+    if not remote:
+        return LocalFileSystem(), path
+    scheme = NATIVE_SCHEMES.get(remote[1].lower(), remote[1].lower())
+    system, below = FileSystem.from_uri(f"{scheme}://{percent_encoded(path[remote.end() :], safe='/:@')}")
+    return system, below.rstrip("/")
 
 
 def quote(name: str, mark: str = "`") -> str:
@@ -58,12 +105,12 @@ def load_name(name: str, folder: Path) -> object:
         raise ConfigError(f"{name}: {error}.", hint=f"define {attribute} in {module}") from error
     except Exception as error:
         raise ConfigError(
-            f"{name}: importing it failed: {type(error).__name__}: {error}.", hint=f"mend {module}"
+            f"{name}: importing it failed: {type(error).__name__}: {error}.", hint=f"fix {module}"
         ) from error
 
 
 def missing_part(name: str, folder: Path) -> str | None:
-    """What of `module:name` is not there, told without running the module; None if all is well."""
+    """What of `module:name` is not there, found without running the module; None if all is well."""
     module, _, attribute = name.partition(":")
     importable(folder)
     try:

@@ -65,9 +65,22 @@ def get_logger(name: str) -> Logger:
     return Logger(name if name == "floodmark" or name.startswith("floodmark.") else f"floodmark.{name}")
 
 
-def redact(text: str) -> str:
-    """The text with the passwords of URLs and of `password=…` pairs replaced by ***."""
+def redact(text: str, *secrets: str) -> str:
+    """The text with these secrets, the passwords of URLs and those of `password=…` pairs replaced by ***."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):  # one may be the beginning of another
+        text = text.replace(secret, "***")
     return _NAMED_SECRET.sub(r"\g<before>***", _URL_PASSWORD.sub(r"\g<before>***", text))
+
+
+def without_login(url: str) -> str:
+    """The URL without the account that may stand before its host."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+def without_jdbc_login(url: str) -> str:
+    """The address of a JDBC URL alone: what stands before an @ or behind a ? or ; may be a login."""
+    head = re.split(r"[?;]", url, maxsplit=1)[0]
+    return f"jdbc:{head.split(':')[1]}:{head.rsplit('@', 1)[1]}" if "@" in head else head
 
 
 def configure(

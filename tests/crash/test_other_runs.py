@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.errors import LeaseHeld
-from floodmark.stores.lease import stopped
+from floodmark.machine import is_stopped
 from tests.crash import shop, waiting
 from tests.crash.killing import ids_in_table
 
@@ -30,11 +30,11 @@ def wait_for(path: Path) -> None:
     assert path.exists()
 
 
-def wait_until_stopped(pid: int) -> None:
+def wait_until_is_stopped(pid: int) -> None:
     deadline = time.monotonic() + 10
-    while not stopped(pid) and time.monotonic() < deadline:
+    while not is_stopped(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert stopped(pid)
+    assert is_stopped(pid)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_run_that_was_paused_beyond_its_lease_can_neither_write_nor_commit(
     """It is stopped (SIGSTOP), another run takes over and finishes; woken up, it stops before it writes."""
     monkeypatch.setenv("FLOODMARK_LEASE_SECONDS", "3")
     os.kill(waiting_run.pid, signal.SIGSTOP)
-    wait_until_stopped(waiting_run.pid)
+    wait_until_is_stopped(waiting_run.pid)
     shop.shop(tmp_path, ["lake"]).run(spark, shop.open_store(tmp_path))
     number = shop.open_store(tmp_path).read("shop").number
     (tmp_path / "go").touch()
@@ -87,7 +87,7 @@ def test_a_jvm_that_outlives_its_python_is_waited_for(
     """kill -9 of Python alone: as long as its JVM is there it may still write, so the rerun does nothing before."""
     jvm = shop.open_store(tmp_path).lease("shop").owner.jvm_pid
     os.kill(jvm, signal.SIGSTOP)
-    wait_until_stopped(jvm)
+    wait_until_is_stopped(jvm)
     os.kill(waiting_run.pid, signal.SIGKILL)
     waiting_run.wait(10)
     rerun = threading.Thread(target=lambda: shop.shop(tmp_path, ["lake"]).run(spark, shop.open_store(tmp_path)))

@@ -17,7 +17,9 @@ import pytest
 
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.hwm.parsing import seconds_in
-from floodmark.probes.files import SeenFile, _remote_files, absolute, current, list_files, rows_in, without_login
+from floodmark.locations import path_in_marks
+from floodmark.logs import without_login
+from floodmark.probes.files import SeenFile, _remote_files, current, list_files, rows_in
 
 
 def put(path: Path, text: str = "x", mtime_ns: int = 1_000_000_001) -> str:
@@ -130,12 +132,12 @@ def test_a_single_file_that_spark_would_ignore_is_refused(tmp_path: Path) -> Non
 
 def test_a_file_url_is_a_local_path(tmp_path: Path) -> None:
     """The same folder must have the same mark, however it is spelled."""
-    assert absolute(f"file://{tmp_path}/a%20b/") == f"{tmp_path}/a b"
+    assert path_in_marks(f"file://{tmp_path}/a%20b/") == f"{tmp_path}/a b"
 
 
 def test_a_url_keeps_its_scheme_and_loses_its_last_slash() -> None:
     """Marks hold paths as the user wrote them."""
-    assert absolute("s3a://bucket/in/") == "s3a://bucket/in"
+    assert path_in_marks("s3a://bucket/in/") == "s3a://bucket/in"
 
 
 def test_a_login_is_never_shown() -> None:

@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from floodmark.errors import ColumnUnmapped, ConfigError, SourceRegressed, SourceUnreadable
 from floodmark.hwm import HWM, Span
+from floodmark.logs import without_jdbc_login
 from floodmark.probes.tables import Cursor as Seen
 from floodmark.probes.tables import CursorColumn, Low
 from floodmark.probes.tables.dialects import Ansi
@@ -16,7 +17,6 @@ from floodmark.probes.tables.questions import above, at_or_below
 from floodmark.sources import Jdbc
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.sources.tables.jdbc import without_login
 from tests.sources.reading_tables import run
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def test_values_for_other_databases_are_typed_and_quoted() -> None:
 )
 def test_a_url_is_shown_without_its_login(url: str, shown: str) -> None:
     """Wherever drivers allow one to stand."""
-    assert without_login(url) == shown
+    assert without_jdbc_login(url) == shown
     assert "s3cret" not in repr(Jdbc(url, "o", cursor="seq"))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tenacity import wait_none
 
 from floodmark.errors import ConnectorsMissing, JavaMissing
 from floodmark.spark.connectors import MANIFEST, check_spark_version, connectors, connectors_folder, wanted
@@ -47,7 +46,7 @@ def test_a_busy_registry_is_asked_again_with_one_line_per_pause(
     """429 is an answer to be waited out; the user sees why it takes longer."""
     java.answers(BUSY, OFFLINE)
     with caplog.at_level(logging.WARNING):
-        assert names(connectors(pauses=wait_none())) == [JAR]
+        assert names(connectors(pause_seconds=0)) == [JAR]
     assert java.calls() == 3
     assert [record.getMessage() for record in caplog.records] == [
         'connectors: the registry answered "CLIENT ERROR: Too Many Requests"; attempt 2 of 5 in 0 s',
@@ -59,7 +58,7 @@ def test_a_registry_that_stays_busy_names_what_is_missing_and_where_else_to_look
     """After the last attempt the error carries the module and the ways out."""
     java.answers(BUSY, BUSY, BUSY, BUSY, BUSY)
     with pytest.raises(ConnectorsMissing) as caught:
-        connectors(pauses=wait_none())
+        connectors(pause_seconds=0)
     assert caught.value.missing == ("io.delta:delta-spark_4.2_2.13:4.4.0",)
     assert "Too Many Requests" in caught.value.reason
     assert "FLOODMARK_IVY_SETTINGS" in caught.value.hint
@@ -70,7 +69,7 @@ def test_a_module_that_does_not_exist_is_not_asked_for_twice(java: FakeJava) -> 
     """Waiting does not help against a wrong name."""
     java.answers(ABSENT)
     with pytest.raises(ConnectorsMissing) as caught:
-        connectors(pauses=wait_none())
+        connectors(pause_seconds=0)
     assert caught.value.missing == ("io.delta:delta-spark_4.2_2.13:4.4.0",)
     assert java.calls() == 1
 

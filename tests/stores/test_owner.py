@@ -7,13 +7,14 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from floodmark.stores.lease import alive, process, same_machine, stopped, this_process, vitality
+from floodmark.machine import is_stopped, process
+from floodmark.stores.lease import alive, same_machine, this_process, vitality
 
 
 def test_this_process_is_alive_and_here() -> None:
     """The simplest case."""
     me = this_process()
-    assert (me.pid, same_machine(me), alive(me), stopped(me.pid), vitality(me)) == (
+    assert (me.pid, same_machine(me), alive(me), is_stopped(me.pid), vitality(me)) == (
         os.getpid(),
         True,
         True,

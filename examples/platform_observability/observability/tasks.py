@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING
 
 import floodmark as fm
 from floodmark.errors import TaskFailed
-from floodmark.health.alerts import AlertFile, HealthMemory, Subscription, judge, recall, remember, send
-from floodmark.health.checks import examine, row_counts
-from floodmark.health.report import JobWatch, TableWatch, Watch
-from floodmark.medallion.layers import Layer
-from floodmark.medallion.upkeep import Upkeep, optimize
-from floodmark.sinks.contract import OnDelta
+from floodmark.health import (
+    AlertFile,
+    HealthMemory,
+    JobWatch,
+    Subscription,
+    TableWatch,
+    Watch,
+    examine,
+    judge,
+    recall,
+    remember,
+    row_counts,
+    send,
+)
+from floodmark.jobs import fills
+from floodmark.medallion import Layer, Upkeep, optimize
 from observability import bronze, dimensions, facts, silver
 from observability.lake import Lake
 from observability.views import register
@@ -22,7 +32,7 @@ from observability.views import register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.health.report import Report
+    from floodmark.health import Report
     from floodmark.stores.contract import MarkStore
 
 UPKEEP = {
@@ -100,9 +110,8 @@ def all_jobs(lake: Lake) -> list[fm.Job]:
 
 
 def tables_of(lake: Lake) -> dict[str, str]:
-    """The Delta tables of the three layers, by name; of one with history the table, and not its log of events."""
-    sinks = [sink for job in all_jobs(lake) for sink in job.sinks if isinstance(sink, OnDelta)]
-    paths = sorted({str(sink.tables()[-1].path) for sink in sinks})
+    """The Delta tables of the three layers, by name; the logs behind tables with history are not among them."""
+    paths = sorted({path for job in all_jobs(lake) for path in fills(job) if not path.endswith("__events")})
     return {path.rpartition("/")[2]: path for path in paths}
 
 

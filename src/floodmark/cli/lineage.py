@@ -15,7 +15,7 @@ from floodmark.cli.output import AsJson, Select, print_json, print_line, scrubbe
 from floodmark.lineage import lineage_of
 from floodmark.lineage.flows import Parts
 from floodmark.lineage.graph import job_event
-from floodmark.project import selected
+from floodmark.project import select_jobs
 from floodmark.project.kinds import Site
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def lineage(ctx: typer.Context, select: Select = None, table: Table = None, as_j
     invocation: Invocation = ctx.obj
     project, site = invocation.loaded_project(), Site(invocation.document().folder)
     found = lineage_of([Parts.of_model(job, site) for job in project.jobs])
-    names = [job.name for job in selected(project, select or ())]
+    names = [job.name for job in select_jobs(project, select or ())]
     flows = [flow for flow in found.flows if flow.job in names]
     point = found.point(table) if table else None
     if as_json:

@@ -75,9 +75,9 @@ def rollback(
 
 def require_known(invocation: Invocation, names: Sequence[str]) -> None:
     """A job that nobody has is told before what it should go back to."""
-    from floodmark.project import selected
+    from floodmark.project import select_jobs
 
-    selected(invocation.loaded_project(), names)
+    select_jobs(invocation.loaded_project(), names)
 
 
 def taking_part(invocation: Invocation, target: Target) -> list[str]:

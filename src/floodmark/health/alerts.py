@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from floodmark.health.report import SEVERITY, Finding, Report
 from floodmark.logs import get_logger
-from floodmark.stores.lease import hold
+from floodmark.stores.lease import change_record
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
@@ -141,15 +141,8 @@ def recall(store: MarkStore) -> HealthMemory:
 
 def remember(store: MarkStore, memory: HealthMemory) -> None:
     """Keep it for the next one; unchanged, nothing is written."""
-    with hold(store, RECORD) as held:
-        record = store.read(RECORD) or JobRecord(RECORD)
-        counts: dict[str, Json] = dict(memory.counts)
-        alerts: dict[str, Json] = dict(memory.alerts)
-        extras: dict[str, Json] = {EXTRA: {"counts": counts, "alerts": alerts}}
-        if record.extras == extras:
-            return
-        later = replace(record, number=record.number + 1, extras=extras, modified_time=datetime.now(timezone.utc))
-        store.commit(later, expected=record.number, lease=held.lease)
+    extras: dict[str, Json] = {EXTRA: {"counts": dict(memory.counts), "alerts": dict(memory.alerts)}}
+    change_record(store, RECORD, lambda record: record if record.extras == extras else replace(record, extras=extras))
 
 
 @dataclass(frozen=True)

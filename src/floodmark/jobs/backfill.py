@@ -6,7 +6,6 @@ the backfill came is committed with each chunk, beside the marks.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from floodmark.errors import BackfillOpen, ConfigError, LeaseHeld
 from floodmark.hwm import HWM, Json, deserialize
 from floodmark.jobs.ranges import Bounds, Range, mark_in, order_of, range_of
 from floodmark.logs import get_logger
+from floodmark.patience import patiently
 from floodmark.sinks.contract import Shaped, Sink
 from floodmark.step import Step
 from floodmark.step.engine import Clock, nothing_new
@@ -191,14 +191,12 @@ def sequences_for(sinks: tuple[Sink, ...], cursor: tuple[str, ...], session: Ses
 
 def run_patiently(step: Step) -> Receipt:
     """One batch; a run of the job that is at work just now is waited for."""
-    patience = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return step.run()
-        except LeaseHeld:
-            if time.monotonic() > patience:
-                raise
-            time.sleep(POLL_SECONDS)
+    return patiently(
+        step.run,
+        seconds=PATIENCE_SECONDS,
+        passing=lambda error: isinstance(error, LeaseHeld),
+        pause_seconds=POLL_SECONDS,
+    )
 
 
 def forget(step: BackfillStep) -> None:

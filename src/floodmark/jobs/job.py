@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
@@ -25,7 +24,8 @@ from floodmark.step.intents import new_intent
 from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.run import reset_marks, set_mark
 from floodmark.step.work import Building, OnSchemaChange, shown
-from floodmark.stores.contract import Housed, MarkStore
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
-DEFAULT_STORE = "sqlite:///floodmark.db"
 Part = TypeVar("Part")
 
 
@@ -180,7 +179,7 @@ class Job:
 
         A job whose rules were taken out has it too: a batch that was frozen with them may still be open.
         """
-        return Delta(path=self.quarantine or f"{beside(store)}/quarantine/{self.name}", name="quarantine")
+        return Delta(path=self.quarantine or f"{folder_beside(store)}/quarantine/{self.name}", name="quarantine")
 
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
@@ -194,7 +193,7 @@ class Job:
             dead_letters=Delta(path=self.dead_letters, name="dead_letters", evolve=True) if self.dead_letters else None,
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
-            spool_folder=self.spool or spool_beside(store),
+            spool_folder=self.spool or spool_folder(store),
         )
 
     def _transform(self) -> Transform:
@@ -296,16 +295,6 @@ def require_names(job: str, what: str, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"job '{job}' has two {what}s named '{twice[0]}'.", hint=f"give each {what} a `name`")
-
-
-def spool_beside(store: MarkStore) -> str:
-    """Where a batch is frozen if nobody says otherwise."""
-    return f"{beside(store)}/spool"
-
-
-def beside(store: MarkStore) -> Path:
-    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    return (store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute()
 
 
 def session_of(spark: SparkSession | Session | None) -> Session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound, SinkFailed
@@ -294,17 +294,9 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     if way.points:
         _fence(step, number, session)
         _restore(step, way.points, number, session)
-    decided = replace(
-        way.goal,
-        number=number,
-        marks=marks,
-        extras={**way.goal.extras, WENT_BACK_TO: batch_of(way.goal)},
-        intent=None,
-        origin="rollback",
-        modified_time=datetime.now(timezone.utc),
-    )
-    step.store.commit(decided, expected=record.number, lease=lease.lease)
-    return decided
+    extras = {**way.goal.extras, WENT_BACK_TO: batch_of(way.goal)}
+    goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
+    return lease.save(goal, after=record, above=highest)
 
 
 def _fence(step: Step, number: int, session: Session) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseHeld, RuleBroken, StoreError
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
+from floodmark.patience import doubling_pause
 from floodmark.step.stopping import asked_to_stop
 from floodmark.step.work import RunRequest, shown
 from floodmark.stores.record import Receipt, RuleOutcome
@@ -159,7 +160,7 @@ def total(earlier: Receipt, later: Receipt) -> Receipt:
 
 def backoff_seconds(retries: RetryRule, failures: int) -> float:
     """Twice as long after each failure in a row, up to a minute."""
-    return float(min(LONGEST_PAUSE_SECONDS, retries.backoff_seconds * 2 ** min(failures - 1, 16)))
+    return doubling_pause(retries.backoff_seconds, failures, LONGEST_PAUSE_SECONDS)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from floodmark.locations import local_path, native_uri
-from floodmark.sources.tables.jdbc import without_login
+from floodmark.logs import without_jdbc_login
 
 Direct = Literal["as it is", "by name", "computed", "aggregated"]
 """`by name`: a column of that name is there, or may be; what happens to it on the way was not read."""
@@ -179,7 +179,7 @@ def jdbc(url: str, table: str) -> Dataset:
     """A table behind a JDBC driver."""
     if url.startswith("jdbc:postgresql:"):
         return postgres(url, table)
-    kind, _, rest = without_login(url).removeprefix("jdbc:").partition(":")
+    kind, _, rest = without_jdbc_login(url).removeprefix("jdbc:").partition(":")
     authority, _, database = rest.removeprefix("//").partition("/")
     return Dataset(f"{kind}://{authority}", f"{database}.{table}" if database else table)
 

@@ -76,7 +76,7 @@ def _transform_in(model: JobModel, site: Site) -> object:
     if transform is None:
         return Identity()
     if transform.dimension is not None:
-        return transform.dimension.build(site)
+        return transform.dimension.build()
     return UnreadTransform(transform.python) if transform.python else as_transform(transform.sql)
 
 
@@ -139,7 +139,7 @@ def _members(members: Members, feed: Relation) -> Relation:
     columns: dict[str, Origins] = {name: expression_origins(sql, feed) for name, sql in members.columns.items()}
     interval = {name: feed.origins(name) for name in INTERVAL} if members.versions else {}
     named = {**columns, **interval}
-    key = dict.fromkeys(origin.after_step("computed") for name in members.named_by for origin in named.get(name, ()))
+    key = dict.fromkeys(origin.after_step("computed") for name in members.identity for origin in named.get(name, ()))
     return Relation(feed.datasets, {members.key: tuple(key), **named})
 
 

@@ -111,8 +111,8 @@ def extend_dates(spark: SparkSession, rows: DataFrame, path: str, column: str = 
 
     Nothing is committed where nothing is missing.
     """
+    from floodmark.locations import absolute
     from floodmark.probes.delta import DeltaProbe
-    from floodmark.spark.tables import absolute
 
     wanted, there = dates_for(rows, column), absolute(path)
     if DeltaProbe(there).refresh():

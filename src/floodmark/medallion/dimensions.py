@@ -1,4 +1,5 @@
-"""Joining rows to the version that was valid at their moment: of a dimension, or of a price."""
+"""Dimensions: members under surrogate keys that a replay reproduces, kept by the changes of a silver table; and as-of
+joins to the version of a member, or of a price, that was valid at a moment."""
 
 from __future__ import annotations
 
@@ -24,33 +25,98 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
 
-# Surrogate keys of dimensions: computed from what they stand for, so that a replay gives the same ones.
 UNKNOWN = -1
 """The member that stands for "not known": facts without a partner point to it. No computed key is negative."""
+
+
+def dimension(
+    name: str,
+    *,
+    source: str,
+    path: str,
+    key: str,
+    natural: Sequence[str],
+    columns: Mapping[str, str],
+    versions: bool = True,
+    **options: Any,  # noqa: ANN401 - the other fields of a job
+) -> Job:
+    """The job that keeps a dimension at `path` by the change feed of the Delta table at `source`.
+
+    `columns` gives each column of a member as SQL over a row of the source, those of the natural key among them. The
+    key is a hash of the natural key, and of `valid_from` if the source has versions; member -1 is the unknown one.
+    Several jobs may fill one dimension, each with members of its own.
+    """
+    members = Members(key, tuple(natural), dict(columns), versions)
+    sink = members.guard(members_table(path, key=(key,), name=name))
+    return Job(name=name, source=DeltaSource(source, changes="feed"), sinks=[sink], transform=members, **options)
+
+
+@dataclass(frozen=True)
+class Members:
+    """Changes of a table as members of a dimension, keyed; versions that are gone are marked."""
+
+    key: str
+    natural: tuple[str, ...]
+    columns: Mapping[str, str]
+    versions: bool
+
+    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        [feed] = frames.values()
+        # Facts point to members, so one without versions stays; a version that never was has to go.
+        gone = F.col(CHANGE) == "delete" if self.versions else F.lit(False)
+        chosen = [F.expr(sql).alias(name) for name, sql in self.columns.items()]
+        interval = INTERVAL if self.versions else ()
+        carried = [POSITION] if POSITION in feed.columns else []
+        images = feed.where(F.col(CHANGE) != "update_preimage")
+        members = images.select(*chosen, *interval, *carried, gone.alias(GONE))
+        keyed = members.select(surrogate_key(members, self.identity).alias(self.key), "*")
+        return self._without_collisions(keyed).unionByName(unknown_member(keyed, self.key))
+
+    def guard(self, sink: Sink) -> Sink:
+        """The table as it refuses a member whose key it has for another one: a merge would take the two for one."""
+        return sink.refusing_others(self.identity) if isinstance(sink, Delta) else sink
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell one member from another."""
+        return (*self.natural, VALID_FROM) if self.versions else self.natural
+
+    def fingerprint(self) -> str:
+        return short_hash(self.key, *self.identity, *(f"{name} {sql}" for name, sql in self.columns.items()))
+
+    def is_deterministic(self) -> bool:
+        return True
+
+    def _without_collisions(self, keyed: DataFrame) -> DataFrame:
+        """Refuses a batch in which two members have one key."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        key, member = F.col(quote(self.key)), F.struct(*map(quote, self.identity))
+        same = Window.partitionBy(quote(self.key))
+        alone = F.min(member).over(same).eqNullSafe(F.max(member).over(same))
+        reason = F.concat(F.lit(f"two members have the {self.key} "), key.cast("string"))
+        return keyed.withColumn(self.key, F.when(alone, key).otherwise(refuse(reason).cast("long")))
 
 
 def surrogate_key(rows: DataFrame, columns: Sequence[str]) -> Column:
     """A whole number from 0 to 2^63 - 1 that depends on the values of these columns alone.
 
-    Each value goes in with its place, so that NULL and an empty text, or two values that change places, differ.
+    Each value goes in with its place, so that NULL and an empty text, or two values that change places, differ. It goes
+    in as text, so that a wider type of the same value keeps its key; a moment as a number, so that no zone matters.
     """
     from pyspark.sql import functions as F
 
-    parts = [
-        (F.lit(place), _told(F.col(quote(name)), rows.schema[name].dataType)) for place, name in enumerate(columns)
-    ]
-    told = [part for place, value in parts for part in (place, value.isNull(), value)]
-    return F.shiftrightunsigned(F.xxhash64(*told), 1)
-
-
-def _told(value: Column, kind: DataType) -> Column:
-    """As text, so that a wider type of the same value keeps its key; a moment as a number, so that no zone matters."""
-    from pyspark.sql import functions as F
-
-    return F.unix_micros(value).cast("string") if kind.simpleString() == "timestamp" else value.cast("string")
+    parts: list[Column] = []
+    for place, name in enumerate(columns):
+        value, kind = F.col(quote(name)), rows.schema[name].dataType.simpleString()
+        text = (F.unix_micros(value) if kind == "timestamp" else value).cast("string")
+        parts += [F.lit(place), text.isNull(), text]
+    return F.shiftrightunsigned(F.xxhash64(*parts), 1)
 
 
 def with_key(rows: DataFrame, name: str, natural: Sequence[str], *, versions: bool = True) -> DataFrame:
@@ -69,9 +135,9 @@ def unknown_member(rows: DataFrame, name: str) -> DataFrame:
     """That member alone, with the columns of these rows."""
     from pyspark.sql import functions as F
 
-    columns = [F.lit(UNKNOWN).cast("long") if f.name == name else F.lit(None).cast(f.dataType) for f in rows.schema]
-    named = [column.alias(f.name) for column, f in zip(columns, rows.schema, strict=True)]
-    return rows.sparkSession.range(1).select(*named)
+    key = F.lit(UNKNOWN).cast("long").alias(name)
+    columns = [key if f.name == name else F.lit(None).cast(f.dataType).alias(f.name) for f in rows.schema]
+    return rows.sparkSession.range(1).select(*columns)
 
 
 def require_distinct(rows: DataFrame, name: str) -> DataFrame:
@@ -94,94 +160,11 @@ def with_superseded(rows: DataFrame, held: DataFrame, name: str, natural: Sequen
 
     now = rows.withColumn("successor", F.lit(None).cast("long"))
     old = held.join(rows.select(quote(name)), [name], "left_anti").where(F.col(quote(name)) != UNKNOWN)
-    heirs = rows.select(
-        F.col(quote(name)).alias("_fm_heir"),
-        *(F.col(quote(column)).alias(f"_fm_{place}") for place, column in enumerate(natural)),
-        F.col(VALID_FROM).alias("_fm_from"),
-        F.col("valid_to").alias("_fm_to"),
-    )
-    same = F.lit(True)
-    for place, column in enumerate(natural):
-        same = same & (F.col(quote(column)) == F.col(f"_fm_{place}"))
-    covers = (F.col("_fm_from") <= F.col(VALID_FROM)) & (
-        F.col("_fm_to").isNull() | (F.col(VALID_FROM) < F.col("_fm_to"))
-    )
-    pointed = old.drop("successor").join(heirs, same & covers, "left")
-    kept = pointed.withColumns({"successor": F.col("_fm_heir"), "is_current": F.lit(False)})
-    return now.unionByName(kept.select(*map(quote, now.columns)))
-
-
-# A dimension: the members of a silver table under surrogate keys, kept by the changes of that table.
-@dataclass(frozen=True)
-class Members:
-    """Changes of a table as members of a dimension, keyed; versions that are gone are marked."""
-
-    key: str
-    natural: tuple[str, ...]
-    columns: Mapping[str, str]
-    versions: bool
-
-    def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        [feed] = frames.values()
-        # Facts point to members, so one without versions stays; a version that never was has to go.
-        gone = F.col(CHANGE) == "delete" if self.versions else F.lit(False)
-        chosen = [F.expr(told).alias(name) for name, told in self.columns.items()]
-        interval = INTERVAL if self.versions else ()
-        carried = [POSITION] if POSITION in feed.columns else []
-        named = feed.where(F.col(CHANGE) != "update_preimage")
-        members = named.select(*chosen, *interval, *carried, gone.alias(GONE))
-        keyed = members.select(surrogate_key(members, self.named_by).alias(self.key), "*")
-        return _without_collisions(keyed, self.key, self.named_by).unionByName(unknown_member(keyed, self.key))
-
-    @property
-    def named_by(self) -> tuple[str, ...]:
-        return (*self.natural, VALID_FROM) if self.versions else self.natural
-
-    def fingerprint(self) -> str:
-        return short_hash(self.key, *self.named_by, *(f"{name} {told}" for name, told in self.columns.items()))
-
-    def is_deterministic(self) -> bool:
-        return True
-
-
-def dimension(
-    name: str,
-    *,
-    source: str,
-    path: str,
-    key: str,
-    natural: Sequence[str],
-    columns: Mapping[str, str],
-    versions: bool = True,
-    **options: Any,  # noqa: ANN401 - the other fields of a job
-) -> Job:
-    """The job that keeps a dimension at `path` by the change feed of the Delta table at `source`.
-
-    `columns` gives each column of a member as SQL over a row of the source, those of the natural key among them. The
-    key is a hash of the natural key, and of `valid_from` if the source has versions; member -1 is the unknown one.
-    Several jobs may fill one dimension, each with members of its own.
-    """
-    members = Members(key, tuple(natural), dict(columns), versions)
-    sink = guarded(members, members_table(path, key=(key,), name=name))
-    return Job(name=name, source=DeltaSource(source, changes="feed"), sinks=[sink], transform=members, **options)
-
-
-def guarded(members: Members, sink: Sink) -> Sink:
-    """The table as it refuses a member whose key it has for another one: a merge would take the two for one."""
-    return sink.refusing_others(members.named_by) if isinstance(sink, Delta) else sink
-
-
-def _without_collisions(keyed: DataFrame, key: str, named_by: Sequence[str]) -> DataFrame:
-    """Refuses a batch in which two members have one key."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    same, member = Window.partitionBy(quote(key)), F.struct(*map(quote, named_by))
-    alone = F.min(member).over(same).eqNullSafe(F.max(member).over(same))
-    reason = F.concat(F.lit(f"two members have the {key} "), F.col(quote(key)).cast("string"))
-    return keyed.withColumn(key, F.when(alone, F.col(quote(key))).otherwise(refuse(reason).cast("long")))
+    natural_pairs = {column: column for column in natural}
+    heirs = _partners(rows, natural_pairs, {name: "_fm_heir"})
+    pointed = old.drop("successor").join(heirs, _is_partner(natural_pairs, VALID_FROM), "left")
+    superseded = pointed.withColumns({"successor": F.col("_fm_heir"), "is_current": F.lit(False)})
+    return now.unionByName(superseded.select(*map(quote, now.columns)))
 
 
 def asof(
@@ -192,7 +175,7 @@ def asof(
     `on` pairs the facts' columns with the versions'; `take` names the versions' columns and what they are called
     here. A fact without a partner is kept, with NULL.
     """
-    return facts.join(_partners(versions, on, take), _valid(on, at), "left").select(
+    return facts.join(_partners(versions, on, take), _is_partner(on, at), "left").select(
         *map(quote, facts.columns), *map(quote, take.values())
     )
 
@@ -214,7 +197,7 @@ def _partners(versions: DataFrame, on: Mapping[str, str], take: Mapping[str, str
     return versions.select(*joined, F.col(VALID_FROM).alias("_fm_from"), F.col(VALID_TO).alias("_fm_to"), *taken)
 
 
-def _valid(on: Mapping[str, str], at: str) -> Column:
+def _is_partner(on: Mapping[str, str], at: str) -> Column:
     from pyspark.sql import functions as F
 
     moment = F.col(quote(at))

@@ -1,10 +1,15 @@
-"""The rows of a fact for the dates that have to be built, from inputs at pinned versions."""
+"""Facts: tables by date, built again for exactly the dates that a change of their inputs touches.
+
+A fact is a job of three parts: `TouchedDates` is its source and gives the dates that have to be built, `FactTransform`
+builds the rows of those dates from the inputs as they were at the batch's versions, and the sink `DeltaDates` puts
+them in place of the old ones.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -29,8 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-# The tables that a fact is made of: the rows themselves, and what is looked up for them.
-Versions: TypeAlias = Mapping[str, int]
+SIGN, PAYLOAD = "_fm_sign", "_fm_payload"
 
 
 @dataclass(frozen=True)
@@ -68,217 +72,9 @@ class Lookup:
 
 
 Input: TypeAlias = FactRows | Lookup
+"""A table that a fact is made of: the rows themselves, or what is looked up for them."""
 
 
-def place_of(table: Input) -> DeltaPlace:
-    """Where the table lies."""
-    return DeltaPlace(table.path, table.table)
-
-
-def location_of(table: Input, session: Session) -> str:
-    """Its folder. Raises SourceUnreadable if the catalog does not know it."""
-    place = place_of(table)
-    location = place.location(session)
-    if location is None:
-        raise SourceUnreadable(f"delta table {place}", reason="the catalog has no table of that name")
-    return location
-
-
-def pinned(table: Input, spark: SparkSession, versions: Versions) -> DataFrame:
-    """The table as it was at its version of the batch."""
-    reader = spark.read.format("delta").option("versionAsOf", str(versions[table.name]))
-    return reader.load(location_of(table, lambda: spark))
-
-
-# Which dates of a fact a batch touches: of the rows that changed, and of the rows whose partner changed.
-SIGN, PAYLOAD = "_fm_sign", "_fm_payload"
-
-
-def signed(feed: DataFrame, *own: Column) -> DataFrame:
-    """Each change of a feed as its state, -1 or 1 for taken away or put there, and columns of one's own."""
-    from pyspark.sql import functions as F
-
-    sign = F.when(F.col(CHANGE).isin("delete", "update_preimage"), -1).otherwise(1)
-    return feed.select(*own, state_of(feed.schema, _columns(feed)).alias("s"), sign.alias("n"))
-
-
-def net_changes(feed: DataFrame) -> DataFrame:
-    """Rows that the span took away (SIGN below 0) or put there; what was taken and put back as it was is neither."""
-    from pyspark.sql import functions as F
-
-    told = signed(feed, F.struct(*map(quote, _columns(feed))).alias("_fm_row"))
-    # Some row of those that are equal stands for all of them.
-    netted = told.groupBy("s").agg(F.sum("n").alias(SIGN), F.max_by("_fm_row", "n").alias("_fm_row"))
-    return netted.where(f"{SIGN} <> 0").select("_fm_row.*", SIGN)
-
-
-def dates_in(rows: DataFrame, named: FactRows) -> DataFrame:
-    """The date of every row."""
-    return rows.select(_date(named))
-
-
-def dates_of_rows(feed: DataFrame, rows: FactRows) -> DataFrame:
-    """Dates of the old and of the new image of every row that changed: a row that moved touches two."""
-    from pyspark.sql import functions as F
-
-    # Of the rows only the date is asked for, so nothing has to be sorted: a sum by hash is enough.
-    netted = signed(feed, _date(rows)).groupBy(DATE_SK, "s").agg(F.sum("n").alias(SIGN))
-    return netted.where(f"{SIGN} <> 0").select(DATE_SK)
-
-
-def dates_of_partners(feed: DataFrame, lookup: Lookup, rows: FactRows, whole: DataFrame) -> DataFrame:
-    """Dates of rows whose partner says something else now; a version that only ended earlier than before says the same
-    to rows inside of it."""
-    from pyspark.sql import functions as F
-
-    moved = net_changes(feed)
-    payload = _payload(moved.columns, lookup)
-    own = [*lookup.on, *((lookup.at,) if lookup.at else ())]
-    seen = whole.select(_date(rows), *map(quote, own)).distinct()
-    old = _partner(moved.where(f"{SIGN} < 0"), lookup, payload, "old")
-    new = _partner(moved.where(f"{SIGN} > 0"), lookup, payload, "new")
-    both = seen.join(old, _matches(lookup, "old"), "left").join(new, _matches(lookup, "new"), "left")
-    differs = ~F.col(f"{PAYLOAD}_old").eqNullSafe(F.col(f"{PAYLOAD}_new"))
-    return both.where(differs).select(DATE_SK)
-
-
-def _columns(feed: DataFrame) -> list[str]:
-    return [name for name in feed.columns if name not in (CHANGE, VERSION, TIME)]
-
-
-def _date(rows: FactRows) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.col(quote(rows.date)).cast("int").alias(DATE_SK)
-
-
-def _payload(columns: Sequence[str], lookup: Lookup) -> list[str]:
-    return list(lookup.columns) or [name for name in columns if name not in (*INTERVAL, SIGN)]
-
-
-def _partner(moved: DataFrame, lookup: Lookup, payload: Sequence[str], image: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    keys = [F.col(quote(theirs)).alias(f"_fm_{image}_{place}") for place, theirs in enumerate(lookup.on.values())]
-    ends = [F.col(end).alias(f"_fm_{image}_{end}") for end in (VALID_FROM, VALID_TO)] if lookup.at else []
-    return moved.select(*keys, *ends, state_of(moved.schema, payload).alias(f"{PAYLOAD}_{image}"))
-
-
-def _matches(lookup: Lookup, image: str) -> Column:
-    from pyspark.sql import functions as F
-
-    same = [F.col(quote(ours)) == F.col(f"_fm_{image}_{place}") for place, ours in enumerate(lookup.on)]
-    if lookup.at is None:
-        return reduce(and_, same)
-    moment, begin, end = F.col(quote(lookup.at)), F.col(f"_fm_{image}_{VALID_FROM}"), F.col(f"_fm_{image}_{VALID_TO}")
-    return reduce(and_, same) & (moment >= begin) & (end.isNull() | (moment < end))
-
-
-# The inputs of a fact as one source: all of them between pinned versions, and the dates that the changes touch.
-PINS = "floodmark.pins"
-"""Under this name the column of the dates carries what else is known of the batch, in its metadata."""
-
-
-@dataclass(frozen=True)
-class Pins:
-    """The version of every input, and whether all dates are built: then nothing of what was built can be relied on."""
-
-    versions: Versions
-    is_whole: bool
-
-    @classmethod
-    def of(cls, touched: DataFrame) -> Pins:
-        told: dict[str, Any] = touched.schema[DATE_SK].metadata[PINS]
-        return cls({name: int(version) for name, version in told["versions"].items()}, bool(told["is_whole"]))
-
-    def on(self, dates: DataFrame) -> DataFrame:
-        """The dates, with this beside them."""
-        told = {"versions": dict(self.versions), "is_whole": self.is_whole}
-        return dates.withMetadata(DATE_SK, {PINS: told})
-
-
-@dataclass(frozen=True)
-class TouchedDates(Immutable):
-    """Dates that have to be built again: one row each. The mark is the version of every input."""
-
-    rows: FactRows
-    lookups: tuple[Lookup, ...] = ()
-    name: str = "inputs"
-    _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        twice = [name for name, times in Counter(each.name for each in self.inputs).items() if times > 1]
-        if twice:
-            raise ConfigError(f"a fact has two inputs of one name: '{twice[0]}'.", hint="give each a name of its own")
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        return (self.rows, *self.lookups)
-
-    def fingerprint(self, session: Session) -> str:
-        return f"delta tables {', '.join(self._told(each, session) for each in self.inputs)}"
-
-    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
-        if request.start is not None:
-            raise ConfigError("a fact has no place to begin from.", hint="--full-refresh builds all dates again")
-        known: Mapping[str, int] = mark.value if mark is not None and not request.whole else {}
-        sights = {each.name: self._sight(each, known.get(each.name), session) for each in self.inputs}
-        upto = {name: sight.span.upto.value for name, sight in sights.items() if sight.span}
-        if not upto:
-            return Sight(None)
-        latest = {each.name: self._looked(each, session).latest() for each in self.inputs}
-        at: dict[str, Json] = {name: upto.get(name, known.get(name, latest[name])) for name in latest}
-        changed: dict[str, Json] = {name: dict(s.span.detail) for name, s in sights.items() if s.span}
-        after = TableVersionsHWM(self.name, known) if known else None
-        return Sight(Span(after, TableVersionsHWM(self.name, upto), {"at": at, "changed": changed}))
-
-    def read(self, spark: SparkSession, span: Span) -> Reading:
-        versions: Versions = span.detail["at"]  # type: ignore[assignment]
-        changed: Mapping[str, Any] = span.detail["changed"]  # type: ignore[assignment]
-        is_whole = any("snapshot" in how for how in changed.values())
-        rows = pinned(self.rows, spark, versions)
-        dates = dates_in(rows, self.rows) if is_whole else self._touched(spark, changed, rows)
-        return Reading(Pins(versions, is_whole).on(dates.distinct().where(f"{DATE_SK} IS NOT NULL")))
-
-    def building(self, transform: Transform) -> Transform:
-        """The dates are not the fact's rows: those are built by the transform from the inputs."""
-        return Rebuilding(self, transform)
-
-    def _touched(self, spark: SparkSession, changed: Mapping[str, Any], rows: DataFrame) -> DataFrame:
-        """The dates that changed rows had or have, and those of rows whose partner moved."""
-        found = [dates_of_rows(self._feed(self.rows, spark, changed), self.rows)] if self.rows.name in changed else []
-        moved = [each for each in self.lookups if each.name in changed and each.when_moved == "restate"]
-        found += [dates_of_partners(self._feed(one, spark, changed), one, self.rows, rows) for one in moved]
-        return reduce(lambda one, other: one.unionByName(other), found or [dates_in(rows.limit(0), self.rows)])
-
-    def _feed(self, table: Input, spark: SparkSession, changed: Mapping[str, Any]) -> DataFrame:
-        first, last = changed[table.name]["first"], changed[table.name]["last"]
-        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", str(first))
-        return feed.option("endingVersion", str(last)).load(location_of(table, lambda: spark))
-
-    def _sight(self, table: Input, version: int | None, session: Session) -> Sight:
-        place = place_of(table)
-        planner = Planner(self._looked(table, session), str(place), place.sql, "feed")
-        mark = lambda number: VersionHWM(table.name, number)  # noqa: E731 - what a planner makes marks with
-        return planner.snapshot(mark) if version is None else planner.feed_after(version, mark)
-
-    def _told(self, table: Input, session: Session) -> str:
-        return f"{fingerprint_of_input(table.name, self._looked(table, session).table_id())} at {place_of(table)}"
-
-    def _looked(self, table: Input, session: Session) -> DeltaProbe:
-        location = location_of(table, session)
-        probe = self._probes.setdefault(location, DeltaProbe(location))
-        if not probe.refresh():
-            raise SourceUnreadable(f"delta table {place_of(table)}", reason="there is no such table")
-        return probe
-
-
-def touched_dates(rows: Mapping[str, Any], lookups: Sequence[Mapping[str, Any]]) -> TouchedDates:
-    """The source from plain values, as the project file has them."""
-    return TouchedDates(FactRows(**rows), tuple(Lookup(**each) for each in lookups))
-
-
-# A fact: a table by date that is built from others, and built again for exactly the dates that a change touches.
 def fact(
     name: str,
     *,
@@ -302,19 +98,117 @@ def fact(
 
 
 @dataclass(frozen=True)
-class Rebuilding:
+class Pins:
+    """The version of every input, and whether all dates are built: then nothing of what was built can be relied on."""
+
+    versions: Mapping[str, int]
+    is_whole: bool
+
+    @classmethod
+    def of(cls, span: Span) -> Pins:
+        versions: Mapping[str, int] = span.detail["at"]  # type: ignore[assignment]
+        changed: Mapping[str, Any] = span.detail["changed"]  # type: ignore[assignment]
+        return cls(versions, any("snapshot" in how for how in changed.values()))
+
+    def read(self, table: Input, spark: SparkSession) -> DataFrame:
+        """The table as it was at its version of the batch."""
+        reader = spark.read.format("delta").option("versionAsOf", str(self.versions[table.name]))
+        return reader.load(location_of(table, lambda: spark))
+
+
+@dataclass(frozen=True)
+class TouchedDates(Immutable):
+    """Dates that have to be built again: one row each. The mark is the version of every input."""
+
+    rows: FactRows
+    lookups: tuple[Lookup, ...] = ()
+    name: str = "inputs"
+    _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        twice = [name for name, times in Counter(each.name for each in self.inputs).items() if times > 1]
+        if twice:
+            raise ConfigError(f"a fact has two inputs of one name: '{twice[0]}'.", hint="give each a name of its own")
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.rows, *self.lookups)
+
+    def fingerprint(self, session: Session) -> str:
+        tables = [
+            f"{fingerprint_of_input(each.name, self._probe(each, session).table_id())} at {place_of(each)}"
+            for each in self.inputs
+        ]
+        return f"delta tables {', '.join(tables)}"
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        if request.start is not None:
+            raise ConfigError("a fact has no place to begin from.", hint="--full-refresh builds all dates again")
+        known: Mapping[str, int] = mark.value if mark is not None and not request.whole else {}
+        sights = {each.name: self._sight(each, known.get(each.name), session) for each in self.inputs}
+        upto = {name: sight.span.upto.value for name, sight in sights.items() if sight.span}
+        if not upto:
+            return Sight(None)
+        latest = {each.name: self._probe(each, session).latest() for each in self.inputs}
+        at: dict[str, Json] = {name: upto.get(name, known.get(name, latest[name])) for name in latest}
+        changed: dict[str, Json] = {name: dict(s.span.detail) for name, s in sights.items() if s.span}
+        after = TableVersionsHWM(self.name, known) if known else None
+        return Sight(Span(after, TableVersionsHWM(self.name, upto), {"at": at, "changed": changed}))
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        pins = Pins.of(span)
+        rows = pins.read(self.rows, spark)
+        dates = rows.select(_date(self.rows)) if pins.is_whole else self._touched_dates(spark, span, rows)
+        return Reading(dates.distinct().where(f"{DATE_SK} IS NOT NULL"))
+
+    def building(self, transform: Transform) -> Transform:
+        """The dates are not the fact's rows: those are built by the transform from the inputs."""
+        return FactTransform(self, transform)
+
+    def _touched_dates(self, spark: SparkSession, span: Span, rows: DataFrame) -> DataFrame:
+        """The dates that changed rows had or have, and those of rows whose partner moved."""
+        changed: Mapping[str, Any] = span.detail["changed"]  # type: ignore[assignment]
+        feeds = {each.name: _feed(each, spark, changed[each.name]) for each in self.inputs if each.name in changed}
+        moved = [each for each in self.lookups if each.name in feeds and each.when_moved == "restate"]
+        dates = [dates_of_rows(feeds[self.rows.name], self.rows)] if self.rows.name in feeds else []
+        dates += [dates_of_partners(feeds[each.name], each, self.rows, rows) for each in moved]
+        return reduce(lambda one, other: one.unionByName(other), dates or [rows.limit(0).select(_date(self.rows))])
+
+    def _sight(self, table: Input, version: int | None, session: Session) -> Sight:
+        place = place_of(table)
+        planner = Planner(self._probe(table, session), str(place), place.sql, "feed")
+        mark = lambda number: VersionHWM(table.name, number)  # noqa: E731 - what a planner makes marks with
+        return planner.snapshot(mark) if version is None else planner.feed_after(version, mark)
+
+    def _probe(self, table: Input, session: Session) -> DeltaProbe:
+        location = location_of(table, session)
+        probe = self._probes.setdefault(location, DeltaProbe(location))
+        if not probe.refresh():
+            raise SourceUnreadable(f"delta table {place_of(table)}", reason="there is no such table")
+        return probe
+
+
+@dataclass(frozen=True)
+class FactTransform:
     """The rows of the fact for the touched dates, from the inputs as they were at the batch's versions."""
 
     source: TouchedDates
     build: Transform
+    pins: Pins | None = None
+
+    def for_spans(self, spans: Mapping[str, Span]) -> FactTransform:
+        return replace(self, pins=Pins.of(spans[self.source.name]))
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
+        """The dates are collected: as literals they keep Spark from reading the files of all others."""
         from pyspark.sql import functions as F
 
+        if self.pins is None:
+            raise TransformFailed(job, reason="a fact is built for the span of a batch, and was given none")
         [touched] = frames.values()
-        spark, dates, pins = touched.sparkSession, sorted(row[0] for row in touched.collect()), Pins.of(touched)
-        rows, own = pinned(self.source.rows, spark, pins.versions), F.col(quote(self.source.rows.date))
-        inputs = {each.name: pinned(each, spark, pins.versions) for each in self.source.lookups}
+        spark, pins, dates = touched.sparkSession, self.pins, sorted(row[0] for row in touched.collect())
+        rows, own = pins.read(self.source.rows, spark), F.col(quote(self.source.rows.date))
+        inputs = {each.name: pins.read(each, spark) for each in self.source.lookups}
         inputs[self.source.rows.name] = rows.where(own.isNotNull() if pins.is_whole else own.isin(dates))
         built = self.build.apply(inputs, job=job, attempt=attempt, batch_time=batch_time)
         if DATE_SK not in built.columns:
@@ -326,3 +220,94 @@ class Rebuilding:
 
     def is_deterministic(self) -> bool:
         return self.build.is_deterministic()
+
+
+def place_of(table: Input) -> DeltaPlace:
+    """Where the table lies."""
+    return DeltaPlace(table.path, table.table)
+
+
+def location_of(table: Input, session: Session) -> str:
+    """Its folder. Raises SourceUnreadable if the catalog does not know it."""
+    place = place_of(table)
+    location = place.location(session)
+    if location is None:
+        raise SourceUnreadable(f"delta table {place}", reason="the catalog has no table of that name")
+    return location
+
+
+def dates_of_rows(feed: DataFrame, rows: FactRows) -> DataFrame:
+    """Dates of the old and of the new image of every row that changed: a row that moved touches two."""
+    from pyspark.sql import functions as F
+
+    # Of the rows only the date is asked for, so nothing has to be sorted: a sum by hash is enough.
+    netted = signed_changes(feed, _date(rows)).groupBy(DATE_SK, "s").agg(F.sum("n").alias(SIGN))
+    return netted.where(f"{SIGN} <> 0").select(DATE_SK)
+
+
+def dates_of_partners(feed: DataFrame, lookup: Lookup, rows: FactRows, whole: DataFrame) -> DataFrame:
+    """Dates of rows whose partner says something else now; a version that only ended earlier than before says the same
+    to rows inside of it."""
+    from pyspark.sql import functions as F
+
+    moved = net_changes(feed)
+    payload = list(lookup.columns) or [name for name in moved.columns if name not in (*INTERVAL, SIGN)]
+    own = [*lookup.on, *((lookup.at,) if lookup.at else ())]
+    pairs = whole.select(_date(rows), *map(quote, own)).distinct()
+    old = _partner(moved.where(f"{SIGN} < 0"), lookup, payload, "old")
+    new = _partner(moved.where(f"{SIGN} > 0"), lookup, payload, "new")
+    both = pairs.join(old, _matches(lookup, "old"), "left").join(new, _matches(lookup, "new"), "left")
+    differs = ~F.col(f"{PAYLOAD}_old").eqNullSafe(F.col(f"{PAYLOAD}_new"))
+    return both.where(differs).select(DATE_SK)
+
+
+def net_changes(feed: DataFrame) -> DataFrame:
+    """Rows that the span took away (SIGN below 0) or put there; what was taken and put back as it was is neither."""
+    from pyspark.sql import functions as F
+
+    changes = signed_changes(feed, F.struct(*map(quote, _columns(feed))).alias("_fm_row"))
+    # Some row of those that are equal stands for all of them.
+    netted = changes.groupBy("s").agg(F.sum("n").alias(SIGN), F.max_by("_fm_row", "n").alias("_fm_row"))
+    return netted.where(f"{SIGN} <> 0").select("_fm_row.*", SIGN)
+
+
+def signed_changes(feed: DataFrame, *own: Column) -> DataFrame:
+    """Each change of a feed as its state, -1 or 1 for taken away or put there, and columns of one's own."""
+    from pyspark.sql import functions as F
+
+    sign = F.when(F.col(CHANGE).isin("delete", "update_preimage"), -1).otherwise(1)
+    return feed.select(*own, state_of(feed.schema, _columns(feed)).alias("s"), sign.alias("n"))
+
+
+def _feed(table: Input, spark: SparkSession, versions: Mapping[str, Any]) -> DataFrame:
+    feed = spark.read.format("delta").option("readChangeFeed", "true")
+    bounds = {"startingVersion": str(versions["first"]), "endingVersion": str(versions["last"])}
+    return feed.options(**bounds).load(location_of(table, lambda: spark))
+
+
+def _columns(feed: DataFrame) -> list[str]:
+    return [name for name in feed.columns if name not in (CHANGE, VERSION, TIME)]
+
+
+def _date(rows: FactRows) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(quote(rows.date)).cast("int").alias(DATE_SK)
+
+
+def _partner(moved: DataFrame, lookup: Lookup, payload: Sequence[str], image: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    keys = [F.col(quote(theirs)).alias(f"_fm_{image}_{place}") for place, theirs in enumerate(lookup.on.values())]
+    ends = [F.col(end).alias(f"_fm_{image}_{end}") for end in (VALID_FROM, VALID_TO)] if lookup.at else []
+    return moved.select(*keys, *ends, state_of(moved.schema, payload).alias(f"{PAYLOAD}_{image}"))
+
+
+def _matches(lookup: Lookup, image: str) -> Column:
+    from pyspark.sql import functions as F
+
+    same = [F.col(quote(ours)) == F.col(f"_fm_{image}_{place}") for place, ours in enumerate(lookup.on)]
+    if lookup.at is None:
+        return reduce(and_, same)
+    moment, begin, end = F.col(quote(lookup.at)), F.col(f"_fm_{image}_{VALID_FROM}"), F.col(f"_fm_{image}_{VALID_TO}")
+    return reduce(and_, same) & (moment >= begin) & (end.isNull() | (moment < end))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from floodmark import stores
 from floodmark.errors import ConfigError
 from floodmark.hwm import ColumnDateTimeHWM, Json, VersionHWM
-from floodmark.jobs.job import DEFAULT_STORE
 from floodmark.locations import quote, quote_table
 from floodmark.sources.contract import Request
 from floodmark.sources.delta import CHANGE, TIME, VERSION, Delta
-from floodmark.stores.lease import hold
+from floodmark.stores.lease import change_record
+from floodmark.stores.opening import DEFAULT_STORE
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
@@ -96,11 +96,7 @@ def commit_processing_state(
     Raises LeaseHeld or MarkMoved if another run of the task is under way.
     """
     opened = _store(store)
-    with hold(opened, task) as lease:
-        record = opened.read(task) or JobRecord(task)
-        moved = _raised(record, reached)
-        if moved is not record:
-            opened.commit(moved, expected=record.number, lease=lease.lease)
+    change_record(opened, task, lambda record: _raised(record, reached))
     return get_last_processed_timestamp(spark, task, store=opened) or reached
 
 
@@ -114,8 +110,7 @@ def _raised(record: JobRecord, reached: datetime) -> JobRecord:
     extras: dict[str, Json] = {**record.extras, SOURCE: told}
     # By this the upkeep of the table finds its readers, and keeps what they have not read.
     sources = {SOURCE: reached.source} if isinstance(reached, Processed) else record.sources
-    moved = replace(record, number=record.number + 1, marks={SOURCE: fresh}, sources=sources, extras=extras)
-    return replace(moved, modified_time=datetime.now(timezone.utc))
+    return replace(record, marks={SOURCE: fresh}, sources=sources, extras=extras)
 
 
 def _is_further(stood: datetime, known: Json, reached: datetime) -> bool:

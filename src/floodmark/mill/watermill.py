@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark import stores
@@ -36,10 +35,12 @@ from floodmark.mill.progress import Progress, Watch, shown_level
 from floodmark.mill.signature import Process
 from floodmark.mill.timed import timed_windows
 from floodmark.mill.turn import MillStep, MillWork, remembered
+from floodmark.patience import doubling_pause
 from floodmark.spark.session import spark_session
 from floodmark.step.looking import Outlook
 from floodmark.step.run import reset_marks
-from floodmark.stores.contract import Housed, MarkStore
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.opening import DEFAULT_STORE, spool_folder
 from floodmark.stores.record import Receipt
 
 if TYPE_CHECKING:
@@ -125,7 +126,6 @@ def changes_of(step: MillStep, stored: JobRecord) -> tuple[str, ...]:
     return (*gone, *(f"{name} is new in the tree and begins at its start" for name in new))
 
 
-DEFAULT_STORE = "sqlite:///floodmark.db"
 TURN_ELEMENTS = 1 << 20
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
@@ -234,7 +234,7 @@ class WaterMill:
             sources=tuple(self._feeds.values()),
             sinks=(self._outlet.sink,) if self._outlet else (),
             transform=self._milling(),
-            spool_folder=spool_beside(store),
+            spool_folder=spool_folder(store),
         )
         return MillStep(store, self._session, work, planner=self._planner, watch=self._watch)
 
@@ -289,11 +289,6 @@ def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Calla
     return spark if callable(spark) else lambda: spark
 
 
-def spool_beside(store: MarkStore) -> str:
-    """A folder that the next run finds again."""
-    return str((store.folder if isinstance(store, Housed) else Path(".floodmark")).absolute() / "spool")
-
-
 def pause_seconds(idle: int) -> float:
     """Short after work, longer the longer nothing comes."""
-    return min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2.0 ** min(idle, 10))
+    return doubling_pause(SHORTEST_PAUSE_SECONDS, idle + 1, LONGEST_PAUSE_SECONDS)

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
 
 from floodmark.errors import SourceUnreadable
+from floodmark.locations import arrow_place, is_remote, path_in_marks
+from floodmark.logs import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyarrow import NativeFile
     from pyarrow.fs import FileInfo, FileSystem
-
-
-URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
-ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 
 
 class SeenFile(NamedTuple):
@@ -34,26 +30,13 @@ class SeenFile(NamedTuple):
     mtime_ns: int
 
 
-def absolute(path: str | os.PathLike[str]) -> str:
-    """The path as marks keep it: absolute for local disks, also if written `file:`; a URL without its last slash."""
-    text = os.fspath(path)
-    if text.startswith("file:"):
-        return os.path.abspath(unquote(urlsplit(text).path))  # noqa: PTH100 (resolve would follow links)
-    return text.rstrip("/") if URL.match(text) else os.path.abspath(text)  # noqa: PTH100
-
-
-def is_remote(path: str) -> bool:
-    """Whether the path is a URL; a local one never is, see `absolute`."""
-    return URL.match(path) is not None
-
-
 def list_files(path: str, *, recursive: bool = True, glob: str | None = None) -> list[SeenFile]:
     """Every file in the folder that Spark would read, or the file itself, in no order.
 
     `glob` is held against a file's name, or against its path below the folder if it has a slash.
     Raises SourceUnreadable if the folder, or any folder below it, is not there or may not be read.
     """
-    root = absolute(path)
+    root = path_in_marks(path)
     listed = _remote_files(root, recursive) if is_remote(root) else _local_files(root, recursive)
     if glob is None:
         return list(listed)
@@ -126,18 +109,11 @@ def _remote_files(root: str, recursive: bool) -> Iterator[SeenFile]:
 
 
 def opened(path: str) -> tuple[FileSystem, str]:
-    """pyarrow's file system for a URL or a local path, and the path within it."""
-    from pyarrow.fs import FileSystem, LocalFileSystem
-
-    found = URL.match(path)
-    if not found:
-        return LocalFileSystem(), path
-    scheme = ARROW_SCHEMES.get(found[1].lower(), found[1].lower())
+    """As `arrow_place`. Raises SourceUnreadable."""
     try:
-        system, below = FileSystem.from_uri(f"{scheme}://{quote(path[found.end() :], safe='/:@')}")
+        return arrow_place(path)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
-    return system, below.rstrip("/")
 
 
 def _modified_ns(info: FileInfo) -> int:
@@ -187,11 +163,6 @@ def unreadable(path: str, error: Exception) -> SourceUnreadable:
     where = getattr(error, "filename", None)
     reason = f"{getattr(error, 'strerror', None) or error}" + (f" ({where})" if where and where != path else "")
     return SourceUnreadable(without_login(path), reason=reason)
-
-
-def without_login(path: str) -> str:
-    """A URL without the account that may stand before its host."""
-    return re.sub(r"(?<=://)[^/@]*@", "", path)
 
 
 # How many rows a file holds, counted without Spark: lines in a stream, footers of Parquet files.

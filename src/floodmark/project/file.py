@@ -15,6 +15,7 @@ import yaml
 
 from floodmark.errors import ConfigError, VariableMissing
 from floodmark.logs import redact
+from floodmark.stores.opening import PROJECT_STORE
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -183,7 +184,6 @@ class _Reader:
 
 
 FILE_NAME = "floodmark.yaml"
-DEFAULT_STORE = "sqlite:///state/marks.db"
 
 
 @dataclass(frozen=True)
@@ -278,10 +278,10 @@ def store_settings(document: Document) -> StoreSettings:
             return document.expand(over[name], ("targets", document.target, name))
         return document.expand(document.values.get(name, default), (name,))
 
-    store, namespace = field("store", DEFAULT_STORE), field("namespace", "default")
+    store, namespace = field("store", PROJECT_STORE), field("namespace", "default")
     levels = store if isinstance(store, list) else [store]
     if not levels or not all(isinstance(level, str) for level in levels):
-        raise ConfigError(f"{document.where(('store',))}: store has to be text or a list of text.", hint=DEFAULT_STORE)
+        raise ConfigError(f"{document.where(('store',))}: store has to be text or a list of text.", hint=PROJECT_STORE)
     if not isinstance(namespace, str) or not namespace:
         raise ConfigError(f"{document.where(('namespace',))}: namespace has to be text.", hint="namespace: prod")
     opened = tuple(map(str, levels)) if isinstance(store, list) else str(store)

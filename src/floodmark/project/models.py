@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
-from floodmark.project.file import DEFAULT_STORE, Document, chosen_target
+from floodmark.project.file import Document, chosen_target
 from floodmark.project.kinds import (
     ConsoleSink,
     DeltaSink,
@@ -34,6 +34,7 @@ from floodmark.project.kinds.servers import (
     PostgresSource,
     SqliteSource,
 )
+from floodmark.stores.opening import PROJECT_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -317,7 +318,7 @@ class Target(Model):
 class Project(Model):
     """A whole project file."""
 
-    store: Store = DEFAULT_STORE
+    store: Store = PROJECT_STORE
     namespace: Text = "default"
     spark: Mapping[str, Setting] = {}
     jobs: tuple[JobModel, ...] = ()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from floodmark.errors import ConfigError
+from floodmark.locations import absolute
 from floodmark.rules.contract import FOR_WHOLE_BATCHES, Action, as_columns, check_action
 
 if TYPE_CHECKING:
@@ -58,11 +57,6 @@ class KnownKeys:
                 hint="fill that table first, or mend the rule",
             ) from error
         return held
-
-
-def absolute(path: str) -> str:
-    """Spark's JVM has a working folder of its own, so a relative path is made absolute here."""
-    return path if urlsplit(path).scheme else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
 
 
 POSITION = "_fm_position"

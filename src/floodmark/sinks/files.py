@@ -7,13 +7,14 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from floodmark.errors import ConfigError
 from floodmark.locations import local_path
+from floodmark.machine import locked
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, without_own
 
 if TYPE_CHECKING:
@@ -313,14 +314,6 @@ class Files(Atomic):
     def _beside(self, what: str) -> Path:
         return self._folder.parent / f".{self._folder.name}.{what}"
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Between the check and the rename nobody else publishes here; the system lets go when a process dies."""
-        import fcntl
-
-        handle = os.open(self._beside("lock"), os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+    def _alone(self) -> AbstractContextManager[int]:
+        """Between the check and the rename nobody else publishes here."""
+        return locked(self._beside("lock"))

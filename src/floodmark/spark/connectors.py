@@ -13,19 +13,17 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
-
 from floodmark.errors import ConnectorsMissing, FloodmarkError
+from floodmark.patience import doubling_pause
 from floodmark.spark.java import alone, cache_folder, find_java
 
 if TYPE_CHECKING:
-    from tenacity.wait import WaitBaseT
-
     from floodmark.spark.java import Java
 
 
@@ -33,6 +31,8 @@ SPARK = "4.2"
 IVY_FILE = Path(__file__).with_name("connectors.ivy.xml")
 IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
 MANIFEST = "manifest.json"
+ATTEMPTS = 5
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
 
 
 def wanted() -> bool:
@@ -40,23 +40,23 @@ def wanted() -> bool:
     return os.environ.get("FLOODMARK_CONNECTORS", "").lower() != "none"
 
 
-def connectors(ivy_settings: str | None = None, *, pauses: WaitBaseT | None = None) -> tuple[Path, ...]:
+def connectors(ivy_settings: str | None = None, *, pause_seconds: float = PAUSE_SECONDS) -> tuple[Path, ...]:
     """The jars; the first call ever resolves them, later ones never touch the network.
 
     Raises ConnectorsMissing if they could not be resolved, JavaMissing if there is nothing to resolve them with.
     """
     check_spark_version(_spark_version())
     folder = connectors_folder()
-    return kept(folder) or _resolved(folder, _settings_file(ivy_settings), pauses)
+    return kept(folder) or _resolved(folder, _settings_file(ivy_settings), pause_seconds)
 
 
-def _resolved(folder: Path, settings: Path, pauses: WaitBaseT | None) -> tuple[Path, ...]:
+def _resolved(folder: Path, settings: Path, pause_seconds: float) -> tuple[Path, ...]:
     java = find_java()
     with alone(folder.with_suffix(".lock")):
         found = kept(folder)  # another process may have resolved them while this one waited
         if found:
             return found
-        Resolution(IVY_FILE, settings, folder, java).run(pauses or PAUSES)
+        Resolution(IVY_FILE, settings, folder, java).run(pause_seconds)
         _write_manifest(folder)
     return kept(folder)
 
@@ -119,9 +119,6 @@ def main() -> int:
 
 
 # Running Ivy, the resolver that PySpark ships, and again after a pause where that may help.
-ATTEMPTS = 5
-PAUSES = wait_exponential(multiplier=2, max=60)
-
 _BUSY = re.compile(  # 401, 403 and 404 stay as they are however long one waits
     r"CLIENT ERROR: (?:Too Many Requests|Request Timeout)|SERVER ERROR: [^\n=]*(?= url=)"
     r"|Server access [Ee]rror|UnknownHostException|ConnectException|SocketException|SocketTimeoutException"
@@ -149,20 +146,19 @@ class Resolution:
     folder: Path
     java: Java
 
-    def run(self, pauses: WaitBaseT = PAUSES) -> None:
+    def run(self, pause_seconds: float = PAUSE_SECONDS) -> None:
         """Bring all jars. Raises ConnectorsMissing; what was fetched until then is kept for the next attempt."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(TryAgain),
-            wait=pauses,
-            stop=stop_after_attempt(ATTEMPTS),
-            before_sleep=_say_pause,
-            reraise=True,
-        )
         log.info("resolving the JVM connectors, once, into %s", self.folder)
-        try:
-            retrying(self.attempt)
-        except TryAgain as last:
-            raise ConnectorsMissing(missing=last.missing, reason=last.reason) from last
+        for number in range(1, ATTEMPTS + 1):
+            try:
+                self.attempt()
+                break
+            except TryAgain as busy:
+                if number == ATTEMPTS:
+                    raise ConnectorsMissing(missing=busy.missing, reason=busy.reason) from busy
+                pause = doubling_pause(pause_seconds, number, LONGEST_PAUSE_SECONDS)
+                log.warning("connectors: %s; attempt %d of %d in %.0f s", busy, number + 1, ATTEMPTS, pause)
+                time.sleep(pause)
         shutil.rmtree(self._ivy_cache, ignore_errors=True)
 
     def attempt(self) -> None:
@@ -206,12 +202,6 @@ def _telling_line(output: str) -> str:
     return next(
         (line for line in lines if re.search("CLIENT ERROR: (?!Not Found)|Exception|module not found", line)), lines[-1]
     )
-
-
-def _say_pause(state: RetryCallState) -> None:
-    pause = state.next_action.sleep if state.next_action else 0
-    reason = state.outcome.exception() if state.outcome else None
-    log.warning("connectors: %s; attempt %d of %d in %.0f s", reason, state.attempt_number + 1, ATTEMPTS, pause)
 
 
 def ivy_jar() -> Path:

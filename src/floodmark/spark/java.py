@@ -10,12 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError, JavaMissing, SparkUnavailable
+from floodmark.machine import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +36,8 @@ def cache_folder() -> Path:
 def alone(lock: Path) -> Iterator[None]:
     """Hold the lock file: other processes that want it wait; a killed holder lets go by itself."""
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as file:
-        if sys.platform != "win32":  # elsewhere two processes may fetch at once: wasteful, and the last rename wins
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
+    # on Windows two processes may fetch at once: wasteful, and the last rename wins
+    with locked(lock) if sys.platform != "win32" else nullcontext():
         yield
 
 

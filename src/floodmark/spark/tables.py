@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from floodmark.errors import ConfigError
-from floodmark.locations import quote, quote_table
+from floodmark.locations import absolute, quote, quote_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,11 +39,6 @@ class DeltaPlace:
     def sql(self) -> str:
         """How a statement names it."""
         return quote_table(self.table) if self.table else f"delta.{quote(str(self._location))}"
-
-
-def absolute(path: str) -> str:
-    """Spark's JVM has a working folder of its own, so a relative path is made absolute here."""
-    return path if urlsplit(path).scheme else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
 
 
 def create_table(

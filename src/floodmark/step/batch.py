@@ -14,7 +14,7 @@ from floodmark.step.checks import Judgement, watched
 from floodmark.step.intents import within
 from floodmark.step.looking import marks_after
 from floodmark.step.spool import Count, Counted, Spool, count
-from floodmark.step.transform import Function, Identity, Outcomes, Sql
+from floodmark.step.transform import Function, Identity, Outcomes, Pinned, Sql
 from floodmark.step.work import Work
 from floodmark.stores.record import Intent, JobRecord
 
@@ -79,7 +79,8 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     counts = {} if judges_what_is_read(work, readings) else {n: count(readings[n], rows_of[n]) for n in readings}
     frames = {n: living(readings[n], counts[n].rows if n in counts else rows_of[n]) for n in readings}
     frames |= without_rows(work, frames, spark)
-    rows = work.transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
+    transform = work.transform.for_spans(intent.spans) if isinstance(work.transform, Pinned) else work.transform
+    rows = transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
     rows = outcomes.freeze(rows, work.name) if outcomes else rows
     if spool is None:
         return Prepared(watched(work.rules, rows, intent.batch_time), tuple(counts.values()), None, readings)

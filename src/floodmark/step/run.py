@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, MarkUnreadable, SinkFailed, SourceEmpty
@@ -214,8 +213,5 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
 def decide(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """Save what a person decided, above every number that is known, and fence the sinks with it."""
     ledgers = read_ledgers(step.work, step.store.namespace, step.session)
-    used = record.intent.number if record.intent else 0
-    expected, number = record.number, max(record.number, used, ledgers.highest) + 1
-    decided = replace(record, number=number, intent=None, modified_time=datetime.now(timezone.utc))
-    step.store.commit(decided, expected=expected, lease=lease.lease)
+    decided = lease.save(record, after=record, above=ledgers.highest)
     fence_laggards(step.work, step.store.namespace, decided, ledgers, session_under(lease, step.session))

@@ -7,11 +7,11 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from floodmark.locations import arrow_place
 from floodmark.rules import Tally
 from floodmark.sources.contract import Reading
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 
@@ -39,7 +39,7 @@ class Spool:
         """What the finished spool holds, or None if it was never finished."""
         from pyarrow.fs import FileType
 
-        system, path = self._place()
+        system, path = arrow_place(self.folder)
         if system.get_file_info(f"{path}/{COUNTS}").type == FileType.NotFound:
             return None
         with system.open_input_stream(f"{path}/{COUNTS}") as stream:
@@ -52,7 +52,7 @@ class Spool:
         rows.write.mode("overwrite").option("parquet.enable.dictionary", "false").parquet(self.folder)
 
     def finish(self, counted: Counted) -> None:
-        system, path = self._place()
+        system, path = arrow_place(self.folder)
         with system.open_output_stream(f"{path}/{COUNTS}") as stream:
             facts = {"read": counted.read, "dead": counted.dead, "tally": counted.tally.serialize()}
             stream.write(json.dumps(facts).encode())
@@ -67,14 +67,14 @@ class Spool:
         """Whether a boolean column is true in any row; asked of that column alone, without Spark."""
         import pyarrow.dataset as ds
 
-        system, path = self._place()
+        system, path = arrow_place(self.folder)
         found = ds.dataset(path, filesystem=system, format="parquet", exclude_invalid_files=False)
         return bool(found.count_rows(filter=ds.field(flag)))
 
     def remove(self) -> None:
         from pyarrow.fs import FileType
 
-        system, path = self._place()
+        system, path = arrow_place(self.folder)
         if system.get_file_info(path).type == FileType.Directory:
             system.delete_dir(path)
 
@@ -83,16 +83,9 @@ class Spool:
         import pyarrow.parquet as pq
         from pyarrow.fs import FileSelector
 
-        system, path = self._place()
+        system, path = arrow_place(self.folder)
         files = [file.path for file in system.get_file_info(FileSelector(path)) if file.extension == "parquet"]
         return pq.read_schema(files[0], filesystem=system).metadata[SPARK_COLUMNS]  # type: ignore[no-any-return]
-
-    def _place(self) -> tuple[FileSystem, str]:
-        from pyarrow.fs import FileSystem, LocalFileSystem
-
-        if "://" not in self.folder:
-            return LocalFileSystem(), self.folder
-        return FileSystem.from_uri(self.folder.replace("s3a://", "s3://", 1))  # type: ignore[no-any-return]
 
 
 # Counting the rows of a batch in the pass that writes them, without a second one.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from sqlglot import exp
 
+    from floodmark.hwm import Span
     from floodmark.step.work import Work
     from floodmark.stores.record import Intent
 
@@ -48,13 +49,22 @@ class Transform(Protocol):
     """Turns the rows of a job's sources into the rows of its sinks."""
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
-        """Called once per attempt, lazily. Raises TransformFailed if the rows cannot even be described."""
+        """Called once per attempt, before anything is written. The frame it gives is lazy; to know what to read it may
+        run queries of its own, as a fact does for its dates. Raises TransformFailed if it cannot describe the rows."""
 
     def fingerprint(self) -> str:
         """Changes when the code changes."""
 
     def is_deterministic(self) -> bool:
         """Whether a second evaluation over the same rows is known to give the same rows."""
+
+
+@runtime_checkable
+class Pinned(Protocol):
+    """A transform that reads tables of its own, and has to know at which versions."""
+
+    def for_spans(self, spans: Mapping[str, Span]) -> Transform:
+        """The transform of a batch with these spans; asked before `apply`."""
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Discerning, Freezing, Ordered, Sink
 from floodmark.sources.contract import Immutable, Repeating, Restating, Source
 from floodmark.step.transform import Identity, RowByRow, Settling, Transform, program_fingerprint
+from floodmark.stores.opening import HIDDEN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,7 @@ class Work:
     dead_letters: Sink | None = None
     quarantine: Sink | None = None
     on_schema_change: OnSchemaChange = "fail"
-    spool_folder: str = ".floodmark/spool"
+    spool_folder: str = str(HIDDEN_FOLDER / "spool")
 
     def __post_init__(self) -> None:
         if self.rules.quarantines() and self.quarantine is None:

@@ -9,6 +9,7 @@ from floodmark.lazy import lazy
 if TYPE_CHECKING:
     from floodmark.stores.contract import LevelStore as LevelStore
     from floodmark.stores.contract import MarkStore as MarkStore
+    from floodmark.stores.durable import replace_file as replace_file
     from floodmark.stores.file import FileMarkStore as FileMarkStore
     from floodmark.stores.layered import LayeredMarkStore as LayeredMarkStore
     from floodmark.stores.lease import HeldLease as HeldLease
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
     from floodmark.stores.lease import hold as hold
     from floodmark.stores.lease import this_process as this_process
     from floodmark.stores.memory import MemoryMarkStore as MemoryMarkStore
+    from floodmark.stores.memory import MemoryPage as MemoryPage
     from floodmark.stores.opening import open as open  # noqa: A004 - it is read as stores.open
     from floodmark.stores.opening import register as register
+    from floodmark.stores.page import Entry as Entry
+    from floodmark.stores.page import ItemRow as ItemRow
+    from floodmark.stores.paged import PagedMarkStore as PagedMarkStore
     from floodmark.stores.postgres import PostgresMarkStore as PostgresMarkStore
     from floodmark.stores.record import Intent as Intent
     from floodmark.stores.record import JobRecord as JobRecord

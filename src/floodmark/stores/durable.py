@@ -1,16 +1,13 @@
-"""Files that survive a crash: whole or not at all, and locked between processes."""
+"""Files that survive a crash: whole or not at all, under names that no two jobs share; locks are `machine.locked`."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -57,33 +54,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def locked(path: Path, *, exclusive: bool, patience_seconds: float) -> Iterator[None]:
-    """Hold the lock file against other threads and processes; it is let go by itself if the process dies.
-
-    Raises TimeoutError (an OSError) if another one keeps it for longer than the patience.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY, 0o666)
-    try:
-        _wait_for(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, path, patience_seconds)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _wait_for(descriptor: int, kind: int, path: Path, patience_seconds: float) -> None:
-    """A blocking flock would wait for ever for a process that was stopped while it held the lock."""
-    deadline = time.monotonic() + patience_seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{path} was locked for {patience_seconds:g} s") from error
-            time.sleep(0.005)
 
 
 # File names for jobs: two names that differ never share a file, on any disk.

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
-from floodmark.stores.durable import append_after, ensure_folder, file_name, locked, replace_file, sync_folder
+from floodmark.machine import locked
+from floodmark.stores.durable import append_after, ensure_folder, file_name, replace_file, sync_folder
 from floodmark.stores.page import Entry
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.wire import compact

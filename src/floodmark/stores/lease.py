@@ -6,18 +6,17 @@ import logging
 import math
 import os
 import platform
-import subprocess
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreError
+from floodmark.machine import Machine, is_stopped, started, this_machine
 from floodmark.stores.contract import Clocked
-from floodmark.stores.record import Owner
+from floodmark.stores.record import JobRecord, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,25 +26,16 @@ if TYPE_CHECKING:
 
 
 # Who a lease belongs to, and whether that process is still there; only ever asked on the owner's own machine.
-PROC = Path("/proc")
 Vitality = Literal["alive", "leaving", "dead", "unsure"]
-
-
-@dataclass(frozen=True)
-class Process:
-    """What the system says about a process; a zombie has no more than its number left and is not reported."""
-
-    started: str
-    state: str
 
 
 def this_process(jvm_pid: int | None = None) -> Owner:
     """This process as the owner of a lease, with the JVM that writes for it."""
-    boot, namespace = _machine()
+    machine = this_machine()
     return Owner(
         host=platform.node(),
-        boot=boot,
-        namespace=namespace,
+        boot=machine.boot,
+        namespace=machine.namespace,
         pid=os.getpid(),
         started=started(os.getpid()) or "",
         jvm_pid=jvm_pid,
@@ -58,7 +48,7 @@ def vitality(owner: Owner) -> Vitality:
     if not same_machine(owner):
         return "unsure"
     if python_alive(owner):
-        return "unsure" if stopped(owner.pid) else "alive"
+        return "unsure" if is_stopped(owner.pid) else "alive"
     return "leaving" if jvm_alive(owner) else "dead"
 
 
@@ -79,54 +69,7 @@ def jvm_alive(owner: Owner) -> bool:
 
 def same_machine(owner: Owner) -> bool:
     """Whether the owner's process numbers mean anything here: the same boot and the same container."""
-    return (owner.boot, owner.namespace) == _machine()
-
-
-def stopped(pid: int) -> bool:
-    """Whether the process was stopped by a signal: it is there, but may stay silent for ever."""
-    found = process(pid)
-    return found is not None and found.state.upper().startswith("T")
-
-
-def started(pid: int) -> str | None:
-    """When the process was started, as the system writes it; None if it is gone."""
-    found = process(pid)
-    return found.started if found else None
-
-
-def process(pid: int) -> Process | None:
-    """The process of that number; None if there is none or only its zombie."""
-    found = _from_proc(pid) if (PROC / "self" / "stat").exists() else _from_ps(pid)
-    return None if found is None or found.state.startswith(("Z", "X", "x")) else found
-
-
-def _from_proc(pid: int) -> Process | None:
-    try:
-        stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # the program's name stands in parentheses and may hold spaces and parentheses of its own
-    fields = stat.rpartition(")")[2].split()
-    return Process(started=fields[19], state=fields[0])
-
-
-def _from_ps(pid: int) -> Process | None:
-    shown = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split(maxsplit=1)
-    return Process(started=shown[1].strip(), state=shown[0]) if len(shown) == 2 else None
-
-
-@lru_cache(maxsize=1)
-def _machine() -> tuple[str, str]:
-    boot = PROC / "sys" / "kernel" / "random" / "boot_id"
-    if boot.exists():
-        return boot.read_text(encoding="ascii").strip(), os.readlink(PROC / "self" / "ns" / "pid")  # noqa: PTH115
-    return _output("sysctl", "-n", "kern.bootsessionuuid").strip(), ""
-
-
-def _output(*command: str) -> str:
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
-    ).stdout
+    return Machine(owner.boot, owner.namespace) == this_machine()
 
 
 log = logging.getLogger(__name__)
@@ -181,6 +124,20 @@ class HeldLease:
         self._store.beat(self.lease, owner)
         self.lease = replace(self.lease, owner=owner)
 
+    def save(
+        self, changed: JobRecord, *, after: JobRecord, above: int = 0, modified_time: datetime | None = None
+    ) -> JobRecord:
+        """Commit what somebody changed in the record `after`, and return it as it is stored.
+
+        Its number is the next one, also above that of an open batch (which is given up) and above `above`.
+        Raises MarkMoved or LeaseLost: nothing was saved.
+        """
+        used = after.intent.number if after.intent else 0
+        number, moment = max(after.number, used, above) + 1, modified_time or datetime.now(timezone.utc)
+        later = replace(changed, number=number, intent=None, modified_time=moment)
+        self._store.commit(later, expected=after.number, lease=self.lease)
+        return later
+
     def beat_until(self, done: threading.Event, interval_seconds: float) -> None:
         """Beat until the work is done; a store that cannot be reached is tried again, a lost lease is not."""
         while not done.wait(interval_seconds):
@@ -214,6 +171,17 @@ def hold(
         heart.join()
         _mine.discard(lease.token)
         _let_go(store, lease)
+
+
+def change_record(store: MarkStore, job: str, change: Callable[[JobRecord], JobRecord]) -> JobRecord:
+    """Change the record of a job (a blank one if there is none) under its lease and the next number.
+
+    A change that gives back the very record it was given writes nothing. Raises LeaseHeld while a run works on the job.
+    """
+    with hold(store, job) as held:
+        record = store.read(job) or JobRecord(job)
+        changed = change(record)
+        return record if changed is record else held.save(changed, after=record)
 
 
 def claimable(store: MarkStore, job: str, patience: Patience) -> Lease | None:

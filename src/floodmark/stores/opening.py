@@ -6,15 +6,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError, UnknownKind
+from floodmark.stores.contract import Housed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from floodmark.stores.contract import LevelStore
+    from floodmark.stores.contract import LevelStore, MarkStore
     from floodmark.stores.layered import LayeredMarkStore
+
+DEFAULT_STORE = "sqlite:///floodmark.db"
+"""Of jobs, streams and mills in Python that name no store."""
+PROJECT_STORE = "sqlite:///state/marks.db"
+"""Of a project file that names none."""
+HIDDEN_FOLDER = Path(".floodmark")
+"""In the working folder, for what belongs to the marks of a store without a folder."""
 
 Loader: TypeAlias = "Callable[[str, str, Path], LevelStore]"
 """Takes the whole text, the namespace and the folder that relative paths start from; imports its backend itself."""
+
+
+def folder_beside(store: MarkStore) -> Path:
+    """Where the next run finds again what belongs to the marks: beside them, or hidden in the working folder."""
+    return (store.folder if isinstance(store, Housed) else HIDDEN_FOLDER).absolute()
+
+
+def spool_folder(store: MarkStore) -> str:
+    """Where a batch is frozen if nobody says otherwise."""
+    return str(folder_beside(store) / "spool")
 
 
 def _memory(text: str, namespace: str, folder: Path) -> LevelStore:

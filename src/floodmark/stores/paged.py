@@ -99,12 +99,9 @@ class HwmAccess:
         """Save the mark under its own name, under a new number; raises LeaseHeld while a run works with it."""
         with hold(self, mark.name) as held:
             record = self.read(mark.name) or JobRecord(mark.name)
-            newest = max(record.number, record.intent.number if record.intent else 0)
             marks = {**record.marks, mark.name: mark} if len(record.marks) != 1 else {next(iter(record.marks)): mark}
-            changed = replace(
-                record, number=newest + 1, marks=marks, intent=None, origin="set", modified_time=mark.modified_time
-            )
-            self.commit(changed, expected=record.number, lease=held.lease)
+            changed = replace(record, marks=marks, origin="set")
+            held.save(changed, after=record, modified_time=mark.modified_time)
 
 
 def utc_now() -> datetime:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import StoreUnreachable
-from floodmark.stores.durable import ensure_folder, locked, sync_folder
+from floodmark.machine import locked
+from floodmark.stores.durable import ensure_folder, sync_folder
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.page import Entry, ItemRow
 from floodmark.stores.paged import PagedMarkStore, utc_now

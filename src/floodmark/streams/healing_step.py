@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from floodmark.errors import ConfigError, UnknownKind
 from floodmark.hwm.parsing import seconds_in
+from floodmark.patience import doubling_pause
 from floodmark.streams import operators as nodes
 from floodmark.streams.elements import Arrival, Element, Failure, RecordId, StepFailed, Tally, record_of, records_in
 from floodmark.streams.operators import GONE, PlainFunction, plain_function
@@ -243,7 +243,7 @@ class OnError:
 
     def pause_seconds(self, attempts: int) -> float:
         """How long to wait after so many failed attempts."""
-        return min(self.backoff_seconds * math.pow(2, min(attempts - 1, 32)), LONGEST_PAUSE_SECONDS)
+        return doubling_pause(self.backoff_seconds, attempts, LONGEST_PAUSE_SECONDS)
 
 
 stop = OnError()

@@ -18,6 +18,7 @@ from floodmark.probes.kafka.client import KafkaOptions, option_text
 from floodmark.spark.session import spark_session
 from floodmark.step.stopping import Stopping, stopping_on
 from floodmark.stores.contract import MarkStore
+from floodmark.stores.opening import DEFAULT_STORE
 from floodmark.stores.record import Receipt
 from floodmark.streams.healer import Healer
 from floodmark.streams.healer.closing import Closing
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-DEFAULT_STORE = "sqlite:///floodmark.db"
 OURS = frozenset(
     {"bootstrap.servers", "metadata.broker.list", "group.id", "auto.offset.reset", "enable.auto.commit"}
     | {"enable.auto.offset.store", "auto.commit.interval.ms", "enable.partition.eof"}

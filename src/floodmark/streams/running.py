@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from floodmark.errors import FloodmarkError, HealingFailed, LeaseHeld, RecordsFailed, SourceUnreadable, StoreError
 from floodmark.logs import get_logger
+from floodmark.patience import doubling_pause
 from floodmark.step.stopping import Stopping
 from floodmark.stores.record import Receipt
 from floodmark.streams.healer import Healer, Reach
@@ -110,7 +111,7 @@ def _poll(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
 
 
 def _wait_out(error: FloodmarkError, failures: int, stopping: Stopping) -> None:
-    pause = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10), LONGEST_PAUSE_SECONDS)
+    pause = doubling_pause(FIRST_PAUSE_SECONDS, failures, LONGEST_PAUSE_SECONDS)
     log.warning("the stream fails, trying again", failures=failures, seconds=pause, error=str(error))
     stopping.wait(pause)
 

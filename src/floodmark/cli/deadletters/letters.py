@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.stores.contract import Housed
+from floodmark.stores.opening import HIDDEN_FOLDER, folder_beside
 from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 
 if TYPE_CHECKING:
@@ -108,9 +108,6 @@ def _place(row: Row) -> tuple[object, ...]:
     return (row["number"], str(row["file"]), row["line"] or 0)
 
 
-HIDDEN = Path(".floodmark")
-
-
 @dataclass(frozen=True)
 class StreamLetters:
     """The letters of a stream."""
@@ -158,9 +155,8 @@ def _streams(invocation: Invocation, state: Path | None) -> list[StreamLetters]:
 def _beside_the_marks(invocation: Invocation) -> list[Path]:
     """Where streams keep their state when nobody says another place."""
     if not _has_project(invocation):
-        return [Path(), HIDDEN]
-    store = invocation.store()
-    return [store.folder if isinstance(store, Housed) else HIDDEN]
+        return [Path(), HIDDEN_FOLDER]
+    return [folder_beside(invocation.store())]
 
 
 def _jobs(invocation: Invocation) -> list[JobLetters]:

@@ -19,6 +19,7 @@ from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.jobs.running import LONGEST_PAUSE_SECONDS, NEEDS_A_PERSON, SOME_FAILED
 from floodmark.logs import get_logger
+from floodmark.patience import doubling_pause
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord
 
@@ -230,7 +231,7 @@ def run_task(task: Task, action: Action, around: Surroundings, wait: Callable[[f
             return TaskEnd(TaskOutcome(task.task_key, "SUCCESS", attempts, seconds, note=note))
         state: State = "TIMEDOUT" if isinstance(error, TaskTimedOut) else "FAILED"
         failed = TaskEnd(TaskOutcome(task.task_key, state, attempts, seconds, error=str(error)), error)
-        pause = min(LONGEST_PAUSE_SECONDS, task.min_retry_interval_millis / 1000 * 2 ** min(attempts - 1, 16))
+        pause = doubling_pause(task.min_retry_interval_millis / 1000, attempts, LONGEST_PAUSE_SECONDS)
         if not may_try_again(task, attempts, error) or wait(pause):
             return failed
         log.warning("task failed, trying again", task=task.task_key, attempts=attempts, error=str(error))
@@ -328,7 +329,7 @@ class Memory:
     """The record of one running workflow, in our hands; every change is durable when it returns."""
 
     def __init__(self, store: MarkStore, lease: HeldLease) -> None:
-        self._store, self._lease = store, lease
+        self._lease = lease
         self._record = store.read(lease.lease.job) or JobRecord(lease.lease.job)
 
     def last(self) -> WorkflowState | None:
@@ -336,14 +337,8 @@ class Memory:
 
     def keep(self, state: WorkflowState) -> None:
         """Save it under the next number."""
-        later = replace(
-            self._record,
-            number=self._record.number + 1,
-            extras={**self._record.extras, EXTRA: state.serialize()},
-            modified_time=datetime.now(timezone.utc),
-        )
-        self._store.commit(later, expected=self._record.number, lease=self._lease.lease)
-        self._record = later
+        changed = replace(self._record, extras={**self._record.extras, EXTRA: state.serialize()})
+        self._record = self._lease.save(changed, after=self._record)
 
 
 def last_run_in(record: JobRecord | None) -> WorkflowState | None:

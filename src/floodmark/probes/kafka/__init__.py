@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from floodmark.errors import SourceUnreadable
+from floodmark.patience import patiently
 from floodmark.probes.kafka.client import KafkaOptions, driver, told
 
 if TYPE_CHECKING:
@@ -78,14 +78,12 @@ class KafkaProbe:
         """The bounds of every partition, asked for at once. Raises SourceUnreadable if one stays without a leader."""
         driver()
         places = [(topic.name, partition) for topic in topics for partition in topic.partitions]
-        deadline = time.monotonic() + LEADER_SECONDS
-        while True:
-            try:
-                return self._bounds(places)
-            except SourceUnreadable as error:
-                if time.monotonic() > deadline or not is_between_leaders(error.__context__):
-                    raise
-                time.sleep(PAUSE_SECONDS)
+        return patiently(
+            lambda: self._bounds(places),
+            seconds=LEADER_SECONDS,
+            passing=lambda error: isinstance(error, SourceUnreadable) and is_between_leaders(error.__context__),
+            pause_seconds=PAUSE_SECONDS,
+        )
 
     def _bounds(self, places: Sequence[Place]) -> dict[Place, Bounds]:
         from confluent_kafka import admin

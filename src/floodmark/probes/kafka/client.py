@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
+from floodmark.logs import redact
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -105,9 +106,7 @@ class KafkaOptions:
     def without_secrets(self, text: str) -> str:
         """The text of an error as it may be shown."""
         secrets = {value for name, value in self.options.items() if is_secret(name) and len(value) >= SECRET_LENGTH}
-        for secret in sorted(secrets, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
+        return redact(text, *secrets)
 
     def _plain(self) -> dict[str, str]:
         prefixes = (JAVA, NATIVE, CONNECTOR)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from floodmark.locations import load_name
+from floodmark.locations import is_url, load_name
 from floodmark.project.findings import Promise
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Site:
 
     def path(self, path: str) -> str:
         """The path as seen from the project's folder; URLs and absolute paths stay as they are."""
-        return path if "://" in path or path.startswith(("file:", "dbfs:")) else str(self.folder / path)
+        return path if is_url(path) else str(self.folder / path)
 
 
 class Model(BaseModel):

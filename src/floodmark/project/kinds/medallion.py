@@ -1,23 +1,16 @@
-"""What the project file may say about a dimension: how rows of a silver table become its members."""
+"""What the project file may say about facts and dimensions: the tables of a fact, the members of a dimension."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from floodmark.locations import load_name
 from floodmark.project.kinds import Columns, Model, Name, PathOrTable, Site, SourceModel, Text
 
 if TYPE_CHECKING:
-    from floodmark.sinks.contract import Sink
+    from floodmark.medallion.dimensions import Members
     from floodmark.sources.contract import Source
-    from floodmark.step.transform import Transform
-
-
-# What the project file may say about the tables that a fact is built from.
-TOUCHED_DATES = "floodmark.medallion.facts:touched_dates"
-"""Facts stand a layer above the project file, so they are found by their name, as a user's own source is."""
 
 
 class FactTable(PathOrTable):
@@ -25,7 +18,7 @@ class FactTable(PathOrTable):
 
     name: Name
 
-    def given(self, site: Site) -> dict[str, Any]:
+    def fields(self, site: Site) -> dict[str, Any]:
         """Its fields as the library takes them."""
         return {**self.model_dump(), "path": self.place(site)}
 
@@ -64,12 +57,10 @@ class FactSource(SourceModel):
         return [self.rows.name, *(each.name for each in self.lookups)]
 
     def build(self, site: Site) -> "Source":
-        made: Callable[..., Source] = load_name(TOUCHED_DATES, site.folder)  # type: ignore[assignment]
-        return made(self.rows.given(site), [each.given(site) for each in self.lookups])
+        from floodmark.medallion.facts import FactRows, Lookup, TouchedDates
 
-
-MEMBERS, GUARDED = "floodmark.medallion.dimensions:Members", "floodmark.medallion.dimensions:guarded"
-"""Dimensions stand a layer above the project file, so they are found by their name, as facts are."""
+        lookups = tuple(Lookup(**each.fields(site)) for each in self.lookups)
+        return TouchedDates(FactRows(**self.rows.fields(site)), lookups)
 
 
 class DimensionMembers(Model):
@@ -89,12 +80,8 @@ class DimensionMembers(Model):
             raise ValueError(f"`columns` has '{self.key}', which is the surrogate key")
         return self
 
-    def build(self, site: Site) -> "Transform":
+    def build(self) -> "Members":
         """The transform itself."""
-        made: Callable[..., Transform] = load_name(MEMBERS, site.folder)  # type: ignore[assignment]
-        return made(self.key, self.natural, dict(self.columns), self.versions)
+        from floodmark.medallion.dimensions import Members
 
-    def guarded(self, sink: "Sink", site: Site) -> "Sink":
-        """The table as it refuses a member whose key it has for another one."""
-        keep: Callable[[Transform, Sink], Sink] = load_name(GUARDED, site.folder)  # type: ignore[assignment]
-        return keep(self.build(site), sink)
+        return Members(self.key, self.natural, dict(self.columns), self.versions)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from floodmark.patience import patiently
 from floodmark.probes.kafka import is_between_leaders
 from floodmark.sinks.kafka.ledger import Headers, LedgerPage, read_pages
 
@@ -152,16 +152,7 @@ def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Hea
 
 def retry_passing_errors(call: Callable[[], Answer]) -> Answer:
     """The call's answer; coordinators that move, load or still settle another transaction are asked again."""
-    from confluent_kafka import KafkaException
-
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return call()
-        except KafkaException as error:
-            if time.monotonic() > deadline or not is_passing(error):
-                raise
-            time.sleep(PAUSE_SECONDS)
+    return patiently(call, seconds=PATIENCE_SECONDS, passing=is_passing, pause_seconds=PAUSE_SECONDS)
 
 
 def call_within(seconds: float, call: Callable[[], object]) -> None:
@@ -188,8 +179,10 @@ def call_within(seconds: float, call: Callable[[], object]) -> None:
 
 def is_passing(error: Exception) -> bool:
     """Whether the same call may succeed a little later."""
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError, KafkaException
 
+    if not isinstance(error, KafkaException):
+        return False
     problem = error.args[0]
     passing = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.CONCURRENT_TRANSACTIONS}
     passing |= {KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.hwm import Json
+from floodmark.logs import redact
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -62,7 +63,8 @@ class PostgresServer:
         said = getattr(diagnosis, "message_primary", None) or str(error) or type(error).__name__
         more = [getattr(diagnosis, part, None) for part in ("message_detail", "context")]
         line = "; ".join(" ".join(text.split()) for text in (said, *more) if text)
-        return without_secrets(line, self.url)
+        given = settings(self.url)
+        return redact(line, *(str(given[name]) for name in SECRETS if given.get(name)))
 
 
 def settings(url: str) -> dict[str, Any]:
@@ -85,14 +87,6 @@ def psycopg_or_hint() -> None:
         import psycopg  # noqa: F401
     except ImportError as error:
         raise ConfigError("PostgreSQL needs the driver psycopg.", hint="pip install 'floodmark[postgres]'") from error
-
-
-def without_secrets(text: str, url: str) -> str:
-    """The text, with whatever is secret in the URL blacked out."""
-    given = settings(url)
-    for secret in (str(given[name]) for name in SECRETS if given.get(name)):
-        text = text.replace(secret, "***")
-    return text
 
 
 TABLE = "floodmark_ledger"

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from floodmark.errors import ConfigError, MarkInvalid, RecordMalformed, SourceRewritten, UnknownKind
 from floodmark.hwm import HWM, FileListHWM, FileModifiedTimeHWM, FileMoment, FileStat, Json, Span
 from floodmark.hwm.parsing import seconds_in
-from floodmark.probes.files import SeenFile, absolute, current, is_remote, list_files, rows_in, without_login
+from floodmark.locations import is_remote, path_in_marks
+from floodmark.logs import without_login
+from floodmark.probes.files import SeenFile, current, list_files, rows_in
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.files.reading import FileReading, Format, Malformed
 
@@ -192,14 +194,14 @@ class Files(Immutable):
     def fingerprint(self, session: Session) -> str:
         """Where the files are and how they are read; never with a login."""
         glob = f", only {self.glob}" if self.glob else ""
-        return f"files {without_login(absolute(self.path))} ({self.format}, by {self.by}{glob})"
+        return f"files {without_login(path_in_marks(self.path))} ({self.format}, by {self.by}{glob})"
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One listing of the folder.
 
         Raises SourceUnreadable if it cannot be listed, SourceRewritten if a file that was read is another one now.
         """
-        listed = list_files(absolute(self.path), recursive=self.recursive, glob=self.glob)
+        listed = list_files(path_in_marks(self.path), recursive=self.recursive, glob=self.glob)
         settling = Settling.among(listed, seconds_in(self.settle, field="settle"), self.now())
         choice = self._choose(settling.left_out_of(listed), mark, request)
         return Sight(
@@ -221,7 +223,7 @@ class Files(Immutable):
         """The declared columns, else those of the newest file. Raises ConfigError if there is neither."""
         if self.schema is not None:
             return Reading(spark.createDataFrame([], self.schema))
-        listed = list_files(absolute(self.path), recursive=self.recursive, glob=self.glob)
+        listed = list_files(path_in_marks(self.path), recursive=self.recursive, glob=self.glob)
         if not listed:
             raise ConfigError(
                 f"source '{self.name}' has no file yet, so nothing tells its columns.",
@@ -248,7 +250,7 @@ class Files(Immutable):
 
     def _choose(self, settled: list[SeenFile], mark: HWM[Any] | None, request: Request) -> Choice:
         chooser = Chooser(
-            source=f"files {without_login(absolute(self.path))}",
+            source=f"files {without_login(path_in_marks(self.path))}",
             name=self.name,
             directory=self._directory(settled),
             on_rewritten=self.on_rewritten,
@@ -261,7 +263,7 @@ class Files(Immutable):
 
     def _directory(self, listed: list[SeenFile]) -> str:
         """The folder; for a path that is a file, the folder it lies in."""
-        path = absolute(self.path)
+        path = path_in_marks(self.path)
         is_file = len(listed) == 1 and listed[0].path == path
         return path.rsplit("/", 1)[0] or "/" if is_file else path
 
@@ -301,7 +303,7 @@ class Files(Immutable):
             there = found.get(seen.path)
             if there is None or (seen.size >= 0 and there != seen):
                 raise SourceRewritten(
-                    f"files {without_login(absolute(self.path))}",
+                    f"files {without_login(path_in_marks(self.path))}",
                     what=f"{seen.path} {_difference(seen, there)} since the batch was begun",
                     hint="bring the file back as it was and run again, or `floodmark run --abandon` to drop the open "
                     "batch and plan it again from what is there now",

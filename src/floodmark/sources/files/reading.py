@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from floodmark.errors import RecordMalformed
-from floodmark.locations import quote
-from floodmark.probes.files import is_remote
+from floodmark.locations import SPARK_SCHEMES, is_remote, quote
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka.reading import PARSED, REASON, TEXT, is_not_the_object
 from floodmark.sources.values import CORRUPT, Json
@@ -36,7 +35,6 @@ GLOB_SIGNS = frozenset("{}[]*?\\")
 READABLE_PART_CHARACTERS = 200
 
 SPARK_FORMATS: Mapping[str, str] = {"json": "json", "jsonl": "json", "csv": "csv", "parquet": "parquet"}
-SPARK_SCHEMES: Mapping[str, str] = {"s3": "s3a", "gcs": "gs"}
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "json": {"multiLine": "true"},
     "jsonl": {},

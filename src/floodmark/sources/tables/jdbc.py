@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ColumnUnmapped, ConfigError, SourceUnreadable
+from floodmark.logs import without_jdbc_login
 from floodmark.probes.postgres import FINDER as POSTGRES_FINDER
 from floodmark.probes.postgres import catalog_sql, catalog_told
 from floodmark.probes.tables import Asked, Bounds, Ceiling, Column, Kind, Low, Point
@@ -64,7 +64,7 @@ class JdbcProbe(Asking):
         return Postgres() if is_postgres(self.url) else Ansi(QUOTES.get(self.url.split(":")[1], '"'))
 
     def place(self) -> str:
-        return without_login(self.url)
+        return without_jdbc_login(self.url)
 
     def columns(self) -> tuple[Column, ...]:
         return self._told[0]
@@ -143,12 +143,6 @@ def is_postgres(url: str) -> bool:
     return url.startswith("jdbc:postgresql:")
 
 
-def without_login(url: str) -> str:
-    """The URL's address alone: what stands before an @ or behind a ? or ; may be a login."""
-    head = re.split(r"[?;]", url, maxsplit=1)[0]
-    return f"jdbc:{head.split(':')[1]}:{head.rsplit('@', 1)[1]}" if "@" in head else head
-
-
 def _column(described: StructField, own_name: str | None) -> Column:
     kind = described.dataType
     precision, scale = _sizes(kind)
@@ -201,7 +195,7 @@ class Jdbc:
         object.__setattr__(self, "_cursor", Cursor.of(self.cursor))
 
     def fingerprint(self, session: Session) -> str:
-        return fingerprint(without_login(self.url), entity(self._relation), self._probe(session).cursor())
+        return fingerprint(without_jdbc_login(self.url), entity(self._relation), self._probe(session).cursor())
 
     def repeats_by(self) -> tuple[str, ...]:
         """Its key and its cursor, where rows are read again."""
@@ -267,7 +261,7 @@ class Jdbc:
         return JdbcProbe(self.url, self._properties(), self._relation, self._cursor.asked(self.key), session)
 
     def _described(self) -> str:
-        return f"{without_login(self.url)} {entity(self._relation)}"
+        return f"{without_jdbc_login(self.url)} {entity(self._relation)}"
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from floodmark.hwm import Json
 from floodmark.logs import redact
+from floodmark.machine import locked
 from floodmark.probes.kafka import Place
-from floodmark.stores.contract import Housed, MarkStore
-from floodmark.stores.durable import ensure_folder, file_name, locked, replace_file, sync_folder
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.durable import ensure_folder, file_name, replace_file, sync_folder
+from floodmark.stores.opening import folder_beside
 from floodmark.streams.elements import Arrival
 
 
@@ -88,8 +90,7 @@ LOCK_PATIENCE_SECONDS = 60.0
 
 def state_folder(store: MarkStore, stream: str) -> Path:
     """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    beside = store.folder if isinstance(store, Housed) else Path(".floodmark")
-    return beside.absolute() / "streams" / file_name(stream)
+    return folder_beside(store) / "streams" / file_name(stream)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.errors import ConfigError, PublicationFailed, SourceChanged, SourceUnreadable
 from floodmark.hwm import Json, Span
 from floodmark.logs import get_logger
+from floodmark.patience import patiently
 from floodmark.probes.kafka import Bounds, KafkaProbe, Offsets, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sources.kafka.offsets import Planner, as_json, from_json, mark_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 # A consumer group in Kafka: where its first run begins, and where lag tools find how far our own marks got.
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS, PAUSE_SECONDS = 15.0, 0.2
 """A coordinator that moves, or is made for the first group of a broker, answers within this time."""
 PASSING = (
     *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
@@ -35,14 +35,12 @@ PASSING = (
 
 def committed_offsets(probe: KafkaProbe, group: str, topics: Sequence[Topic]) -> dict[Place, int]:
     """The group's offsets; a coordinator that is still loading them is waited for."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return probe.committed(group, topics)
-        except SourceUnreadable as error:
-            if "oordinator" not in error.reason or time.monotonic() > deadline:
-                raise
-        time.sleep(0.2)
+    return patiently(
+        lambda: probe.committed(group, topics),
+        seconds=PATIENCE_SECONDS,
+        passing=lambda error: isinstance(error, SourceUnreadable) and "oordinator" in error.reason,
+        pause_seconds=PAUSE_SECONDS,
+    )
 
 
 @dataclass
@@ -94,18 +92,20 @@ class GroupOffsets:
         from confluent_kafka import KafkaException, TopicPartition
 
         places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                answers = self._connected().commit(offsets=places, asynchronous=False) or []
-                refused = next((each.error for each in answers if each.error is not None), None)
-                if refused is None:
-                    return
-            except KafkaException as error:
-                refused = error.args[0]
-            if not may_pass(refused) or time.monotonic() > deadline:
-                raise PublicationFailed(self.group, reason=self.options.without_secrets(refused.str())) from None
-            time.sleep(0.2)
+
+        def commit() -> None:
+            answers = self._connected().commit(offsets=places, asynchronous=False) or []
+            for refused in (each.error for each in answers if each.error is not None):
+                raise KafkaException(refused)
+
+        def is_passing(error: Exception) -> bool:
+            return isinstance(error, KafkaException) and may_pass(error.args[0])
+
+        try:
+            patiently(commit, seconds=PATIENCE_SECONDS, passing=is_passing, pause_seconds=PAUSE_SECONDS)
+        except KafkaException as error:
+            reason = self.options.without_secrets(error.args[0].str())
+            raise PublicationFailed(self.group, reason=reason) from None
 
     def _connected(self) -> Consumer:
         if self._consumer is None:

@@ -1,0 +1,119 @@
+"""This machine: its processes, which of them still live, and the file locks that they hold against each other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from floodmark.patience import patiently
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROC = Path("/proc")
+LOCK_PAUSE_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the system says about a process; a zombie has no more than its number left and is not reported."""
+
+    started: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a process number means something: one start of the machine, one container (PID namespace)."""
+
+    boot: str
+    namespace: str
+
+
+def started(pid: int) -> str | None:
+    """When the process began, as the system writes it; None if it is gone. A number used again has another start."""
+    found = process(pid)
+    return found.started if found else None
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process was stopped by a signal: it is there, but may stay silent for ever."""
+    found = process(pid)
+    return found is not None and found.state.upper().startswith("T")
+
+
+def process(pid: int) -> Process | None:
+    """The process of that number; None if there is none or only its zombie."""
+    found = _from_proc(pid) if (PROC / "self" / "stat").exists() else _from_ps(pid)
+    return None if found is None or found.state.startswith(("Z", "X", "x")) else found
+
+
+def _from_proc(pid: int) -> Process | None:
+    try:
+        stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # the program's name stands in parentheses and may hold spaces and parentheses of its own
+    fields = stat.rpartition(")")[2].split()
+    return Process(started=fields[19], state=fields[0])
+
+
+def _from_ps(pid: int) -> Process | None:
+    shown = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split(maxsplit=1)
+    return Process(started=shown[1].strip(), state=shown[0]) if len(shown) == 2 else None
+
+
+@lru_cache(maxsize=1)
+def this_machine() -> Machine:
+    """The machine, as it was started last, and the container that this process runs in."""
+    boot = PROC / "sys" / "kernel" / "random" / "boot_id"
+    if boot.exists():
+        namespace = os.readlink(PROC / "self" / "ns" / "pid")  # noqa: PTH115 - it is no path
+        return Machine(boot.read_text(encoding="ascii").strip(), namespace)
+    return Machine(_output("sysctl", "-n", "kern.bootsessionuuid").strip(), "")
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+    ).stdout
+
+
+@contextmanager
+def locked(path: Path, *, exclusive: bool = True, patience_seconds: float | None = None) -> Iterator[int]:
+    """Hold the lock file against other threads and processes, and give its descriptor; a process that dies lets go.
+
+    With a patience, TimeoutError (an OSError) is raised if another one keeps it longer: a blocking lock would wait for
+    ever for a process that was stopped while it held it. The file is never deleted, so never mistaken for another.
+    """
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY, 0o666)
+    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    try:
+        if patience_seconds is None:
+            fcntl.flock(descriptor, kind)
+        else:
+            _lock_within(patience_seconds, descriptor, kind, path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock_within(seconds: float, descriptor: int, kind: int, path: Path) -> None:
+    import fcntl
+
+    try:
+        patiently(
+            lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB),
+            seconds=seconds,
+            passing=lambda error: isinstance(error, BlockingIOError),
+            pause_seconds=LOCK_PAUSE_SECONDS,
+        )
+    except BlockingIOError as error:
+        raise TimeoutError(f"{path} was locked for {seconds:g} s") from error
