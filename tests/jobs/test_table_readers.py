@@ -19,7 +19,7 @@ from floodmark.jobs.rollback import Past
 from floodmark.jobs.table_readers import behind_restores, needs_of, newest_built_on, order, versions_read
 from floodmark.medallion.facts import FactRows, TouchedDates
 from floodmark.probes.delta import DeltaProbe, files_gone, note
-from floodmark.sinks.delta import RestorePoint
+from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from floodmark.hwm import Json
     from floodmark.jobs.job import Job
     from floodmark.jobs.rollback import Rollback, Target, WayBack
-    from floodmark.sinks.delta import RestorePoint
+    from floodmark.sinks.delta.target import RestorePoint
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import JobRecord
 

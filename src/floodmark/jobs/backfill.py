@@ -14,7 +14,7 @@ from floodmark.hwm import HWM, Json, deserialize
 from floodmark.jobs.ranges import Bounds, Range, mark_in, order_of, range_of
 from floodmark.logs import get_logger
 from floodmark.patience import patiently
-from floodmark.sinks.contract import Shaped, Sink
+from floodmark.sinks.contract import Shaped, Sink, TableSink, merges, replaces
 from floodmark.step import Step
 from floodmark.step.engine import Clock, nothing_new
 from floodmark.step.intents import OPTIONS, Outside, work_of
@@ -162,7 +162,7 @@ def require_none_of_others_open(record: JobRecord) -> None:
 
 def require_takes_parts(sink: Sink, job: str) -> None:
     """A sink that exchanges rows would put a part of them in the place of all."""
-    if getattr(sink, "mode", None) == "replace":
+    if replaces(sink):
         raise ConfigError(
             f"sink '{sink.name}' of job '{job}' replaces rows: a part would take the place of rows it does not have.",
             hint=f"floodmark run --select {job} --full-refresh rebuilds the target",
@@ -174,7 +174,7 @@ def sequences_for(sinks: tuple[Sink, ...], cursor: tuple[str, ...], session: Ses
 
     Raises ConfigError where it is not: an old row could take the place of a newer one.
     """
-    merging = [sink for sink in sinks if getattr(sink, "mode", None) == "merge" and not getattr(sink, "sequence", ())]
+    merging = [sink for sink in sinks if isinstance(sink, TableSink) and merges(sink) and not sink.sequence]
     found: dict[str, tuple[str, ...]] = {}
     for sink in merging:
         schema = sink.schema(session) if isinstance(sink, Shaped) else None
@@ -211,7 +211,7 @@ def forget(step: BackfillStep) -> None:
 
 def notes_on(step: BackfillStep) -> tuple[str, ...]:
     """What somebody who looks at the targets should know."""
-    appending = [sink.name for sink in step.work.sinks if getattr(sink, "mode", "append") == "append"]
+    appending = [sink.name for sink in step.work.sinks if not merges(sink) and not replaces(sink)]
     twice = f"{', '.join(appending)} appends: rows that were there before are there twice now"
     cut = "the range goes beyond the mark and was cut there: what lies above comes with the next run"
     return (*((cut,) if step.pieces.is_cut else ()), *((twice,) if appending else ()))

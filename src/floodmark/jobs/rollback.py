@@ -14,7 +14,7 @@ from floodmark.jobs.diff import Receipts, end_time
 from floodmark.jobs.table_readers import behind_restores, names_by_id, needs_of, order, versions_read
 from floodmark.jobs.workflow.running import last_run_in
 from floodmark.sinks.contract import OnDelta, ledger_id
-from floodmark.sinks.delta import RestorePoint
+from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.engine import session_under
 from floodmark.step.looking import read_ledgers

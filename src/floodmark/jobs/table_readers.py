@@ -16,7 +16,7 @@ from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
     from floodmark.jobs.rollback import Past
-    from floodmark.sinks.delta import RestorePoint
+    from floodmark.sinks.delta.target import RestorePoint
     from floodmark.sources.contract import Session, Source
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import JobRecord

@@ -19,7 +19,7 @@ from floodmark.medallion.dimensions import Members
 from floodmark.medallion.facts import TouchedDates
 from floodmark.project.kinds import PythonSource
 from floodmark.sinks.contract import OWN
-from floodmark.sinks.delta.dates import DeltaDates
+from floodmark.sinks.delta import DeltaDates
 from floodmark.sinks.scd.arrival import CHANGE as SCD_CHANGE
 from floodmark.sinks.scd.arrival import RENAMED, SNAPSHOT_AT
 from floodmark.sinks.scd.events import INTERVAL

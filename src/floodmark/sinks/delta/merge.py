@@ -137,7 +137,7 @@ def _insert(columns: Sequence[str]) -> str:
 
 
 @contextmanager
-def handed_over(rows: DataFrame) -> Iterator[str]:
+def shared_view(rows: DataFrame) -> Iterator[str]:
     """The rows as a view that another session sees, under a name that no other batch has."""
     name = f"floodmark_{uuid.uuid4().hex}"
     rows.createGlobalTempView(name)

@@ -1,4 +1,4 @@
-"""Change feeds, snapshots and pruned logs as the events of a table with history."""
+"""Change feeds and snapshots as the events of a table with history."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.errors import ConfigError, SnapshotRefused
+from floodmark.errors import SnapshotRefused
 from floodmark.sinks import Scd1, Scd2
 from tests.sinks.batches import batch, delta_rows, frame, on_disk
-from tests.sinks.histories import events, history, shown
+from tests.sinks.scd.histories import version_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,10 +57,10 @@ def test_absence_from_a_snapshot_is_a_delete(spark: SparkSession, tmp_path: Path
     sink = Scd2(str(tmp_path / "t"), key=("k",), sequence=("at",), changes="snapshot")
     first = [("x", "a", None, 1), ("y", "a", None, 1), ("x", "a", None, 2), ("z", "a", None, 2)]
     sink.write(frame(spark, SNAPSHOT, *first), batch(1))
-    assert shown(spark, tmp_path) == {"x": "a[1,)", "y": "a[1,2)", "z": "a[2,)"}
+    assert version_lines(spark, tmp_path) == {"x": "a[1,)", "y": "a[1,2)", "z": "a[2,)"}
     came = sink.write(frame(spark, SNAPSHOT, ("x", "b", None, 3), ("y", "a", None, 3), ("z", "a", None, 3)), batch(2))
     assert came == 2
-    assert shown(spark, tmp_path) == {"x": "a[1,3) b[3,)", "y": "a[1,2) a[3,)", "z": "a[2,)"}
+    assert version_lines(spark, tmp_path) == {"x": "a[1,3) b[3,)", "y": "a[1,2) a[3,)", "z": "a[2,)"}
     with pytest.raises(SnapshotRefused, match="it is of 1, and the table has one of 3"):
         sink.write(frame(spark, SNAPSHOT, ("x", "a", None, 1)), batch(3))
 
@@ -76,32 +76,3 @@ def test_an_empty_snapshot_is_refused_unless_it_is_allowed(spark: SparkSession, 
     assert on_disk(tmp_path) == before
     Scd1(str(tmp_path), key=("k",), changes="snapshot", allow_empty=True).write(rows.limit(0), batch(2))
     assert delta_rows(spark, tmp_path) == []
-
-
-def test_a_pruned_log_keeps_the_open_version_and_refuses_what_is_below(spark: SparkSession, tmp_path: Path) -> None:
-    """Versions that ended before the floor stay in the table; the open one keeps its start; the rest goes on."""
-    sink = history(tmp_path)
-    sink.write(events(spark, x="a@1 b@5 b@8/last c@20", y="a@2 D@6", z="a@30"), batch(1))
-    assert sink.prune(spark, 10) == 3
-    assert sink.prune(spark, 10) == 0
-    sink.write(events(spark, x="d@25 a@9", y="b@12 a@7", z="b@3"), batch(2))
-    refused = sink.refused(spark)
-    assert shown(spark, tmp_path) == {
-        "x": "a[1,5) b/last[5,20) c[20,25) d[25,)",
-        "y": "a[2,6) b[12,)",
-        "z": "b[3,30) a[30,)",
-    }
-    assert refused is not None
-    assert sorted((row.k, row.at, row._event_refused) for row in refused.collect()) == [
-        ("x", 9, "older than the floor 10 to which the log was pruned"),
-        ("y", 7, "older than the floor 10 to which the log was pruned"),
-    ]
-
-
-def test_a_floor_needs_a_zone_and_a_log(spark: SparkSession, tmp_path: Path) -> None:
-    """Neither is guessed."""
-    with pytest.raises(ConfigError, match="does not exist"):
-        history(tmp_path).prune(spark, 1)
-    history(tmp_path).write(events(spark, x="a@1"), batch(1))
-    with pytest.raises(ConfigError, match="no time zone"):
-        history(tmp_path).prune(spark, datetime(2024, 5, 6))  # noqa: DTZ001 - that is the mistake

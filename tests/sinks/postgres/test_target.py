@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError, SinkFailed
 from floodmark.sinks import Postgres
 from floodmark.step.checks import compare
 from tests.sinks.batches import batch, frame
-from tests.sinks.test_postgres import ask, no_session
+from tests.sinks.postgres.test_postgres import ask, no_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,7 @@ from floodmark.errors import SinkFailed
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import POSITION, Batch, Recorded
+from floodmark.sinks.delta import members_table
 from tests.sinks.batches import ID_V, batch, delta_rows, frame, no_session
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 LEDGER = "floodmark.prod.orders.delta"
+MEMBERS = "sk long, id string, size int, _fm_gone boolean"
 
 
 def test_merge_updates_matched_keys_and_inserts_the_others(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
@@ -140,3 +142,21 @@ def test_merges_side_by_side_keep_their_transactions_apart(spark: SparkSession, 
     assert recorded == [Recorded(10, "d10"), Recorded(11, "d11"), Recorded(12, "d12")]
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
     assert [table.name for table in spark.catalog.listTables("global_temp")] == []
+
+
+def delta_rows_by_key(spark: SparkSession, table: Path) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in spark.read.format("delta").load(str(table)).orderBy("sk").collect()]
+
+
+def test_a_key_that_the_table_has_for_another_member_stops_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """The merge would take two members for one, whether it changes or deletes; what has a partner or none is merged."""
+    sink = members_table(str(tmp_path), key=("sk",), name="dim").refusing_others(("id",))
+    sink.write(frame(spark, MEMBERS, (-1, None, None, False), (1, "a", 1, False), (2, "b", 1, False)), batch(1))
+    news = [(-1, None, None, False), (1, "a", 9, False), (2, "b", 1, True), (3, "c", 1, False)]
+    sink.write(frame(spark, MEMBERS, *news), batch(2))
+    assert delta_rows_by_key(spark, tmp_path) == [(-1, None, None), (1, "a", 9), (3, "c", 1)]
+    with pytest.raises(SinkFailed, match="two members have the sk 1"):
+        sink.write(frame(spark, MEMBERS, (1, "z", 5, False)), batch(3))
+    with pytest.raises(SinkFailed, match="two members have the sk 3"):
+        sink.write(frame(spark, MEMBERS, (3, "z", 5, True)), batch(3))
+    assert delta_rows_by_key(spark, tmp_path) == [(-1, None, None), (1, "a", 9), (3, "c", 1)]

@@ -10,7 +10,7 @@ from floodmark.errors import ConfigError, SinkFailed
 from floodmark.sinks import Postgres
 from floodmark.sinks.contract import POSITION
 from tests.sinks.batches import batch, frame
-from tests.sinks.test_postgres import ask, staging_tables
+from tests.sinks.postgres.test_postgres import ask, staging_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

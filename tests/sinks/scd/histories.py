@@ -19,19 +19,19 @@ def history(folder: Path, **options: Any) -> Scd2:  # noqa: ANN401 - the sink's 
     return Scd2(str(folder / "t"), **{**settings, **options})
 
 
-def events(spark: SparkSession, **told: str) -> DataFrame:
+def events(spark: SparkSession, **lines: str) -> DataFrame:
     """`events(spark, x="a@1 b@5")`: two events of key x; `~` stands for NULL, and text behind `/` is the note."""
-    rows = [parsed(key, event) for key, line in told.items() for event in line.split()]
+    rows = [parse_event(key, event) for key, line in lines.items() for event in line.split()]
     return frame(spark, EVENTS, *rows)
 
 
-def parsed(key: str, event: str) -> tuple[str | None, int | None, str | None, str | None]:
+def parse_event(key: str, event: str) -> tuple[str | None, int | None, str | None, str | None]:
     said, _, note = event.partition("/")
     value, _, at = said.partition("@")
     return (None if key == "NULL" else key, int(at) if at else None, None if value == "~" else value, note or None)
 
 
-def shown(spark: SparkSession, folder: Path) -> dict[str, str]:
+def version_lines(spark: SparkSession, folder: Path) -> dict[str, str]:
     """The table, a line per key: every version in order, an open end for the current one."""
     found = spark.read.format("delta").load(str(folder / "t")).orderBy("k", "valid_from").collect()
     lines: dict[str, list[str]] = {}

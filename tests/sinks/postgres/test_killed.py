@@ -17,7 +17,7 @@ from floodmark.sinks import Postgres
 from floodmark.sinks.postgres.encoding import BinaryRows
 from floodmark.spark.session import spark_session
 from tests.sinks.batches import batch
-from tests.sinks.test_postgres import ask, staging_tables, wait_until_held
+from tests.sinks.postgres.test_postgres import ask, staging_tables, wait_until_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,9 +49,7 @@ def dies_after_copying(url: str) -> Callable[[Iterator[pa.RecordBatch]], Iterato
         ((table,),) = staging_tables(url)
         for rows in batches:
             if context.attemptNumber() == 0:
-                staged = (
-                    f"({context.taskAttemptId()}, 0, {len(rows)}, '\\x{BinaryRows(('int8',)).encoded(rows).hex()}')"
-                )
+                staged = f"({context.taskAttemptId()}, 0, {len(rows)}, '\\x{BinaryRows(('int8',)).encode(rows).hex()}')"
                 ask(url, f"insert into {table} values {staged}")
                 raise RuntimeError("the executor is lost")
             yield rows
@@ -89,7 +87,7 @@ def main(url: str, fate: str) -> None:
 
 
 def start(url: str, fate: str, **environment: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.sinks.test_postgres_kill", url, fate]
+    command = [sys.executable, "-m", "tests.sinks.postgres.test_killed", url, fate]
     return subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, **environment}, stderr=subprocess.DEVNULL, start_new_session=True
     )

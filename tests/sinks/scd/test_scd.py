@@ -11,7 +11,7 @@ from floodmark.errors import ConfigError, ConflictingEvents
 from floodmark.sinks import Scd2
 from floodmark.sinks.contract import Ordered, Piecemeal, Recorded, Shaped
 from tests.sinks.batches import batch, frame, on_disk
-from tests.sinks.histories import events, history, shown, whole_table
+from tests.sinks.scd.histories import events, history, version_lines, whole_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def kept(spark: SparkSession, home: Path) -> Scd2:
 @pytest.mark.spark
 def test_the_cases_of_the_specification(spark: SparkSession, home: Path, kept: Scd2) -> None:
     """Order of arrival has no say; a delete ends a version; equal neighbours are one; NULL is a value like others."""
-    assert shown(spark, home) == EXPECTED
+    assert version_lines(spark, home) == EXPECTED
 
 
 @pytest.mark.spark
@@ -123,13 +123,13 @@ def test_contradictions_can_be_quarantined_whichever_came_first(spark: SparkSess
     sink.write(events(spark, x="a@1 b@5", y="a@1 b@5 c@5"), batch(1))
     sink.write(events(spark, x="c@5"), batch(2))
     refused = sink.refused(spark)
-    assert shown(spark, tmp_path) == {"x": "a[1,)", "y": "a[1,)"}
+    assert version_lines(spark, tmp_path) == {"x": "a[1,)", "y": "a[1,)"}
     assert refused is not None
     assert sorted((row.k, row.v) for row in refused.collect()) == [("x", "b"), ("x", "c"), ("y", "b"), ("y", "c")]
     assert (sink.settle(spark, "v = 'b'"), sink.settle(spark, "v = 'b'")) == (2, 0)
-    assert shown(spark, tmp_path) == {"x": "a[1,5) b[5,)", "y": "a[1,5) b[5,)"}
+    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)", "y": "a[1,5) b[5,)"}
     sink.write(events(spark, x="c@5 b@5 d@7"), batch(3))
-    assert shown(spark, tmp_path) == {"x": "a[1,5) b[5,7) d[7,)", "y": "a[1,5) b[5,)"}
+    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,7) d[7,)", "y": "a[1,5) b[5,)"}
 
 
 @pytest.mark.spark
@@ -143,9 +143,9 @@ def test_the_last_arrival_can_decide(spark: SparkSession, tmp_path: Path) -> Non
         ("x", 1, "b", None, 1),
     )
     sink.write(placed, batch(1))
-    assert shown(spark, tmp_path) == {"x": "a[1,)"}
+    assert version_lines(spark, tmp_path) == {"x": "a[1,)"}
     sink.write(events(spark, x="c@1"), batch(2))
-    assert shown(spark, tmp_path) == {"x": "c[1,)"}
+    assert version_lines(spark, tmp_path) == {"x": "c[1,)"}
     with pytest.raises(ConflictingEvents):
         sink.write(events(spark, x="d@1 e@1"), batch(3))
 
@@ -196,7 +196,7 @@ def test_of_several_events_at_one_moment_the_last_by_sequence_is_seen(spark: Spa
     schema = "k string, at int, line int, v string, note string"
     rows = [("x", 1, 2, "b", None), ("x", 1, 1, "a", None), ("y", 1, 1, "D", None), ("y", 1, 2, "a", None)]
     sink.write(frame(spark, schema, *rows), batch(1))
-    assert shown(spark, tmp_path) == {"x": "b[1,)", "y": "a[1,)"}
+    assert version_lines(spark, tmp_path) == {"x": "b[1,)", "y": "a[1,)"}
 
 
 @pytest.mark.spark
@@ -211,11 +211,11 @@ def test_a_batch_that_stopped_between_its_commits_is_begun_and_then_finished(
     with pytest.raises(OSError, match="after_events"):
         sink.write(events(spark, x="b@5"), batch(2))
     stop.undo()
-    assert (sink.begun(LEDGER, lambda: spark), shown(spark, tmp_path)) == (2, {"x": "a[1,)"})
+    assert (sink.begun(LEDGER, lambda: spark), version_lines(spark, tmp_path)) == (2, {"x": "a[1,)"})
     sink.fence(LEDGER, 7, lambda: spark)
-    assert (sink.begun(LEDGER, lambda: spark), shown(spark, tmp_path)) == (None, {"x": "a[1,5) b[5,)"})
+    assert (sink.begun(LEDGER, lambda: spark), version_lines(spark, tmp_path)) == (None, {"x": "a[1,5) b[5,)"})
     sink.write(events(spark, x="zombie@9"), batch(7))
-    assert shown(spark, tmp_path) == {"x": "a[1,5) b[5,)"}
+    assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)"}
 
 
 @pytest.mark.spark
