@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from floodmark.health.report import SEVERITY, Finding, Report
 from floodmark.logs import get_logger
+from floodmark.stores.extras import HEALTH, RecordExtras
 from floodmark.stores.lease import change_record
 from floodmark.stores.record import JobRecord
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 RECORD = "floodmark.health"
-EXTRA = "health"
 NOTICES = ("run_started", "run_succeeded", "summary")
 """Kinds that are no trouble: somebody asked to hear when all is well, so no severity holds them back."""
 SUMMARY = "summary"
@@ -135,13 +135,13 @@ class HealthMemory:
 
 def recall(store: MarkStore) -> HealthMemory:
     """What the last examination left; nothing, if there was none."""
-    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.get(EXTRA)
-    return HealthMemory(**stored) if isinstance(stored, dict) else HealthMemory()  # type: ignore[arg-type]
+    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.health
+    return HealthMemory(**stored) if stored else HealthMemory()
 
 
 def remember(store: MarkStore, memory: HealthMemory) -> None:
     """Keep it for the next one; unchanged, nothing is written."""
-    extras: dict[str, Json] = {EXTRA: {"counts": dict(memory.counts), "alerts": dict(memory.alerts)}}
+    extras = RecordExtras({HEALTH: {"counts": dict(memory.counts), "alerts": dict(memory.alerts)}})
     change_record(store, RECORD, lambda record: record if record.extras == extras else replace(record, extras=extras))
 
 

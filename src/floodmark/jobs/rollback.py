@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 READ = 10_000
-WENT_BACK_TO = "went back to"
-"""Under this name, which no source can have, the record of a rollback holds the batch that its tables are as."""
 LETS_ROWS_IN = ("warn", "fail")
 """Actions of rules that keep no single row out of the tables; `quarantine` and `drop` do."""
 LAST_GOOD = "last-good"
@@ -205,8 +203,8 @@ class Past:
 
 def batch_of(record: JobRecord) -> int:
     """The batch that the tables are as: its own, or the one that a rollback went back to."""
-    number = record.extras.get(WENT_BACK_TO) if record.origin == "rollback" else None
-    return number if isinstance(number, int) else record.number
+    number = record.extras.went_back_to if record.origin == "rollback" else None
+    return record.number if number is None else number
 
 
 @dataclass(frozen=True)
@@ -294,7 +292,7 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     if way.points:
         _fence(step, number, session)
         _restore(step, way.points, number, session)
-    extras = {**way.goal.extras, WENT_BACK_TO: batch_of(way.goal)}
+    extras = way.goal.extras.with_went_back_to(batch_of(way.goal))
     goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
     return lease.save(goal, after=record, above=highest)
 

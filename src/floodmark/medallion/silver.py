@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from floodmark import stores
 from floodmark.errors import ConfigError
@@ -54,8 +54,8 @@ def get_last_processed_timestamp(spark: SparkSession, task: str, *, store: MarkS
     mark = record.marks.get(SOURCE) if record else None
     if record is None or mark is None:
         return None
-    commit = record.extras.get(SOURCE)
-    if not isinstance(commit, dict):
+    commit = record.extras.part(SOURCE)
+    if not commit:
         return mark.value  # type: ignore[no-any-return]
     return Processed.at(mark.value, str(commit["table"]), int(str(commit["version"])), record.sources.get(SOURCE, ""))
 
@@ -102,20 +102,20 @@ def commit_processing_state(
 
 def _raised(record: JobRecord, reached: datetime) -> JobRecord:
     """The record with the mark moved up; the very same one if it is there already, or further."""
-    mark, known = record.marks.get(SOURCE), record.extras.get(SOURCE)
+    mark, known = record.marks.get(SOURCE), record.extras.part(SOURCE)
     told: Json = {"table": reached.table, "version": reached.version} if isinstance(reached, Processed) else None
     if mark is not None and not _is_further(mark.value, known, reached):
         return record
     fresh = ColumnDateTimeHWM(SOURCE, reached.astimezone(timezone.utc))
-    extras: dict[str, Json] = {**record.extras, SOURCE: told}
+    extras = record.extras.with_part(SOURCE, told)
     # By this the upkeep of the table finds its readers, and keeps what they have not read.
     sources = {SOURCE: reached.source} if isinstance(reached, Processed) else record.sources
     return replace(record, marks={SOURCE: fresh}, sources=sources, extras=extras)
 
 
-def _is_further(stood: datetime, known: Json, reached: datetime) -> bool:
+def _is_further(stood: datetime, known: Mapping[str, Any] | None, reached: datetime) -> bool:
     """By commit where both name one of the same table, since times may tie; else by time."""
-    if isinstance(known, dict) and isinstance(reached, Processed) and known.get("table") == reached.table:
+    if known and isinstance(reached, Processed) and known.get("table") == reached.table:
         return reached.version > int(str(known["version"]))
     return reached > stood
 

@@ -27,6 +27,7 @@ from floodmark.step.checks import Judgement
 from floodmark.step.engine import OpenBatch
 from floodmark.step.looking import Outlook, look
 from floodmark.step.spool import Counted, Spool
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord
 
@@ -87,14 +88,12 @@ def cut_at(end: Returned, intent: Intent, planner: Planner) -> Intent:
     root = planner.root.name
     spans = {name: _stayed(planner, name, span) for name, span in intent.spans.items()}
     spans[root] = _stopped(planner, root, intent.spans[root], end)
-    remember = intent.extras.get("remember")
-    kept: dict[str, Json] = dict(remember) if isinstance(remember, dict) else {}
-    own = kept.get(root)
+    remember = intent.extras.remember or RecordExtras()
     done = level_to_json(_done(planner, spans[root], end))
     has_rest = _has_rest(spans[root], end, planner)
     ended: dict[str, Json] = {"stopped": True, "done": done, "ended": {}, "has_rest": has_rest}
-    kept[root] = {**(own if isinstance(own, dict) else {}), **ended}
-    return replace(intent, spans=spans, extras={**intent.extras, "remember": kept})
+    stopped = remember.with_part(root, {**(remember.part(root) or {}), **ended})
+    return replace(intent, spans=spans, extras=replace(intent.extras, remember=stopped))
 
 
 def _has_rest(span: Span, end: Returned, planner: Planner) -> bool:
@@ -332,9 +331,8 @@ class MillStep(Step):
 
     def stops(self, intent: Intent) -> bool:
         """Whether the end of the streams is in this turn."""
-        remember = intent.extras.get("remember")
-        own = remember.get(self.planner.root.name) if isinstance(remember, dict) else None
-        return isinstance(own, dict) and own.get("stopped") is True
+        remember = intent.extras.remember or RecordExtras()
+        return remember.source(self.planner.root.name).extras.get("stopped") is True
 
 
 def with_pending(outlook: Outlook, sights: Mapping[str, Sight]) -> Outlook:
@@ -346,8 +344,7 @@ def with_pending(outlook: Outlook, sights: Mapping[str, Sight]) -> Outlook:
 
 def remembered(record: JobRecord, name: str) -> Memory:
     """What the record holds of a stream."""
-    stored: Json = record.extras.get(name)
-    return Memory.from_json(stored if isinstance(stored, dict) else {})
+    return Memory.from_json(record.extras.part(name) or {})
 
 
 def has_risen(stretch: Stretch) -> bool:

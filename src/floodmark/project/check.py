@@ -23,7 +23,7 @@ from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import selected
-from floodmark.step.looking import part_of, require_same_sources, source_request
+from floodmark.step.looking import require_same_sources, source_request
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, shown
 from floodmark.stores.record import JobRecord
@@ -245,7 +245,7 @@ class JobCheck:
         yield "", f"reads {found}", ""
         yield from particular(source, mark)
         require_same_sources(self.step.work, record, {source.name: found})
-        request = Request(extras=part_of(record.extras, source.name), waits=False)
+        request = Request(extras=record.extras.source(source.name).extras, waits=False)
         yield "", told(source.look(mark, request, self.step.session)), ""
 
     def sink(self, sink: Sink) -> Said:

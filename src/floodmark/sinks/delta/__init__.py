@@ -63,7 +63,7 @@ class Delta(Atomic):
     _properties: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        DeltaPlace(self.path, self.table)  # raises where the two do not go together
+        self.target  # noqa: B018 (now: it may be refused, and a relative path is of today's folder)
         check_modes(self)
         if self.partition_by and self.cluster_by:
             raise ConfigError(f"sink '{self.name}' has partitions and clusters.", hint="Delta takes one of the two")
@@ -227,7 +227,7 @@ class DeltaDates(Atomic):
     change_feed: bool = False
 
     def __post_init__(self) -> None:
-        DeltaPlace(self.path, self.table)  # raises where the two do not go together
+        self._sink  # noqa: B018 (now: it may be refused, and a relative path is of today's folder)
 
     @cached_property
     def _sink(self) -> Delta:

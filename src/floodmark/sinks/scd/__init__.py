@@ -13,7 +13,6 @@ from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
 from floodmark.sinks.scd.arrival import Changes, EventReader
 from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, Ordering, Ties, latest, versions
 from floodmark.sinks.scd.tables import EventLog, FenceBatch, HistoryTables, RebuiltTable
-from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +51,7 @@ class Scd1:
 
     def __post_init__(self) -> None:
         check_options(self)
-        DeltaPlace(self.path, self.table)  # raises where the two do not go together
+        self._tables  # noqa: B018 (now: it may be refused, and a relative path is of today's folder)
 
     @cached_property
     def reader(self) -> EventReader:
