@@ -20,7 +20,7 @@ from floodmark.mill.process import ENDS, NEXT, Milling
 from floodmark.mill.progress import Watch
 from floodmark.sinks.contract import POSITION, Batch, Sink
 from floodmark.sources.contract import Sight
-from floodmark.spark.faults import mishap_in
+from floodmark.spark.faults import element_error_in
 from floodmark.step import Step, Work
 from floodmark.step.batch import Prepared
 from floodmark.step.checks import Judgement
@@ -269,7 +269,7 @@ class MillStep(Step):
             rows = surveyed(stretch.feed, spark, stretch.unread, ordered=not in_runs)
             return scout(stretch.feed, self.watch.shelf.keep(stretch.feed, stretch.unread, rows), ordered=not in_runs)
         except Exception as error:
-            raise (mishap_in(error) or error) from error
+            raise (element_error_in(error) or error) from error
 
     def prepare(self, intent: Intent) -> Prepared:
         """The turn's output, from the spool if an earlier attempt finished it; nothing behind a returned end."""
@@ -327,7 +327,7 @@ class MillStep(Step):
         return super().fit(rows if takes_end else rows.where(f"not {ENDS}"), sink, batch)
 
     def error_for(self, error: Exception, sink: str, intent: Intent, spark: SparkSession) -> FloodmarkError:
-        return mishap_in(error) or super().error_for(error, sink, intent, spark)
+        return element_error_in(error) or super().error_for(error, sink, intent, spark)
 
     def stops(self, intent: Intent) -> bool:
         """Whether the end of the streams is in this turn."""
