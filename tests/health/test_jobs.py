@@ -10,6 +10,7 @@ import pytest
 from floodmark.health.checks import JobFacts, examine, performance, processing_offset, quality, rows_agree
 from floodmark.health.report import JobWatch, Watch
 from floodmark.hwm import ColumnIntHWM, Json
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
@@ -65,7 +66,7 @@ def test_rows_that_are_held_back_are_told_with_their_reason() -> None:
 def test_rows_that_wait_for_a_transaction_are_told_from_the_record_and_after_an_hour_are_a_warning() -> None:
     """A look that could read nothing leaves no receipt; the record says who is waited for, and since when."""
     held: Json = {"rows": 3, "reason": "may follow pid 7 (psql)", "since": "2026-11-15T11:30:00+00:00"}
-    facts = JobFacts(replace(RECORD, extras={"postgres": {"pending": {"held": held}}}))
+    facts = JobFacts(replace(RECORD, extras=RecordExtras({"postgres": {"pending": {"held": held}}})))
     soon, late = (processing_offset(ORDERS, facts, NOON + timedelta(hours=hours)) for hours in (0, 1))
     assert soon.message == "3 rows are held back since 2026-11-15 11:30 UTC: they may follow pid 7 (psql)"
     assert (soon.status, late.status, soon.facts["held_back"]) == ("HEALTHY", "WARNING", held)
@@ -75,7 +76,7 @@ def test_a_stream_that_is_stuck_is_found_in_the_store_with_its_record() -> None:
     """No project file names it; partition, offset, age and error are those of its last receipt."""
     store, line = MemoryMarkStore(), "orders/0/17 has failed for 12 s (3 attempts): no such customer"
     with hold(store, "readers") as held:
-        stream = replace(RECORD, job="readers", number=1, extras={"healing": {}}, modified_time=NOON)
+        stream = replace(RECORD, job="readers", number=1, extras=RecordExtras({"healing": {}}), modified_time=NOON)
         receipt = replace(DONE, job="readers", notes=(line,))
         store.commit(stream, expected=0, lease=held.lease, receipt=receipt)
     found = {finding.check: finding for finding in examine(Watch(), store, NOON).findings}["processing_offsets"]

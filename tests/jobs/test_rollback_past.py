@@ -8,8 +8,9 @@ import pytest
 
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound
 from floodmark.hwm import ColumnIntHWM
-from floodmark.jobs.rollback import WENT_BACK_TO, Past, Target
+from floodmark.jobs.rollback import Past, Target
 from floodmark.jobs.workflow.running import Remembered, TaskOutcome, holding
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import JobRecord, Origin, Receipt, RuleOutcome
@@ -20,7 +21,7 @@ NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 def state(number: int, origin: Origin = "commit", back_to: int | None = None) -> JobRecord:
     """A job at its batch of that number, which ended so many hours after noon."""
     marks = {"rows": ColumnIntHWM("seq", 10 * number)}
-    extras = {} if back_to is None else {WENT_BACK_TO: back_to}
+    extras = RecordExtras() if back_to is None else RecordExtras().with_went_back_to(back_to)
     return JobRecord(
         "orders", number, marks, extras=extras, origin=origin, modified_time=NOON + timedelta(hours=number)
     )

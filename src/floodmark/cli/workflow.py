@@ -123,8 +123,8 @@ class WorkflowCommand:
 
     def notices(self) -> Notices:
         """Where the file's notifications go."""
+        from floodmark.project.health import subscriptions_of
         from floodmark.project.kinds import Site
-        from floodmark.project.watching import subscriptions_of
 
         project, site = self.invocation.loaded_project(), Site(self.invocation.document().folder)
         return Notices(self.workflow, subscriptions_of(project, site), self.invocation.scrub)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from floodmark.health.report import SEVERITY, Finding, Report
 from floodmark.logs import get_logger
+from floodmark.stores.extras import HEALTH, RecordExtras
 from floodmark.stores.lease import change_record
 from floodmark.stores.record import JobRecord
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 # What health remembers between two looks: the tables' row counts, and which alerts are open.
 RECORD = "floodmark.health"
-EXTRA = "health"
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Remembered:
 
 def recall(store: MarkStore) -> Remembered:
     """What the last examination left; nothing, if there was none."""
-    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.get(EXTRA)
-    return Remembered(**stored) if isinstance(stored, dict) else Remembered()  # type: ignore[arg-type]
+    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.health
+    return Remembered(**stored) if stored else Remembered()
 
 
 def remember(store: MarkStore, remembered: Remembered) -> None:
     """Keep it for the next one; unchanged, nothing is written."""
-    extras: dict[str, Json] = {EXTRA: {"counts": dict(remembered.counts), "alerts": dict(remembered.alerts)}}
+    extras = RecordExtras({HEALTH: {"counts": dict(remembered.counts), "alerts": dict(remembered.alerts)}})
     change_record(store, RECORD, lambda record: record if record.extras == extras else replace(record, extras=extras))
 
 

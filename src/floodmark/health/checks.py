@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
 MOMENT = "%Y-%m-%d %H:%M UTC"
-PENDING, HELD = "pending", "held"
-"""Under which the record of a job keeps that rows of a source wait for a transaction of somebody else."""
-HEALING = "healing"
-"""What the record of a stream holds beside its marks: what was done ahead of them."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +37,11 @@ class JobFacts:
         return next((run for run in self.runs if run.status == status), None)
 
     def is_a_stream(self) -> bool:
-        return self.record is not None and HEALING in self.record.extras
+        return self.record is not None and self.record.extras.healing is not None
 
     def held(self) -> Mapping[str, Json] | None:
         """What a source said of rows that wait for somebody: how many, since when and why."""
-        kept = (self.record.extras if self.record else {}).values()
-        pending = [each.get(PENDING) for each in kept if isinstance(each, dict)]
-        held = [each.get(HELD) for each in pending if isinstance(each, dict)]
-        return next((each for each in held if isinstance(each, dict)), None)
+        return self.record.extras.held_rows() if self.record else None
 
     def last_sign(self) -> datetime | None:
         """When the job last knew that it was up to date."""
@@ -304,7 +297,9 @@ def _streams(watch: Watch, store: MarkStore) -> list[JobWatch]:
     """Streams stand in no project file: the store knows which there are."""
     known = {job.name for job in watch.jobs}
     records = {name: store.read(name) for name in store.jobs() if name not in known}
-    return [JobWatch(name, watch.limits) for name, record in records.items() if record and HEALING in record.extras]
+    return [
+        JobWatch(name, watch.limits) for name, record in records.items() if record and record.extras.healing is not None
+    ]
 
 
 def row_counts(report: Report) -> dict[str, int]:

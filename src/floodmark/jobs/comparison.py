@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.locations import quote
-from floodmark.probes.postgres import Address, PostgresProbe, connect
-from floodmark.probes.tables import Asked
+from floodmark.postgres import Address
+from floodmark.probes.postgres import PostgresProbe, connect_read_only
+from floodmark.probes.tables import RequestedCursor
 from floodmark.probes.tables.relation import Relation, for_jdbc
 from floodmark.sinks import Delta, Postgres
 from floodmark.sinks.contract import written_columns
-from floodmark.sources.tables.postgres import jdbc_properties, jdbc_url, selected
+from floodmark.sources.tables.postgres import jdbc_properties, jdbc_url, select_columns
 from floodmark.sources.tables.reading import partitions_for
 from floodmark.step.intents import GONE
 
@@ -185,8 +186,8 @@ def postgres_rows(sink: Postgres, spark: SparkSession) -> DataFrame | None:
     if sink.schema(lambda: spark) is None:
         return None
     address, relation = Address.parse(sink.url), Relation(sink.table)
-    probe = PostgresProbe(address, relation, Asked(()), f"{sink.name}/reconcile")
-    columns = selected(probe.columns(), {}, sink.describe())
+    probe = PostgresProbe(address, relation, RequestedCursor(()), f"{sink.name}/reconcile")
+    columns = select_columns(probe.columns(), {}, sink.describe())
     table = relation.sql(lambda name: '"' + name.replace('"', '""') + '"', {})
     probe.close()
     items = ", ".join(column.item for column in columns)
@@ -202,7 +203,7 @@ def postgres_rows(sink: Postgres, spark: SparkSession) -> DataFrame | None:
 
 def pages_of(address: Address, table: str) -> int:
     """How large the table is; 0 for a view, or one in partitions, which is read in one part."""
-    with connect(address, "floodmark/reconcile") as connection:
+    with connect_read_only(address, "floodmark/reconcile") as connection:
         found = connection.execute(PAGES, [table]).fetchone()
     return int(found[0]) if found else 0
 

@@ -269,7 +269,7 @@ def cursor_terms(source: Postgres | Jdbc | Sqlite) -> tuple[str, ...]:
 
 
 def _groups(source: Postgres | Jdbc | Sqlite) -> tuple[tuple[str, ...], ...]:
-    return Cursor.of(source.cursor).asked().columns
+    return Cursor.of(source.cursor).request().columns
 
 
 def values_of(mark: HWM[Any]) -> tuple[Any, ...]:

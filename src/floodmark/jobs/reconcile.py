@@ -30,10 +30,11 @@ from floodmark.step import Step
 from floodmark.step.batch import living
 from floodmark.step.checks import fit, fits
 from floodmark.step.engine import Clock, OpenBatch, session_under
-from floodmark.step.intents import OPTIONS, Outside, fence_laggards, new_attempt, spool_folder, work_of
+from floodmark.step.intents import fence_laggards, new_attempt, spool_folder, work_of
 from floodmark.step.looking import Outlook, require_same_sources
 from floodmark.step.spool import Counted, Spool
 from floodmark.step.transform import RowByRow, Settling, Sql
+from floodmark.stores.extras import IntentExtras, Outside
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -78,10 +79,9 @@ class Sides:
         """Raises ConfigError for a job whose rows cannot be told apart, or made again one by one."""
         source = table_source(step)
         require_row_by_row(step, asked)
-        mark, kept = mark_in(record, source), record.extras.get(source.name)
+        mark, remembered = mark_in(record, source), record.extras.source(source.name).extras
         wanted = table_range(source, mark, asked.bounds, step.session)
         key = tuple(asked.key) or sink.key or tuple(getattr(source, "key", ()))
-        remembered = kept if isinstance(kept, dict) else {}
         sides = cls(step, sink, mark, asked, wanted, key, held_rows(sink, step.session()), remembered)
         sides.require_columns()
         return sides
@@ -365,7 +365,7 @@ class Reconciliation:
             attempt=new_attempt(),
             spool=spool.folder,
             fingerprints={},
-            extras={OPTIONS: Outside(sink=self.sink.name).serialize()},
+            extras=IntentExtras(outside=Outside(sink=self.sink.name)),
         )
         intent = replace(intent, fingerprints=work_of(intent, step.work).fingerprints())
         return step.write_batch(OpenBatch(record, intent, Outlook({}, {})), lease, clock)

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 # What the store keeps of a job's past: the states it was in, which of them are good, and which was when.
 READ = 10_000
-WENT_BACK_TO = "went back to"
-"""Under this name, which no source can have, the record of a rollback holds the batch that its tables are as."""
 LETS_ROWS_IN = ("warn", "fail")
 """Actions of rules that keep no single row out of the tables; `quarantine` and `drop` do."""
 
@@ -84,8 +82,8 @@ class Past:
 
 def batch_of(record: JobRecord) -> int:
     """The batch that the tables are as: its own, or the one that a rollback went back to."""
-    number = record.extras.get(WENT_BACK_TO) if record.origin == "rollback" else None
-    return number if isinstance(number, int) else record.number
+    number = record.extras.went_back_to if record.origin == "rollback" else None
+    return record.number if number is None else number
 
 
 # What `--to` names: a batch, a run, a run of a workflow, or the last good state of each job.
@@ -298,7 +296,7 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     if way.points:
         _fence(step, number, session)
         _restore(step, way.points, number, session)
-    extras = {**way.goal.extras, WENT_BACK_TO: batch_of(way.goal)}
+    extras = way.goal.extras.with_went_back_to(batch_of(way.goal))
     goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
     return lease.save(goal, after=record, above=highest)
 

@@ -96,7 +96,7 @@ def versions_read(record: JobRecord) -> dict[str, int]:
 
 def _marks_of_tables(record: JobRecord) -> Iterator[tuple[str, int]]:
     for source, mark in record.marks.items():
-        text, extra = record.sources.get(source, ""), record.extras.get(source)
+        text, extra = record.sources.get(source, ""), record.extras.source(source).extras
         if isinstance(mark, TableVersionsHWM):
             named = [(_id_in(text, f"'{name}' "), version) for name, version in mark.value.items()]
         elif isinstance(mark, VersionHWM) and mark.value is not None:

@@ -20,6 +20,7 @@ from floodmark.hwm import Json
 from floodmark.jobs.running import LONGEST_PAUSE_SECONDS, NEEDS_A_PERSON, SOME_FAILED
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause
+from floodmark.stores.extras import WORKFLOW
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 # What the store remembers of a workflow: how each task of the last run ended, so that the next can go on.
 State = Literal["SUCCESS", "FAILED", "TIMEDOUT", "SKIPPED"]
-EXTRA = "workflow"
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]+")
 
 
@@ -92,14 +92,14 @@ class Memory:
 
     def keep(self, remembered: Remembered) -> None:
         """Save it under the next number."""
-        changed = replace(self._record, extras={**self._record.extras, EXTRA: remembered.serialize()})
-        self._record = self._lease.save(changed, after=self._record)
+        extras = self._record.extras.with_part(WORKFLOW, remembered.serialize())
+        self._record = self._lease.save(replace(self._record, extras=extras), after=self._record)
 
 
 def remembered_in(record: JobRecord | None) -> Remembered | None:
     """What a record says of a workflow; None if it is a job's, or there is none."""
-    stored = record.extras.get(EXTRA) if record else None
-    return Remembered.deserialize(stored) if isinstance(stored, dict) else None
+    stored = record.extras.workflow if record else None
+    return Remembered.deserialize(stored) if stored else None
 
 
 def slots(workflow: str, at_once: int) -> list[str]:

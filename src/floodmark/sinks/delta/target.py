@@ -12,7 +12,7 @@ from floodmark.locations import local_path
 from floodmark.probes.delta import DeltaProbe, files_gone, note
 from floodmark.sinks.contract import Batch, Recorded, Session, without_own
 from floodmark.sinks.delta.lock import TableBusy, table_lock
-from floodmark.spark.faults import refusal_in
+from floodmark.spark.faults import fault_in
 from floodmark.spark.session import isolated, jvm_pid
 from floodmark.spark.tables import DeltaPlace, create_table
 
@@ -76,7 +76,7 @@ class DeltaTarget:
             try:
                 commit(probe is not None)
             except Exception as error:
-                reason = refusal_in(error)
+                reason = fault_in(error, "sink")
                 if reason is None:
                     raise
                 raise SinkFailed(batch.job, sink=self.sink, reason=reason) from error

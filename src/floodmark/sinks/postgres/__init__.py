@@ -15,7 +15,7 @@ from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, re
 from floodmark.sinks.postgres.target import Target, spark_type, split_name
 from floodmark.sinks.postgres.transport import UNREACHABLE, BatchRefused, CopyChunks, CopyIn, Staging
 from floodmark.sinks.postgres.write import Write
-from floodmark.spark.faults import refusal_in
+from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -162,7 +162,7 @@ class Postgres(Atomic):
             reason = str(error) if isinstance(error, BatchRefused) else server.reason(error)
             raise SinkFailed(job, sink=self.name, reason=reason) from None
         except Exception as error:
-            refusal = refusal_in(error)
+            refusal = fault_in(error, "sink")
             if refusal is None:
                 raise
             if refusal.startswith(UNREACHABLE):

@@ -20,7 +20,7 @@ from floodmark.logs import get_logger
 from floodmark.sinks.postgres.encoding import Encoding
 from floodmark.sinks.postgres.server import PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.target import TargetColumn
-from floodmark.spark.faults import BEGIN, END
+from floodmark.spark.faults import fault_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -184,9 +184,9 @@ class StagingReceiver:
             with self.server.connect() as connection:
                 return self.staging.put(connection, attempt, chain([first], chunks))
         except SinkUnreachable as error:
-            raise RuntimeError(f"{BEGIN} {UNREACHABLE}{error.reason} {END}") from None
+            raise RuntimeError(fault_text("sink", f"{UNREACHABLE}{error.reason}")) from None
         except psycopg.Error as error:
-            raise RuntimeError(f"{BEGIN} {self.server.reason(error)} {END}") from None
+            raise RuntimeError(fault_text("sink", self.server.reason(error))) from None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from floodmark.sinks.scd.events import (
     survey_of,
     winners,
 )
-from floodmark.spark.faults import refuse
+from floodmark.spark.faults import raise_in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -148,7 +148,7 @@ class HistoryTables:
 
         shown = F.to_json(F.struct(*map(quote, (*self.order.key, *self.order.sequence))))
         reason = F.concat(F.lit("the log has events that contradict each other at "), shown)
-        return F.when(F.col(CONTESTED), refuse(reason).cast("boolean")).otherwise(F.lit(True))
+        return F.when(F.col(CONTESTED), raise_in_plan("sink", reason).cast("boolean")).otherwise(F.lit(True))
 
     def _above_floor(self, held: DataFrame, spark: SparkSession) -> DataFrame:
         """Versions that ended before a key's floor can no longer be rebuilt, and stay as they are."""
