@@ -313,7 +313,7 @@ class Sides:
         if span is None:
             return self.held.limit(0)
         work, made = self.step.work, self.made_of(span, condition)
-        kept = work.rules.legend().kept(work.rules.mark(made)) if work.rules else made
+        kept = work.rules.legend().kept_rows(work.rules.mark(made)) if work.rules else made
         fitted = fit(kept, self.sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
         return as_held(fitted, self.held)
 
