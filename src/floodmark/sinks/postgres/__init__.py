@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
+from floodmark.fields import ColumnNames
 from floodmark.postgres import Address
-from floodmark.sinks.contract import Atomic, Batch, ColumnNames, Recorded, Session, check_modes, mode_fingerprint
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, check_modes, mode_fingerprint
 from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique
 from floodmark.sinks.postgres.target import Target, spark_type, split_name

@@ -1,4 +1,4 @@
-"""From the project file to what health watches and whom it tells."""
+"""What health watches and who hears of its alerts, as the project file says."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def watch_of(project: Project, site: Site) -> Watch:
 
 
 def subscriptions_of(project: Project, site: Site) -> list[Subscription]:
-    """Whom alerts are told."""
+    """Who hears of alerts."""
     return [Subscription(_channel(each, site), each.on, each.min_severity) for each in project.alerts]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.test_lint import linted
+from tests.project.lint.test_lint import linted
 
 JOB = """
 store: memory

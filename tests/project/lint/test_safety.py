@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.jobs.test_lint import linted
+from tests.project.lint.test_lint import linted
 
 if TYPE_CHECKING:
     from pathlib import Path

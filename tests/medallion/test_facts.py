@@ -9,7 +9,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError
-from floodmark.medallion.facts import FactRows, Lookup, fact
+from floodmark.medallion import FactRows, Lookup, fact
 from tests.sinks.batches import delta_rows
 
 if TYPE_CHECKING:

@@ -1,16 +1,23 @@
-"""Surrogate keys, and joins to the version that was valid."""
+"""Dimensions that follow the changes of a silver table, surrogate keys, joins to the version that was valid, layers."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import floodmark as fm
 from floodmark.errors import KeysCollide
-from floodmark.medallion.dimensions import (
+from floodmark.medallion import (
+    FactRows,
+    Layer,
+    Lookup,
     asof,
     asof_key,
+    dimension,
+    fact,
     require_distinct,
     surrogate_key,
     with_key,
@@ -18,15 +25,64 @@ from floodmark.medallion.dimensions import (
     with_unknown,
 )
 from floodmark.spark.session import isolated
+from floodmark.testing import RowsSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+CLUSTER = "id string, size int, at int"
 VERSIONS = "sku string, price double, valid_from int, valid_to int, is_current boolean"
 P1, P2 = ("s", 1.0, 1, 5, False), ("s", 2.0, 5, None, True)
 
 
+def silver(tmp_path: Path, source: RowsSource) -> fm.Job:
+    return fm.Job("silver", source, [fm.sinks.Scd2(str(tmp_path / "silver"), key=("id",), sequence=("at",))])
+
+
+def gold(tmp_path: Path, *, versions: bool = True) -> fm.Job:
+    return dimension(
+        "gold",
+        source=str(tmp_path / "silver"),
+        path=str(tmp_path / "gold"),
+        key="cluster_sk",
+        natural=["cluster_id"],
+        columns={"cluster_id": "id", "cores": "size * 4"},
+        versions=versions,
+    )
+
+
+def members(spark: SparkSession, tmp_path: Path) -> list[tuple[Any, ...]]:
+    rows = spark.read.format("delta").load(str(tmp_path / "gold")).drop("cluster_sk").collect()
+    return sorted((tuple(row) for row in rows), key=str)
+
+
+@pytest.mark.spark
+def test_a_version_that_a_late_event_moves_leaves_the_dimension_and_comes_back_under_its_new_key(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The same value was known before: one version since 5 takes the place of the one since 10."""
+    rows: list[Any] = [{"id": "c1", "size": 2, "at": 10}]
+    store, layer = (
+        fm.stores.open("memory"),
+        Layer("build", (gold(tmp_path), silver(tmp_path, RowsSource(rows, CLUSTER)))),
+    )
+    layer.build(spark, store)
+    before = members(spark, tmp_path)
+    rows.append({"id": "c1", "size": 2, "at": 5})
+    layer.build(spark, store)
+    assert before == [("c1", 8, 10, None, True), (None, None, None, None, None)]
+    assert members(spark, tmp_path) == [("c1", 8, 5, None, True), (None, None, None, None, None)]
+
+
+def test_a_layer_knows_from_its_tables_who_waits_for_whom(tmp_path: Path) -> None:
+    """Whatever the order in which the jobs are named."""
+    rows, lookup = FactRows("rows", str(tmp_path / "rows")), Lookup("gold", str(tmp_path / "gold"), on={"a": "b"})
+    cost = fact("cost", rows=rows, lookups=[lookup], build="select 1", path=str(tmp_path / "cost"))
+    layer = Layer("build", (cost, gold(tmp_path), silver(tmp_path, RowsSource([], CLUSTER))))
+    assert layer.needs() == {"cost": ("gold",), "gold": ("silver",), "silver": ()}
+
+
+@pytest.mark.spark
 def test_a_key_depends_on_values_and_places_alone(spark: SparkSession) -> None:
     """Not on the session's zone, nor on the width of a number; NULL, blank and changed places differ."""
     noon = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
@@ -41,12 +97,14 @@ def test_a_key_depends_on_values_and_places_alone(spark: SparkSession) -> None:
     assert min(keys) >= 0
 
 
+@pytest.mark.spark
 def test_the_key_of_a_version_is_pinned(spark: SparkSession) -> None:
     """Tables that were written with it are there: the way it is computed never changes."""
     found = with_key(spark.createDataFrame([P1], VERSIONS), "sku_sk", ["sku"]).collect()[0]
     assert (found.sku_sk, found.sku, found.valid_from) == (2697594312962290373, "s", 1)
 
 
+@pytest.mark.spark
 def test_the_unknown_member_and_collisions(spark: SparkSession) -> None:
     """-1 is there once; two rows of one key are named."""
     keyed = with_unknown(with_key(spark.createDataFrame([P1, P2], VERSIONS), "sku_sk", ["sku"]), "sku_sk")
@@ -58,6 +116,7 @@ def test_the_unknown_member_and_collisions(spark: SparkSession) -> None:
     assert (found.value.column, found.value.key, found.value.rows) == ("sku_sk", -1, 2)
 
 
+@pytest.mark.spark
 def test_a_fact_finds_the_version_that_was_valid_and_is_kept_without_one(spark: SparkSession) -> None:
     """From the start on, up to before the end; before the first and for another key there is none."""
     prices = with_key(spark.createDataFrame([P1, P2], VERSIONS), "sku_sk", ["sku"])
@@ -76,6 +135,7 @@ def test_a_fact_finds_the_version_that_was_valid_and_is_kept_without_one(spark: 
     assert keyed.join(prices, "sku_sk").count() == 4
 
 
+@pytest.mark.spark
 def test_under_freeze_a_version_that_is_no_longer_so_points_to_its_successor(spark: SparkSession) -> None:
     """A late event moved the start of the second version: facts with its old key still find a row."""
     before = with_key(spark.createDataFrame([P1, P2], VERSIONS), "sku_sk", ["sku"])
