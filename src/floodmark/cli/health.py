@@ -52,7 +52,7 @@ def print_metrics(invocation: Invocation) -> None:
 
 def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
     """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
-    from floodmark.health.alerts import Remembered, judged, recall, remember, send, summary
+    from floodmark.health.alerts import HealthMemory, judge, recall, remember, send, summary
     from floodmark.health.checks import examine, row_counts
     from floodmark.project.health import subscriptions_of, watch_of
     from floodmark.project.kinds import Site
@@ -61,9 +61,9 @@ def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
     before = recall(store)
     report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts)
     if not quiet:
-        alerts, known = judged(report, before.alerts)
+        alerts, known = judge(report, before.alerts)
         send([*alerts, summary(report)], subscriptions_of(project, site))
-        remember(store, Remembered(row_counts(report), known))
+        remember(store, HealthMemory(row_counts(report), known))
     return report
 
 

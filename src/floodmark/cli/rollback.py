@@ -66,7 +66,7 @@ def rollback(
     store = invocation.store()
     names = [*([job] if job else []), *(select or [])]
     require_known(invocation, names)
-    target = Target.named(to, store)
+    target = Target.parse(to, store)
     jobs = without_python(invocation, names or taking_part(invocation, target))
     steps = tuple(each.step(invocation.session(), store, RunRequest()) for each in jobs)
     command = RollbackCommand(invocation, Rollback(steps, target), as_json)

@@ -16,7 +16,7 @@ from floodmark.jobs.workflow.running import WorkflowRun
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.jobs.workflow.running import Ended, Finished
+    from floodmark.jobs.workflow.running import TaskEnd, WorkflowResult
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
 
@@ -60,14 +60,14 @@ def _run_and_keep(job: Job, store: MarkStore, receipts: dict[str, Receipt]) -> C
     return run
 
 
-def require_success(finished: Finished) -> None:
+def require_success(finished: WorkflowResult) -> None:
     """Raises TaskFailed for a layer of which not all was built."""
-    reasons = [_reason(each) for each in finished.ended if each.outcome.state != "SUCCESS"]
+    reasons = [_reason(each) for each in finished.ends if each.outcome.state != "SUCCESS"]
     if reasons:
         raise TaskFailed(finished.workflow, reason="; ".join(reasons))
 
 
-def _reason(ended: Ended) -> str:
+def _reason(ended: TaskEnd) -> str:
     if ended.error is None:
         return f"{ended.outcome.task} was skipped"
     message = ended.error.message if isinstance(ended.error, FloodmarkError) else str(ended.error)

@@ -178,7 +178,7 @@ class Limits:
 def _orphans(store: MarkStore, declared: set[str]) -> tuple[list[str], list[str]]:
     """Jobs that the project no longer has; those with an open batch apart, since rows of it may be half written.
 
-    Records of workflows, of alerts and of streams are no job's: no project file names them, so they are never forgotten.
+    Records of workflows, of alerts and of streams are no job's: no project file names them, so they stay.
     """
     records = {job: store.read(job) for job in store.jobs() if job not in declared}
     strangers = {job: record for job, record in records.items() if record is None or record.extras.is_of_a_job}

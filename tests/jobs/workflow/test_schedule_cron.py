@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from floodmark.errors import ConfigError
-from floodmark.jobs.workflow.document import parse_schedule
+from floodmark.jobs.workflow.schedule import parse_schedule
 
 
 def next_after(expression: str, moment: str, zone: str = "UTC") -> str | None:

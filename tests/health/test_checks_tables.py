@@ -28,7 +28,7 @@ def test_a_table_tells_its_rows_files_and_last_change(tmp_path: Path) -> None:
     seen = look_at(TableWatch("orders", str(tmp_path / "orders")))
     assert (seen.exists, seen.rows, seen.files, seen.error) == (True, 4, 2, None)
     assert seen.bytes > 0
-    assert seen.changed is not None
+    assert seen.last_change is not None
 
 
 def test_compaction_does_not_make_a_table_fresh(tmp_path: Path) -> None:
@@ -36,11 +36,11 @@ def test_compaction_does_not_make_a_table_fresh(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "orders", pa.table({"id": [1, 2, 3]}))
     write_deltalake(tmp_path / "orders", pa.table({"id": [4]}), mode="append")
     table = TableWatch("orders", str(tmp_path / "orders"))
-    before = look_at(table).changed
+    before = look_at(table).last_change
     time.sleep(0.05)
     DeltaTable(tmp_path / "orders").optimize.compact()
     after = look_at(table)
-    assert (after.files, after.changed) == (1, before)
+    assert (after.files, after.last_change) == (1, before)
 
 
 def test_a_table_that_is_not_there_and_one_that_cannot_be_read_are_two_things(tmp_path: Path) -> None:

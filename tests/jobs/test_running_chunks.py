@@ -14,7 +14,7 @@ import pytest
 
 from floodmark import Job, sinks, sources, stores
 from floodmark.errors import FloodmarkError
-from floodmark.jobs.job import Chunks, Pace
+from floodmark.jobs.running import Chunks, Pace
 from floodmark.step.engine import LastSeen
 from floodmark.step.stopping import asked_to_stop, stopping_on
 from floodmark.step.work import RunRequest

@@ -149,7 +149,7 @@ def test_of_a_python_function_columns_are_matched_by_name_or_not_at_all(tmp_path
         "id": [("id", "by name")],
         "score": [],
     }
-    assert flow.unread == "test_tables_are_followed_as_well"
+    assert flow.unread_transform == "test_tables_are_followed_as_well"
 
 
 def test_a_star_is_completed_by_what_the_tables_log_has(tmp_path: Path) -> None:
