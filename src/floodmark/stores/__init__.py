@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from floodmark.stores.memory import MemoryPage as MemoryPage
     from floodmark.stores.opening import open as open  # noqa: A004 - it is read as stores.open
     from floodmark.stores.opening import register as register
-    from floodmark.stores.page import Entry as Entry
-    from floodmark.stores.page import ItemRow as ItemRow
     from floodmark.stores.paged import PagedMarkStore as PagedMarkStore
     from floodmark.stores.postgres import PostgresMarkStore as PostgresMarkStore
     from floodmark.stores.record import Intent as Intent
@@ -29,5 +27,7 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Owner as Owner
     from floodmark.stores.record import Receipt as Receipt
     from floodmark.stores.sqlite import SqliteMarkStore as SqliteMarkStore
+    from floodmark.stores.wire import Entry as Entry
+    from floodmark.stores.wire import ItemRow as ItemRow
 
 lazy(__name__)

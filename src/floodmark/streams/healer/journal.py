@@ -20,10 +20,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from floodmark.hwm import Json
 from floodmark.logs import redact
-from floodmark.machine import locked
+from floodmark.machine import ensure_folder, file_name, locked, replace_file, sync_folder
 from floodmark.probes.kafka import Place
 from floodmark.stores.contract import MarkStore
-from floodmark.stores.durable import ensure_folder, file_name, replace_file, sync_folder
 from floodmark.stores.opening import folder_beside
 from floodmark.streams.elements import Arrival
 
