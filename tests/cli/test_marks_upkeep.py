@@ -16,6 +16,7 @@ import pytest
 from floodmark import stores
 from floodmark.hwm import ColumnIntHWM, Json
 from floodmark.stores.contract import MarkStore
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
 from floodmark.testing.law_records import intending
@@ -41,7 +42,9 @@ def aged(folder: Path, job: str, *days: int, **extras: Json) -> None:
     with opened(folder) as store, hold(store, job) as held:
         for number, ago in enumerate(days, start=1):
             moment = datetime.now(timezone.utc) - timedelta(days=ago)
-            record = JobRecord(job, number, {"src": ColumnIntHWM("src", number)}, extras=extras, modified_time=moment)
+            record = JobRecord(
+                job, number, {"src": ColumnIntHWM("src", number)}, extras=RecordExtras(extras), modified_time=moment
+            )
             receipt = Receipt(job, f"r{number}", "done", moment)
             store.commit(record, expected=number - 1, lease=held.lease, receipt=receipt)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from floodmark.probes.tables.dialects import Postgres as Dialect
+from floodmark.probes.tables.queries import Conditions
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.reading import ranges, tie_conditions
 from tests.sources.reading_tables import no_session
@@ -76,9 +77,10 @@ class Reader:
         return sight.span is not None or sight.held_back > 0
 
     def _take(self, span: Span) -> None:
-        cursor = self.source._probe().cursor()
+        cursor = self.source.probe().cursor()
         (part,) = ranges(span, 1)
-        condition = " and ".join([part.condition(SQL, cursor), *tie_conditions(SQL, cursor, span)])
+        conditions = Conditions(SQL, cursor)
+        condition = " and ".join([part.condition(conditions), *tie_conditions(conditions, span)])
         with psycopg.connect(self.source.url, application_name="floodmark/reader") as connection:
             sql = f"select id, v, updated_at::text from o as fm where {condition}"
             for number, v, at in connection.execute(sql.encode()):

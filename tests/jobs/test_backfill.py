@@ -12,7 +12,6 @@ import pytest
 import floodmark as fm
 from floodmark.errors import BackfillOpen, ConfigError, RangeAboveMark, SinkFailed
 from floodmark.hwm import ColumnIntHWM
-from floodmark.jobs.backfill import EXTRA
 from floodmark.sinks.contract import Sink
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import hold
@@ -201,4 +200,4 @@ def test_a_range_without_rows_is_nothing_new(store: MarkStore, tmp_path: Path) -
     delivered(store)
     receipt = job_of(path, ListSink()).backfill("10", "20", never, store)
     record = store.read("orders")
-    assert (receipt.status, EXTRA in (record.extras if record else {})) == ("nothing_new", False)
+    assert (receipt.status, record is not None and record.extras.backfill is not None) == ("nothing_new", False)

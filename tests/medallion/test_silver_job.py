@@ -10,7 +10,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError, LeaseHeld, SchemaChanged
-from floodmark.medallion.upkeep import prune_events
+from floodmark.medallion import prune_events
 from floodmark.stores.lease import hold
 from floodmark.testing import ListSink, RowsSource
 from floodmark.testing.doubles import Accident

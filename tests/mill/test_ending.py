@@ -10,6 +10,7 @@ from floodmark.hwm import Json
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
 from floodmark.mill.horizon import Memory
 from floodmark.mill.turn import Returned, cut_at
+from floodmark.stores.extras import IntentExtras, RecordExtras
 from floodmark.stores.record import Intent
 from tests.mill.cases import L, R
 from tests.mill.offline import OfflineMill, offline_mill
@@ -32,7 +33,7 @@ def intent_of(mill: OfflineMill) -> Intent:
     turn = mill.turn()
     remember: dict[str, Json] = {name: memory.to_json() for name, memory in turn.memories().items()}
     moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    return Intent(1, "batch", turn.spans(), moment, "attempt", None, {}, {"remember": remember})
+    return Intent(1, "batch", turn.spans(), moment, "attempt", None, {}, IntentExtras(remember=RecordExtras(remember)))
 
 
 def marks_of(intent: Intent) -> dict[str, Any]:
@@ -48,6 +49,6 @@ def test_the_mark_stays_behind_the_window_that_the_stream_was_ended_in() -> None
     intent = intent_of(mill)
     assert marks_of(intent) == {"L": {0: 3, 1: 2}, "R": {0: 5}}
     cut = cut_at(Returned({"k0": 0, "partition": 0}, next=2), intent, mill.planner)
-    stopped: Any = cut.extras["remember"]
+    stopped: Any = cut.extras.serialize()["remember"]
     assert marks_of(cut) == {"L": {0: 2, 1: 1}, "R": {0: 0}}
     assert Memory.from_json(stopped["L"]).stopped

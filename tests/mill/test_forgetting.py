@@ -12,6 +12,7 @@ from floodmark.mill.progress import Watch
 from floodmark.mill.turn import MillStep, MillWork
 from floodmark.step.commit import record_after
 from floodmark.step.engine import OpenBatch
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.record import Intent, JobRecord
 from tests.mill.cases import L, R, join_names
@@ -29,7 +30,7 @@ STORED = JobRecord(
     number=1,
     marks={name: KeyValueIntHWM(name, {0: 1}) for name in NAMES},
     sources=dict.fromkeys(NAMES, "list"),
-    extras={name: {} for name in NAMES},
+    extras=RecordExtras({name: {} for name in NAMES}),
 )
 INTENT = Intent(2, "batch", {}, datetime(2026, 1, 1, tzinfo=timezone.utc), "attempt", None, {})
 
@@ -49,4 +50,4 @@ def test_a_commit_drops_the_marks_of_streams_that_left_the_tree(tmp_path: Path) 
         store.commit(record_after(begun), expected=1, lease=lease.lease)
     kept = store.read("mill")
     assert kept is not None
-    assert [sorted(part) for part in (kept.marks, kept.sources, kept.extras)] == [["L", "R"]] * 3
+    assert [sorted(part) for part in (kept.marks, kept.sources, kept.extras.stored)] == [["L", "R"]] * 3

@@ -14,7 +14,7 @@ import pytest
 from floodmark.mill.declaration import declare
 from floodmark.mill.join_tree import EndOfStream
 from floodmark.mill.process import Task, joined_shape
-from floodmark.spark.faults import Mishap
+from floodmark.spark.faults import ElementFault
 
 
 @dataclass
@@ -141,7 +141,7 @@ def test_elements_read_at_once_are_those_that_are_read_one_by_one(
 @pytest.mark.parametrize("bad", [{"k": 1.0}, {"k": True}, {"k": "1"}, {}, "[]", "{}, {}", ""])
 def test_one_bad_element_among_many_is_told_with_its_place(bad: dict[str, Any] | str) -> None:
     """Nothing is bent, however many are read at once."""
-    with pytest.raises(Mishap, match="partition 0, offset 2"):
+    with pytest.raises(ElementFault, match="partition 0, offset 2"):
         ground(plain, {"k": 1}, {"k": 2}, bad, {"k": 3})
 
 
@@ -171,7 +171,7 @@ def test_a_function_without_output_can_end_the_stream() -> None:
 
 def test_what_went_wrong_first_is_what_is_told() -> None:
     """Texts are written when all calls are done, and still an element that has none comes before a later failure."""
-    with pytest.raises(Mishap, match=r"cannot be written.*nan.*offset 1"):
+    with pytest.raises(ElementFault, match=r"cannot be written.*nan.*offset 1"):
         ground(spoiled, {"k": 1}, {"k": 2}, {"k": 3})
 
 

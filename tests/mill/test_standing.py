@@ -88,7 +88,7 @@ def test_a_stream_that_leaves_the_tree_leaves_the_marks(spark: SparkSession, top
     mill.turn()
     record = stores.open(f"sqlite:///{topics.folder}/marks.db").read("mill")
     assert record is not None
-    assert (sorted(record.marks), sorted(record.sources), sorted(record.extras)) == (["L", "R"],) * 3
+    assert (sorted(record.marks), sorted(record.sources), sorted(record.extras.stored)) == (["L", "R"],) * 3
     assert topics.held(Joined) == joined((1, ["r0", "s0"]), (2, ["r1"]))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.postgres import Address
-from floodmark.probes.tables import Cursor, CursorColumn
+from floodmark.postgres import Address
+from floodmark.probes.tables import CursorColumn, ResolvedCursor
 from floodmark.probes.tables.dialects import Ansi, Postgres, Sqlite
-from floodmark.probes.tables.questions import at_or_below
+from floodmark.probes.tables.queries import Conditions
 from floodmark.probes.tables.relation import Relation, for_jdbc
 
 SEQ = CursorColumn("seq", "int", "bigint")
@@ -105,8 +105,9 @@ def test_a_text_with_quotes_is_one_literal() -> None:
 
 def test_text_is_compared_by_its_bytes() -> None:
     """A mark is compared so here too; the order of a language is the database's alone."""
-    assert at_or_below(Postgres(), Cursor((WORD,)), ("a",)) == """fm."word" COLLATE "C" <= CAST('a' AS text)"""
-    assert at_or_below(Sqlite(), Cursor((WORD,)), ("a",)) == """fm."word" COLLATE BINARY <= 'a'"""
+    cursor = ResolvedCursor((WORD,))
+    assert Conditions(Postgres(), cursor).at_or_below(("a",)) == """fm."word" COLLATE "C" <= CAST('a' AS text)"""
+    assert Conditions(Sqlite(), cursor).at_or_below(("a",)) == """fm."word" COLLATE BINARY <= 'a'"""
 
 
 def test_a_backslash_means_itself_whatever_the_server_is_set_to() -> None:
@@ -132,7 +133,7 @@ def test_an_address_never_shows_its_login() -> None:
     address = Address.parse("postgresql://ann:s3cret@db.example:5433/shop?sslmode=require")
     assert str(address) == "db.example:5433/shop"
     assert "s3cret" not in repr(address)
-    assert address.options == (("sslmode", "require"),)
+    assert address.options == {"sslmode": "require"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from floodmark.hwm import HWM, Span
 from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
-from floodmark.sources.tables.postgres import selected
+from floodmark.sources.tables.postgres import select_columns
 from floodmark.sources.tables.reading import JdbcTable
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ class Reader:
 
 def ids(source: Postgres, span: Span) -> list[Any]:
     """The ids of a span's rows."""
-    return sorted(row[0] for row in source._probe()._rows(statement(source, span)))
+    return sorted(row[0] for row in source.probe().fetch(statement(source, span)))
 
 
 def statement(source: Postgres, span: Span) -> str:
     """What Spark asks for a span, with the conditions of all its tasks; the span goes through JSON, as in a record."""
-    probe = source._probe()
-    table = JdbcTable("", {}, Dialect(), source._relation, probe.cursor(), selected(probe.columns(), {}, "o"))
+    probe = source.probe()
+    table = JdbcTable("", {}, Dialect(), source.relation, probe.cursor(), select_columns(probe.columns(), {}, "o"))
     again = Span.deserialize(json.loads(json.dumps(span.serialize())))
     return f"SELECT id FROM {table._statement(again)} WHERE ({') OR ('.join(table._predicates(again, 1))})"

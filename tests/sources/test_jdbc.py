@@ -10,10 +10,9 @@ from psycopg.conninfo import conninfo_to_dict
 from floodmark.errors import ColumnUnmapped, ConfigError, SourceRegressed, SourceUnreadable
 from floodmark.hwm import HWM, Span
 from floodmark.logs import without_jdbc_login
-from floodmark.probes.tables import Cursor as Seen
-from floodmark.probes.tables import CursorColumn, Low
+from floodmark.probes.tables import CursorColumn, LowerBound, ResolvedCursor
 from floodmark.probes.tables.dialects import Ansi
-from floodmark.probes.tables.questions import above, at_or_below
+from floodmark.probes.tables.queries import Conditions
 from floodmark.sources import Jdbc
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
@@ -150,8 +149,8 @@ def test_several_columns_are_understood_by_other_databases(
 def test_values_for_other_databases_are_typed_and_quoted() -> None:
     """Plain SQL, as the standard has it."""
     day, number = CursorColumn("d", "date", "date"), CursorColumn("n", "decimal", "decimal")
-    assert at_or_below(Ansi(), Seen((day,)), ("2024-02-29",)) == "fm.\"d\" <= DATE '2024-02-29'"
-    assert above(Ansi("`"), Seen((number,)), Low(("9.50",))) == "fm.`n` > 9.50"
+    assert Conditions(Ansi(), ResolvedCursor((day,))).at_or_below(("2024-02-29",)) == "fm.\"d\" <= DATE '2024-02-29'"
+    assert Conditions(Ansi("`"), ResolvedCursor((number,))).above(LowerBound(("9.50",))) == "fm.`n` > 9.50"
 
 
 @pytest.mark.parametrize(
@@ -179,4 +178,4 @@ def test_a_url_that_is_not_of_jdbc_is_refused_without_being_quoted() -> None:
 def test_a_probe_knows_how_its_database_quotes() -> None:
     """MySQL takes double quotes for texts."""
     source = Jdbc("jdbc:mysql://h/shop", "o", cursor="seq")
-    assert source._probe(lambda: pytest.fail("no Spark is needed")).dialect == Ansi("`")
+    assert source.probe(lambda: pytest.fail("no Spark is needed")).dialect == Ansi("`")

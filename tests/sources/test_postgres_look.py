@@ -343,9 +343,9 @@ def test_our_session_is_read_only_and_named(orders: str) -> None:
     query = "select 1 as seq, set_config('x.y', 'z', false) as v"
     source = Postgres(orders, query=query, cursor=Cursor("seq", unique=True), name="shop")
     looked(source)
-    probe = source._probes["only"]
+    probe = source.probe()
     asked = "select current_setting('application_name'), current_setting('transaction_read_only')"
-    assert probe._rows(asked) == [("floodmark/shop", "on")]
+    assert probe.fetch(asked) == [("floodmark/shop", "on")]
 
 
 def test_an_idle_look_asks_little_over_a_connection_that_is_there(orders: str, monkeypatch: pytest.MonkeyPatch) -> None:

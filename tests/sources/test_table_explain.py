@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from floodmark.probes.postgres import PostgresProbe
-from floodmark.probes.tables import Ceiling, Low
+from floodmark.probes.tables import LowerBound, UpperBound
 from floodmark.sources import Postgres
 from floodmark.sources.tables.cursor import Cursor
 from tests.sources.reading_tables import Reader, run, statement
@@ -33,12 +33,12 @@ def table(postgres: Any) -> str:  # noqa: ANN401 (the suite's server)
 
 
 def probe_of(table: str, *columns: str) -> PostgresProbe:
-    return Postgres(table, "o", cursor=Cursor(columns))._probe()
+    return Postgres(table, "o", cursor=Cursor(columns)).probe()
 
 
 def scans(probe: PostgresProbe, statement: str) -> set[tuple[str, bool]]:
     """Every scan of the plan, and whether it stops early or begins at a value."""
-    plan = probe._rows(f"explain (format json) {statement}")[0][0]
+    plan = probe.fetch(f"explain (format json) {statement}")[0][0]
     return set(scans_in((plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"]))
 
 
@@ -62,36 +62,36 @@ BY_INDEX = {
 @pytest.mark.parametrize(
     ("columns", "low"),
     [
-        (["id"], Low(("49990",))),
-        (["ts", "id"], Low((LATE, "46800"))),
-        (["ts"], Low((LATE,), inclusive=True, seen=(("46800",), ("46801",)))),
+        (["id"], LowerBound(("49990",))),
+        (["ts", "id"], LowerBound((LATE, "46800"))),
+        (["ts"], LowerBound((LATE,), inclusive=True, known_keys=(("46800",), ("46801",)))),
     ],
 )
-@pytest.mark.parametrize("ceilings", [(), (Ceiling(("49995",)),)])
-def test_a_look_uses_the_index(table: str, columns: list[str], low: Low, ceilings: tuple[Ceiling, ...]) -> None:
+@pytest.mark.parametrize("upper", [(), (UpperBound(("49995",)),)])
+def test_a_look_uses_the_index(table: str, columns: list[str], low: LowerBound, upper: tuple[UpperBound, ...]) -> None:
     """Highest, lowest, count, rows without a cursor and where to cut: each at one end of the index, or limited."""
     probe = probe_of(table, *columns)
-    under = tuple(Ceiling((LATE,)) for _ in ceilings) if columns[0] == "ts" else ceilings
-    found = scans(probe, probe.question(low, under).bounds(1000))
+    under = tuple(UpperBound((LATE,)) for _ in upper) if columns[0] == "ts" else upper
+    found = scans(probe, probe.query(low, under).bounds_sql(1000))
     assert found <= BY_INDEX
 
 
 def test_a_first_look_counts_no_more_than_some_rows(table: str) -> None:
     """Everything lies above no mark; the count stops at 100,000 rows."""
     probe = probe_of(table, "id")
-    assert "LIMIT 100001" in probe.question(Low()).bounds(None)
+    assert "LIMIT 100001" in probe.query(LowerBound()).bounds_sql(None)
 
 
 def test_the_test_can_see_a_scan_of_the_table(table: str) -> None:
     """A column without an index has to be searched."""
     probe = probe_of(table, "v")
-    assert ("Seq Scan", False) in scans(probe, probe.question(Low()).bounds(1000))
+    assert ("Seq Scan", False) in scans(probe, probe.query(LowerBound()).bounds_sql(1000))
 
 
 def test_a_column_that_is_never_null_is_not_searched_for_nulls(table: str) -> None:
     """The catalog says so."""
     probe = probe_of(table, "id")
-    assert "IS NULL" not in probe.question(Low()).bounds(None)
+    assert "IS NULL" not in probe.query(LowerBound()).bounds_sql(None)
 
 
 @pytest.mark.parametrize("columns", [["ts", "id"], ["ts"]])
@@ -101,15 +101,15 @@ def test_a_read_uses_the_index_for_both_ends(table: str, columns: list[str]) -> 
     reader.batch()
     span = reader.look().span
     assert span is not None
-    found = scans(reader.source._probe(), statement(reader.source, span))
+    found = scans(reader.source.probe(), statement(reader.source, span))
     assert found <= BY_INDEX
 
 
 def test_what_the_catalog_said_is_asked_once_for_each_connection(table: str) -> None:
     """Then a look is one statement, in one round trip."""
     probe = probe_of(table, "ts")
-    probe.bounds(Low(), None)
+    probe.bounds(LowerBound(), None)
     connection = probe._connected()
     before = probe.cursor()
-    probe.bounds(Low(), None)
+    probe.bounds(LowerBound(), None)
     assert (probe.cursor() is before, probe._connected() is connection) == (True, True)

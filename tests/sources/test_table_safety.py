@@ -17,7 +17,7 @@ from floodmark.hwm import HWM, ColumnIntHWM
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.sources.tables.safety import Chosen, Safety
+from floodmark.sources.tables.safety import Safety, SafetyOption
 from tests.sources.reading_tables import no_session, run
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def test_a_fence_that_did_not_change_is_the_same_to_remember(orders: str, mark: 
 
 def test_the_statements_of_a_look_are_transactions_of_their_own(orders: str) -> None:
     """Sent together, they would else be one, whose list of open transactions is older than the second statement."""
-    probe = Postgres(orders, "o", cursor="seq")._probe()
+    probe = Postgres(orders, "o", cursor="seq").probe()
     (first,), _, (second,) = probe.at_once("select now()", "select pg_sleep(0.01)", "select now()")
     assert first < second
     probe.close()
@@ -335,7 +335,7 @@ def test_the_values_of_a_query_may_be_made_anywhere(orders: str, caplog: pytest.
 
 def test_safety_is_a_word_or_an_option_with_its_duration() -> None:
     """As it is written in the project file."""
-    given: list[Chosen] = ["fence", "none", {"delay": "30s"}, {"lag": "2h"}, {"fence_wait": "1s"}, "lag"]
+    given: list[SafetyOption] = ["fence", "none", {"delay": "30s"}, {"lag": "2h"}, {"fence_wait": "1s"}, "lag"]
     assert [(each.way, each.seconds) for each in map(Safety.of, given)] == [
         ("fence", 5.0),
         ("none", 0.0),

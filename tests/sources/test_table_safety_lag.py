@@ -10,7 +10,7 @@ import pytest
 
 from floodmark import Job, sinks, stores
 from floodmark.errors import ConfigError
-from floodmark.probes.postgres import Address
+from floodmark.postgres import Address
 from floodmark.probes.tables import CursorColumn
 from floodmark.probes.tables.dialects import Ansi
 from floodmark.rules import not_null

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from floodmark.errors import ConfigError, TiesTooMany
-from floodmark.probes.tables import Ceiling, Low, TableProbe
+from floodmark.probes.tables import LowerBound, TableProbe, UpperBound
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.sources.tables.looking import Looker
-from floodmark.sources.tables.safety import Guarded
+from floodmark.sources.tables.looking import TableLook
+from floodmark.sources.tables.safety import SafeBounds
 from tests.sources.reading_tables import Reader, ids, no_session, run
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ def test_an_index_that_does_not_cover_every_row_makes_no_column_unique(database:
     on = index.replace("unique ", "")
     unique = "unique" if "unique" in index else ""
     run(database, "create table o (id int primary key, ts timestamp)", f"create {unique} index on o {on}")
-    assert not Postgres(database, "o", cursor="ts")._probe().cursor().is_unique
+    assert not Postgres(database, "o", cursor="ts").probe().cursor().is_unique
 
 
 def test_an_index_that_only_carries_a_column_along_is_unique_by_the_others(database: str) -> None:
     """INCLUDE adds nothing to the key."""
     run(database, "create table o (id int, ts timestamp)", "create unique index on o (ts) include (id)")
-    assert Postgres(database, "o", cursor="ts")._probe().cursor().is_unique
+    assert Postgres(database, "o", cursor="ts").probe().cursor().is_unique
 
 
 def test_a_table_with_children_is_not_unique_by_its_own_index(database: str) -> None:
@@ -227,16 +227,18 @@ class FinalUpTo:
     def __init__(self, probe: TableProbe, value: str) -> None:
         self.probe, self.value = probe, value
 
-    def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling], request: Request) -> Guarded:
-        every = (*ceilings, Ceiling((self.value,), reason="may still get company", is_final=True))
-        return Guarded(self.probe.bounds(low, max_rows, every), every)
+    def bounds(
+        self, low: LowerBound, max_rows: int | None, upper: Sequence[UpperBound], request: Request
+    ) -> SafeBounds:
+        every = (*upper, UpperBound((self.value,), reason="may still get company", is_final=True))
+        return SafeBounds(self.probe.bounds(low, max_rows, every), every)
 
 
 def test_a_tie_that_cannot_be_remembered_is_read_once_it_is_final(table: str) -> None:
     """With an open bound: there is nothing to remember."""
     run(table, many(1, 20_000, T1), f"insert into o values (20001, '{T2}')")
-    probe = Postgres(table, "o", cursor="ts")._probe()
-    sight = Looker("o", "o", "o", Cursor("ts"), probe, guard=FinalUpTo(probe, T1)).look(None, Request())
+    probe = Postgres(table, "o", cursor="ts").probe()
+    sight = TableLook("o", "o", "o", Cursor("ts"), probe, guard=FinalUpTo(probe, T1)).look(None, Request())
     assert sight.span is not None
     assert (sight.span.upto.show(), sight.extras, sight.expected_rows) == (T1, {}, 20_000)
     assert (sight.held_back, sight.held_reason) == (1, "1 rows may still get company")

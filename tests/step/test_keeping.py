@@ -11,6 +11,7 @@ from floodmark import Job, stores
 from floodmark.errors import MarkMissing
 from floodmark.hwm import HWM, Json
 from floodmark.sources.contract import Request, Session, Sight
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord
 from floodmark.testing import ListSink, RowsSource
@@ -61,7 +62,7 @@ def test_what_is_pending_is_in_the_record_and_the_next_look_gets_it(store: MarkS
     receipt = job.run(no_session, store)
     record = store.read("j")
     assert record is not None
-    assert (receipt.rows_held_back, record.number, record.marks, record.extras) == (1, 0, {}, KEPT)
+    assert (receipt.rows_held_back, record.number, record.marks, record.extras.stored) == (1, 0, {}, KEPT)
     job.run(no_session, store)
     assert isinstance(job.source, Holding)
     assert [each.pending for each in job.source.asked] == [{}, {"fence": [1]}]
@@ -79,12 +80,12 @@ def test_a_look_that_learns_nothing_new_changes_no_byte(store: MarkStore, tmp_pa
 def test_what_is_pending_does_not_touch_what_was_remembered(store: MarkStore) -> None:
     """Keys of a tie stay when a fence comes, and another fence takes the place of the first."""
     with hold(store, "j") as lease:
-        store.intend(JobRecord("j", extras={"rows": {"ties": ["k"]}}), expected=0, lease=lease.lease)
+        store.intend(JobRecord("j", extras=RecordExtras({"rows": {"ties": ["k"]}})), expected=0, lease=lease.lease)
     held({"fence": [1]}).run(no_session, store)
     held({"fence": [2]}).run(no_session, store)
     record = store.read("j")
     assert record is not None
-    assert record.extras == {"rows": {"ties": ["k"], "pending": {"fence": [2]}}}
+    assert record.extras.stored == {"rows": {"ties": ["k"], "pending": {"fence": [2]}}}
 
 
 def test_a_person_who_says_where_to_read_on_makes_it_forgotten(store: MarkStore) -> None:

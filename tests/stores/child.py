@@ -12,6 +12,7 @@ from pathlib import Path
 from floodmark import stores
 from floodmark.errors import LeaseHeld, MarkMoved, StoreUnreachable
 from floodmark.hwm import FileListHWM
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold, this_process
 from floodmark.testing.law_records import files, receipt, record
 
@@ -37,7 +38,9 @@ def race(text: str, go: str, runner: str, rounds: int) -> None:
     wait_for(Path(go))
     for number in range(1, rounds + 1):
         try:
-            store.commit(replace(record(number), extras={"runner": runner}), expected=number - 1, lease=lease)
+            store.commit(
+                replace(record(number), extras=RecordExtras({"runner": runner})), expected=number - 1, lease=lease
+            )
         except MarkMoved:
             continue
         say(number)

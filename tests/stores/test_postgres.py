@@ -15,6 +15,7 @@ from floodmark import stores
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, MarkMoved, StoreNotPrepared, StoreUnreachable
 from floodmark.stores import LayeredMarkStore, MemoryMarkStore, PostgresMarkStore
 from floodmark.stores.contract import Clocked, Joining
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import Patience, claimable
 from floodmark.testing.law_records import ME, NOON, OTHER, files, receipt, record, saved
 from floodmark.testing.servers import Server, postgres_server
@@ -118,7 +119,8 @@ def test_a_table_that_was_dropped_under_an_open_store_stops_the_run(store: Postg
 def test_texts_that_jsonb_does_not_know_are_kept(store: PostgresMarkStore, database: str) -> None:
     """NUL, names that are not text, and numbers of any size."""
     odd = replace(
-        record(1, landing=files("/in/caf\udce9")), extras={"nul": "a\0b", "half": "\ud800", "big": 10**40, "😀": 1}
+        record(1, landing=files("/in/caf\udce9")),
+        extras=RecordExtras({"nul": "a\0b", "half": "\ud800", "big": 10**40, "😀": 1}),
     )
     saved(store, odd)
     with closing(PostgresMarkStore(database)) as other:

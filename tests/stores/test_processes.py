@@ -44,7 +44,7 @@ def test_of_two_processes_that_commit_a_number_exactly_one_wins(place: str, tmp_
     one, two = both(
         tmp_path, ("race", place, tmp_path / "go", "1", ROUNDS), ("race", place, tmp_path / "go", "2", ROUNDS)
     )
-    winners = {old.number: old.extras["runner"] for old in store.history("orders", limit=ROUNDS)}
+    winners = {old.number: old.extras.stored["runner"] for old in store.history("orders", limit=ROUNDS)}
     assert sorted(map(int, one + two)) == list(range(1, ROUNDS + 1))
     assert winners == {**{int(number): "1" for number in one}, **{int(number): "2" for number in two}}
 

@@ -123,4 +123,4 @@ def test_a_record_that_fails_for_good_ends_the_stream_and_the_others_are_done(ho
     assert "t/0, offset 0, since 0 s, 2 attempts: filter(<lambda>) (step 1): ZeroDivisionError" in str(run.error)
     record = hospital.store.read("g")
     assert record is not None
-    assert record.extras["healing"] == {"t": {"0": {"mark": 0, "reached": 4, "settled": [[1, 4]]}}}
+    assert record.extras.healing == {"t": {"0": {"mark": 0, "reached": 4, "settled": [[1, 4]]}}}

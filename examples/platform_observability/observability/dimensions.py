@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import floodmark as fm
-from floodmark.medallion.dates import dates_for
+from floodmark.medallion import dates_for
 from observability.lake import Lake
 from observability.quality import rules_of
 from observability.table import Dimension

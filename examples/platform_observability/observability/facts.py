@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import floodmark as fm
-from floodmark.medallion.dimensions import UNKNOWN, asof, surrogate_key
-from floodmark.medallion.facts import FactRows, Lookup
+from floodmark.medallion import UNKNOWN, FactRows, Lookup, asof, surrogate_key
 from observability.lake import Lake
 from observability.silver import TAGS
 from observability.table import Fact

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from floodmark.project.kinds import Site
-from floodmark.project.kinds.rules import RuleModel
+from floodmark.project import RuleModel, Site
 from floodmark.rules import Rule, validate_data_quality
 from observability.lake import ROOT
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import floodmark as fm
-from floodmark.medallion.dates import date_sk
-from floodmark.medallion.tags import Tags
+from floodmark.medallion import Tags, date_sk
 from observability.lake import ROOT, Lake
 from observability.table import Silver
 

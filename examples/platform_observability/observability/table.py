@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import floodmark as fm
-from floodmark.medallion.dimensions import dimension
-from floodmark.medallion.facts import FactRows, Lookup, fact
+from floodmark.medallion import FactRows, Lookup, dimension, fact
 from observability.lake import Lake
 from observability.quality import rules_of
 

@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING
 
 import floodmark as fm
 from floodmark.errors import TaskFailed
-from floodmark.health.alerts import AlertFile, Remembered, Subscription, judged, recall, remember, send
-from floodmark.health.checks import examine, row_counts
-from floodmark.health.report import JobWatch, TableWatch, Watch
-from floodmark.medallion.layers import Layer, filled_by
-from floodmark.medallion.upkeep import Upkeep, optimize
+from floodmark.health import (
+    AlertFile,
+    HealthMemory,
+    JobWatch,
+    Subscription,
+    TableWatch,
+    Watch,
+    examine,
+    judge,
+    recall,
+    remember,
+    row_counts,
+    send,
+)
+from floodmark.jobs import fills
+from floodmark.medallion import Layer, Upkeep, optimize
 from observability import bronze, dimensions, facts, silver
 from observability.lake import Lake
 from observability.views import register
@@ -21,7 +32,7 @@ from observability.views import register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.health.report import Report
+    from floodmark.health import Report
     from floodmark.stores.contract import MarkStore
 
 UPKEEP = {
@@ -88,9 +99,9 @@ def health_report(lake: Lake, store: MarkStore) -> Report:
     jobs = tuple(JobWatch(job.name) for job in all_jobs(lake))
     before = recall(store)
     report = examine(Watch(tables, jobs), store, datetime.now(timezone.utc), before.counts)
-    alerts, known = judged(report, before.alerts)
+    alerts, known = judge(report, before.alerts)
     send(alerts, [Subscription(AlertFile(str(lake.home / "alerts.jsonl")))])
-    remember(store, Remembered(row_counts(report), known))
+    remember(store, HealthMemory(row_counts(report), known))
     return report
 
 
@@ -99,8 +110,8 @@ def all_jobs(lake: Lake) -> list[fm.Job]:
 
 
 def tables_of(lake: Lake) -> dict[str, str]:
-    """The Delta tables of the three layers, by name."""
-    paths = sorted({path for job in all_jobs(lake) for path in filled_by(job)})
+    """The Delta tables of the three layers, by name; the logs behind tables with history are not among them."""
+    paths = sorted({path for job in all_jobs(lake) for path in fills(job) if not path.endswith("__events")})
     return {path.rpartition("/")[2]: path for path in paths}
 
 

@@ -27,12 +27,12 @@ def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_
     """Show what jobs did after the earlier of two runs and up to the later one: marks, rows, rules, tables."""
     from floodmark.jobs.diff import diff as between
     from floodmark.jobs.diff import jobs_that_ran
-    from floodmark.project import selected
+    from floodmark.project import select_jobs
     from floodmark.project.kinds import Site
 
     invocation: Invocation = ctx.obj
     site = Site(invocation.document().folder)
-    store, declared = invocation.store(), selected(invocation.loaded_project(), select or ())
+    store, declared = invocation.store(), select_jobs(invocation.loaded_project(), select or ())
     others = [] if select else jobs_that_ran(store)
     sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}
     found = between(store, run1, run2, {**sinks, **{name: [] for name in others if name not in sinks}})

@@ -52,8 +52,8 @@ def optimize(
 
 def chosen(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
     """The tables of the project, or those of these names."""
+    from floodmark.project.health import tables_of
     from floodmark.project.kinds import Site
-    from floodmark.project.watching import tables_of
 
     site = Site(invocation.document().folder)
     tables = tables_of(invocation.loaded_project(), site)

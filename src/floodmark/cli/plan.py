@@ -13,7 +13,7 @@ from floodmark.cli.output import AsJson, Select, print_json, print_line, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from floodmark.jobs.planning import Plan
+    from floodmark.jobs.job import Plan
 
 
 app = typer.Typer(add_completion=False)

@@ -14,7 +14,7 @@ from floodmark.cli.output import AsJson, OneJob, Select, one_job, print_json, pr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from floodmark.jobs.reconcile import Reconciled
+    from floodmark.jobs.reconcile import ReconcileResult
 
 
 app = typer.Typer(add_completion=False)
@@ -53,7 +53,7 @@ def reconcile(
         raise typer.Exit(FOUND_DIFFERENCES)
 
 
-def _lines(found: Reconciled) -> list[str]:
+def _lines(found: ReconcileResult) -> list[str]:
     what = f"{found.job} and {found.sink}, {found.bounds}: {found.compared} keys compared"
     counts = f"{found.missing} missing, {found.extra} extra, {found.different} different"
     same = not (found.missing or found.extra or found.different)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from floodmark.hwm import Json
     from floodmark.jobs.job import Job
     from floodmark.jobs.rollback import Rollback, Target, WayBack
-    from floodmark.sinks.delta import RestorePoint
+    from floodmark.sinks.delta.target import RestorePoint
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import JobRecord
 
@@ -66,7 +66,7 @@ def rollback(
     store = invocation.store()
     names = [*([job] if job else []), *(select or [])]
     require_known(invocation, names)
-    target = Target.named(to, store)
+    target = Target.parse(to, store)
     jobs = without_python(invocation, names or taking_part(invocation, target))
     steps = tuple(each.step(invocation.session(), store, RunRequest()) for each in jobs)
     command = RollbackCommand(invocation, Rollback(steps, target), as_json)
@@ -75,9 +75,9 @@ def rollback(
 
 def require_known(invocation: Invocation, names: Sequence[str]) -> None:
     """A job that nobody has is told before what it should go back to."""
-    from floodmark.project import selected
+    from floodmark.project import select_jobs
 
-    selected(invocation.loaded_project(), names)
+    select_jobs(invocation.loaded_project(), names)
 
 
 def taking_part(invocation: Invocation, target: Target) -> list[str]:

@@ -7,18 +7,18 @@ the backfill came is committed with each chunk, beside the marks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floodmark.errors import BackfillOpen, ConfigError, LeaseHeld
-from floodmark.hwm import HWM, Json, deserialize
 from floodmark.jobs.ranges import Bounds, Range, mark_in, order_of, range_of
 from floodmark.logs import get_logger
 from floodmark.patience import patiently
-from floodmark.sinks.contract import Shaped, Sink
+from floodmark.sinks.contract import Shaped, Sink, TableSink, merges, replaces
 from floodmark.step import Step
 from floodmark.step.engine import Clock, nothing_new
-from floodmark.step.intents import OPTIONS, Outside, work_of
+from floodmark.step.intents import work_of
 from floodmark.step.looking import Outlook, require_same_sources
+from floodmark.stores.extras import BACKFILL, BackfillProgress, Outside, RecordExtras
 from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
@@ -28,37 +28,9 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-EXTRA = "@backfill"
-"""No source can be called so."""
 CHUNK_ROWS = 500_000
 PATIENCE_SECONDS = 600.0
 POLL_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a backfill came: `after` is the end of its last chunk; None, that it has not begun."""
-
-    start: str
-    stop: str
-    after: HWM[Any] | None = None
-    chunks: int = 0
-    is_done: bool = False
-    remembered: dict[str, Json] = field(default_factory=dict)
-
-    @property
-    def bounds(self) -> Bounds:
-        return Bounds(self.start, self.stop)
-
-    def serialize(self) -> dict[str, Json]:
-        return {**vars(self), "after": self.after.serialize() if self.after else None}
-
-    @classmethod
-    def stored_in(cls, record: JobRecord) -> Progress | None:
-        stored: Any = record.extras.get(EXTRA)
-        if not stored:
-            return None
-        return cls(**{**stored, "after": deserialize(stored["after"]) if stored["after"] else None})
 
 
 @dataclass(frozen=True)
@@ -69,13 +41,13 @@ class BackfillStep(Step):
     pieces: Range = field(kw_only=True)
     chunk_rows: int = field(kw_only=True)
 
-    def progress(self, record: JobRecord) -> Progress:
+    def progress(self, record: JobRecord) -> BackfillProgress:
         """Where this very backfill stands, or its beginning. Raises BackfillOpen while another one is not finished."""
-        asked = Progress(str(self.bounds.start), str(self.bounds.stop))
-        found = Progress.stored_in(record)
+        asked = BackfillProgress(str(self.bounds.start), str(self.bounds.stop))
+        found = record.extras.backfill
         if found is None or found.is_done:
             return asked
-        if found.bounds != self.bounds:
+        if Bounds(found.start, found.stop) != self.bounds:
             raise BackfillOpen(self.work.name, start=found.start, stop=found.stop)
         return found
 
@@ -98,11 +70,7 @@ class BackfillStep(Step):
         condition = {source: self.pieces.condition} if self.pieces.condition else {}
         outside = Outside(condition, sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session))
         plain = super().intent_for(record, look, ledgers)
-        extras: dict[str, Json] = {
-            **plain.extras,
-            "remember": {EXTRA: progress.serialize()},
-            OPTIONS: outside.serialize(),
-        }
+        extras = replace(plain.extras, remember=RecordExtras().with_backfill(progress), outside=outside)
         intent = replace(plain, kind="backfill", extras=extras)
         return replace(intent, fingerprints=work_of(intent, self.work).fingerprints())
 
@@ -110,9 +78,9 @@ class BackfillStep(Step):
         """Note that nothing of the range is left, so that the same call begins anew the next time."""
         with hold(self.store, self.work.name) as lease:
             record = self.read()
-            found = Progress.stored_in(record)
+            found = record.extras.backfill
             if record.intent is None and found and not found.is_done:
-                extras = {**record.extras, EXTRA: replace(found, is_done=True).serialize()}
+                extras = record.extras.with_backfill(replace(found, is_done=True))
                 self.store.intend(replace(record, extras=extras), expected=record.number, lease=lease.lease)
 
 
@@ -162,7 +130,7 @@ def require_none_of_others_open(record: JobRecord) -> None:
 
 def require_takes_parts(sink: Sink, job: str) -> None:
     """A sink that exchanges rows would put a part of them in the place of all."""
-    if getattr(sink, "mode", None) == "replace":
+    if replaces(sink):
         raise ConfigError(
             f"sink '{sink.name}' of job '{job}' replaces rows: a part would take the place of rows it does not have.",
             hint=f"floodmark run --select {job} --full-refresh rebuilds the target",
@@ -174,7 +142,7 @@ def sequences_for(sinks: tuple[Sink, ...], cursor: tuple[str, ...], session: Ses
 
     Raises ConfigError where it is not: an old row could take the place of a newer one.
     """
-    merging = [sink for sink in sinks if getattr(sink, "mode", None) == "merge" and not getattr(sink, "sequence", ())]
+    merging = [sink for sink in sinks if isinstance(sink, TableSink) and merges(sink) and not sink.sequence]
     found: dict[str, tuple[str, ...]] = {}
     for sink in merging:
         schema = sink.schema(session) if isinstance(sink, Shaped) else None
@@ -205,13 +173,13 @@ def forget(step: BackfillStep) -> None:
         run_patiently(step)
     with hold(step.store, step.work.name) as lease:
         record = step.read()
-        extras = {name: extra for name, extra in record.extras.items() if name != EXTRA}
+        extras = record.extras.without([BACKFILL])
         step.store.intend(replace(record, extras=extras), expected=record.number, lease=lease.lease)
 
 
 def notes_on(step: BackfillStep) -> tuple[str, ...]:
     """What somebody who looks at the targets should know."""
-    appending = [sink.name for sink in step.work.sinks if getattr(sink, "mode", "append") == "append"]
+    appending = [sink.name for sink in step.work.sinks if not merges(sink) and not replaces(sink)]
     twice = f"{', '.join(appending)} appends: rows that were there before are there twice now"
     cut = "the range goes beyond the mark and was cut there: what lies above comes with the next run"
     return (*((cut,) if step.pieces.is_cut else ()), *((twice,) if appending else ()))

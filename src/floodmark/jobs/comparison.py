@@ -1,4 +1,7 @@
-"""What a table sink holds now, read back with Spark: the other half of a comparison."""
+"""Two tables held against each other by key: which rows one lacks, has too many, or has otherwise.
+
+Also how the rows of a table sink are read back for it with Spark; what is compared with what is said in `reconcile`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.locations import quote
-from floodmark.probes.postgres import Address, PostgresProbe, connect
-from floodmark.probes.tables import Asked
+from floodmark.postgres import Address
+from floodmark.probes.postgres import PostgresProbe, connect_read_only
+from floodmark.probes.tables import RequestedCursor
 from floodmark.probes.tables.relation import Relation, for_jdbc
 from floodmark.sinks import Delta, Postgres
 from floodmark.sinks.contract import written_columns
-from floodmark.sources.tables.postgres import jdbc_properties, jdbc_url, selected
+from floodmark.sources.tables.postgres import jdbc_properties, jdbc_url, select_columns
 from floodmark.sources.tables.reading import partitions_for
 from floodmark.step.intents import GONE
 
@@ -24,11 +28,16 @@ if TYPE_CHECKING:
     from floodmark.sinks.contract import Sink
 
 
-# Two tables held against each other by key: which rows one lacks, which it has too many, and which differ.
 ORDER, DIGEST, WHAT, COLUMNS = "_fm_order", "_fm_digest", "_fm_what", "_fm_columns"
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 MOST_LITERALS = 500
 """So many keys go into a query as they are, where an index can find them; more are joined."""
+FETCH_ROWS = 10_000
+PAGES_WORTH_SPLITTING = 2_000
+PAGES = """
+SELECT CASE WHEN c.relkind = 'r' THEN pg_relation_size(c.oid) / current_setting('block_size')::int ELSE 0 END
+FROM pg_class c WHERE c.oid = to_regclass(%s)
+"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class Side:
 
     def only(self, keys: DataFrame, count: int) -> Side:
         """The rows of these keys."""
-        return replace(self, rows=matching(self.rows, self.key, keys, count))
+        return replace(self, rows=rows_of_keys(self.rows, self.key, keys, count))
 
 
 def digest(side: Side) -> Column:
@@ -122,7 +131,7 @@ def same(one: Column, other: Column, side: Side, name: str) -> Column:
     return one.eqNullSafe(other)
 
 
-def matching(rows: DataFrame, key: Sequence[str], keys: DataFrame, count: int) -> DataFrame:
+def rows_of_keys(rows: DataFrame, key: Sequence[str], keys: DataFrame, count: int) -> DataFrame:
     """The rows of these keys; a few are named in the query itself, so that a database finds them by its index."""
     if count > MOST_LITERALS:
         return rows.join(keys, list(key), "left_semi")
@@ -138,23 +147,15 @@ def one_of(key: Sequence[str], values: Sequence[tuple[Any, ...]]) -> Column:
     each = [
         reduce(lambda a, b: a & b, [F.col(quote(n)) == v for n, v in zip(key, value, strict=True)]) for value in values
     ]
-    return halved(each) if each else F.lit(False)
+    return any_of(each) if each else F.lit(False)
 
 
-def halved(conditions: Sequence[Column]) -> Column:
+def any_of(conditions: Sequence[Column]) -> Column:
     """Any of them, as a tree that is as flat as can be: a long chain would be too deep for Spark."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
-    return halved(conditions[:middle]) | halved(conditions[middle:])
-
-
-FETCH_ROWS = 10_000
-PAGES_WORTH_SPLITTING = 2_000
-PAGES = """
-SELECT CASE WHEN c.relkind = 'r' THEN pg_relation_size(c.oid) / current_setting('block_size')::int ELSE 0 END
-FROM pg_class c WHERE c.oid = to_regclass(%s)
-"""
+    return any_of(conditions[:middle]) | any_of(conditions[middle:])
 
 
 def table_sink(sinks: tuple[Sink, ...], name: str | None, job: str) -> Delta | Postgres:
@@ -185,8 +186,8 @@ def postgres_rows(sink: Postgres, spark: SparkSession) -> DataFrame | None:
     if sink.schema(lambda: spark) is None:
         return None
     address, relation = Address.parse(sink.url), Relation(sink.table)
-    probe = PostgresProbe(address, relation, Asked(()), f"{sink.name}/reconcile")
-    columns = selected(probe.columns(), {}, sink.describe())
+    probe = PostgresProbe(address, relation, RequestedCursor(()), f"{sink.name}/reconcile")
+    columns = select_columns(probe.columns(), {}, sink.describe())
     table = relation.sql(lambda name: '"' + name.replace('"', '""') + '"', {})
     probe.close()
     items = ", ".join(column.item for column in columns)
@@ -202,7 +203,7 @@ def postgres_rows(sink: Postgres, spark: SparkSession) -> DataFrame | None:
 
 def pages_of(address: Address, table: str) -> int:
     """How large the table is; 0 for a view, or one in partitions, which is read in one part."""
-    with connect(address, "floodmark/reconcile") as connection:
+    with connect_read_only(address, "floodmark/reconcile") as connection:
         found = connection.execute(PAGES, [table]).fetchone()
     return int(found[0]) if found else 0
 

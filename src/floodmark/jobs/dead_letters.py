@@ -22,9 +22,10 @@ from floodmark.sinks.contract import Batch
 from floodmark.sources.contract import Sight
 from floodmark.step import RunRequest, Step
 from floodmark.step.engine import session_under
-from floodmark.step.intents import OPTIONS, Outside, new_attempt, spool_folder, work_of
+from floodmark.step.intents import new_attempt, spool_folder, work_of
 from floodmark.step.looking import Outlook
 from floodmark.step.refused import Letters, given_up
+from floodmark.stores.extras import Outside, RecordExtras
 from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ class ReplayStep(Step):
         """The batch, always frozen: which letters it failed on must not change between two attempts."""
         sequences = sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session)
         plain = super().intent_for(record, look, ledgers)
-        options = Outside(sequences=sequences, letters=self.ids).serialize()
         intent = replace(
             plain,
             kind="replay",
             spool=plain.spool or spool_folder(self.work, plain.number, plain.attempt),
-            extras={**plain.extras, "remember": {}, OPTIONS: options},
+            extras=replace(
+                plain.extras, remember=RecordExtras(), outside=Outside(sequences=sequences, letters=self.ids)
+            ),
         )
         return replace(intent, fingerprints=work_of(intent, self.work).fingerprints())
 

@@ -16,7 +16,7 @@ from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
     from floodmark.jobs.rollback import Past
-    from floodmark.sinks.delta import RestorePoint
+    from floodmark.sinks.delta.target import RestorePoint
     from floodmark.sources.contract import Session, Source
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import JobRecord
@@ -96,13 +96,13 @@ def versions_read(record: JobRecord) -> dict[str, int]:
 
 def _marks_of_tables(record: JobRecord) -> Iterator[tuple[str, int]]:
     for source, mark in record.marks.items():
-        text, extra = record.sources.get(source, ""), record.extras.get(source)
+        text, extra = record.sources.get(source, ""), record.extras.source(source).extras
         if isinstance(mark, TableVersionsHWM):
             named = [(_id_in(text, f"'{name}' "), version) for name, version in mark.value.items()]
         elif isinstance(mark, VersionHWM) and mark.value is not None:
             named = [(_id_in(text), mark.value)]
         else:
-            version = extra.get("version") if isinstance(extra, dict) else None
+            version = extra.get("version")
             named = [(_id_in(text), version)] if isinstance(version, int) else []
         yield from ((table_id, version) for table_id, version in named if table_id)
 

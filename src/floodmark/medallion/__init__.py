@@ -10,25 +10,36 @@ from typing import TYPE_CHECKING
 from floodmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from floodmark.medallion.dates import DATE_SK as DATE_SK
+    from floodmark.medallion.dates import date_rows as date_rows
     from floodmark.medallion.dates import date_sk as date_sk
     from floodmark.medallion.dates import dates_for as dates_for
     from floodmark.medallion.dates import extend_dates as extend_dates
+    from floodmark.medallion.dates import local_time as local_time
     from floodmark.medallion.dimensions import UNKNOWN as UNKNOWN
     from floodmark.medallion.dimensions import asof as asof
     from floodmark.medallion.dimensions import asof_key as asof_key
     from floodmark.medallion.dimensions import dimension as dimension
+    from floodmark.medallion.dimensions import require_distinct as require_distinct
     from floodmark.medallion.dimensions import surrogate_key as surrogate_key
     from floodmark.medallion.dimensions import with_key as with_key
+    from floodmark.medallion.dimensions import with_superseded as with_superseded
     from floodmark.medallion.dimensions import with_unknown as with_unknown
     from floodmark.medallion.facts import FactRows as FactRows
     from floodmark.medallion.facts import Lookup as Lookup
     from floodmark.medallion.facts import fact as fact
     from floodmark.medallion.layers import Layer as Layer
+    from floodmark.medallion.silver import Processed as Processed
     from floodmark.medallion.silver import commit_processing_state as commit_processing_state
     from floodmark.medallion.silver import get_last_processed_timestamp as get_last_processed_timestamp
     from floodmark.medallion.silver import read_bronze_since_timestamp as read_bronze_since_timestamp
+    from floodmark.medallion.silver import upto as upto
     from floodmark.medallion.tags import Tags as Tags
+    from floodmark.medallion.tags import exploded as exploded
+    from floodmark.medallion.upkeep import TableReport as TableReport
     from floodmark.medallion.upkeep import Upkeep as Upkeep
     from floodmark.medallion.upkeep import optimize as optimize
+    from floodmark.medallion.upkeep import prune_events as prune_events
+    from floodmark.medallion.upkeep import settle_conflicts as settle_conflicts
 
 lazy(__name__)

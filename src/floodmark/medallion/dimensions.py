@@ -18,7 +18,7 @@ from floodmark.sinks.delta.merge import GONE
 from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO
 from floodmark.sources.delta import CHANGE
 from floodmark.sources.delta import Delta as DeltaSource
-from floodmark.spark.faults import refuse
+from floodmark.spark.faults import raise_in_plan
 from floodmark.step.transform import short_hash
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Members:
         same = Window.partitionBy(quote(self.key))
         alone = F.min(member).over(same).eqNullSafe(F.max(member).over(same))
         reason = F.concat(F.lit(f"two members have the {self.key} "), key.cast("string"))
-        return keyed.withColumn(self.key, F.when(alone, key).otherwise(refuse(reason).cast("long")))
+        return keyed.withColumn(self.key, F.when(alone, key).otherwise(raise_in_plan("sink", reason).cast("long")))
 
 
 def surrogate_key(rows: DataFrame, columns: Sequence[str]) -> Column:

@@ -21,7 +21,7 @@ from floodmark.jobs.table_readers import fingerprint_of_input
 from floodmark.locations import quote
 from floodmark.medallion.dates import DATE_SK
 from floodmark.probes.delta import DeltaProbe
-from floodmark.sinks.delta.dates import DeltaDates, naming
+from floodmark.sinks.delta import DeltaDates, with_dates
 from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO, state_of
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.delta import CHANGE, TIME, VERSION, Planner
@@ -213,7 +213,7 @@ class FactTransform:
         built = self.build.apply(inputs, job=job, attempt=attempt, batch_time=batch_time)
         if DATE_SK not in built.columns:
             raise TransformFailed(job, reason=f"the fact's rows have no column {DATE_SK}")
-        return naming(built, DATE_SK, None if pins.is_whole else dates)
+        return with_dates(built, DATE_SK, None if pins.is_whole else dates)
 
     def fingerprint(self) -> str:
         return self.build.fingerprint()

@@ -20,7 +20,7 @@ from floodmark.mill.expressions import ENCODERS, SPARK_TYPES, Field, KeyValue, K
 from floodmark.mill.horizon import EVERYTHING, NOTHING, Level
 from floodmark.mill.join_tree import MARKER
 from floodmark.mill.keys import Key, type_of
-from floodmark.spark.faults import mishap
+from floodmark.spark.faults import ElementFault
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,12 +88,12 @@ def computed_one_by_one(batch: pa.RecordBatch, codec: Codec, keys: Mapping[str, 
 
 
 def computed(codec: Codec, keys: Iterable[Key], text: str | None, place: tuple[int, int]) -> tuple[Any, ...]:
-    """The keys of one element. Raises a mishap that the driver can tell of."""
+    """The keys of one element. Raises an ElementFault that the driver can tell of."""
     try:
         values = codec.values_from_text(text or "null")
         return tuple(key.of(values) for key in keys)
     except ElementInvalid as error:
-        raise mishap(error, *place) from None
+        raise ElementFault.invalid(error, *place) from None
 
 
 def _arrow(name: str, *arguments: int) -> Callable[[], pa.DataType]:

@@ -321,7 +321,7 @@ def forgotten(record: JobRecord, streams: Sequence[str]) -> JobRecord:
         record,
         marks=_without(record.marks, streams),
         sources=_without(record.sources, streams),
-        extras=_without(record.extras, streams),
+        extras=record.extras.without(streams),
     )
 
 

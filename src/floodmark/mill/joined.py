@@ -11,7 +11,7 @@ from floodmark.errors import ElementInvalid
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE
 from floodmark.mill.codec import Codec
 from floodmark.mill.injection import Position
-from floodmark.spark.faults import mishap
+from floodmark.spark.faults import ElementFault
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,7 +95,7 @@ class Bundle:
 
 
 def sheaf_in(column: pa.StructArray, node: Joined) -> Sheaf:
-    """The elements of a column of records, with their partners. Raises a mishap where one cannot be read."""
+    """The elements of a column of records, with their partners. Raises an ElementFault where one cannot be read."""
     partners = tuple(bundle_in(column.field(f"b{place}"), branch) for place, branch in enumerate(node.branches))
     return sheaf_of(node, column.field(PARTITION), column.field(OFFSET), column.field(VALUE), partners)
 
@@ -113,7 +113,7 @@ def bundle_in(column: pa.ListArray, node: Joined) -> Bundle:
 def sheaf_of(
     node: Joined, partitions: pa.Array, offsets: pa.Array, values: pa.Array, partners: tuple[Bundle, ...]
 ) -> Sheaf:
-    """Elements that stand here, with their partners. Raises a mishap where one cannot be read."""
+    """Elements that stand here, with their partners. Raises an ElementFault where one cannot be read."""
     texts = [text or "null" for text in values.to_pylist()]
     try:
         elements = node.codec.from_texts(texts)
@@ -124,11 +124,11 @@ def sheaf_of(
 
 
 def decoded_one(codec: Codec, text: str, partition: int, offset: int) -> object:
-    """One element. Raises a mishap with its position."""
+    """One element. Raises an ElementFault with its position."""
     try:
         return codec.from_text(text)
     except ElementInvalid as error:
-        raise mishap(error, partition, offset) from None
+        raise ElementFault.invalid(error, partition, offset) from None
 
 
 NODE, KEY = "node", "k0"

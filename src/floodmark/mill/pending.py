@@ -31,7 +31,7 @@ from floodmark.mill.horizon import (
 from floodmark.mill.inputs import Feed, is_within
 from floodmark.mill.survey import NOTES, Survey
 from floodmark.sources.contract import Session
-from floodmark.spark.faults import position
+from floodmark.spark.faults import position_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,12 +162,12 @@ def require_order(feed: Feed, lane: int, offset: int, before: Keys, keys: Keys) 
     """Raises KeyDecreased if a key is lower than the one before it."""
     for old, new in zip(before, keys, strict=True):
         if new < old:
-            raise KeyDecreased(feed.name, position=position(lane, offset), key=repr(new), before=repr(old))
+            raise KeyDecreased(feed.name, position=position_text(lane, offset), key=repr(new), before=repr(old))
 
 
 def _told(feed: Feed, lane: int, fault: Mapping[str, Any]) -> FloodmarkError:
     """What is wrong with an element, in the words of whoever reads its text in full."""
-    place = position(lane, fault["fault"])
+    place = position_text(lane, fault["fault"])
     if fault.get("key") is not None:
         return KeyDecreased(feed.name, position=place, key=fault["key"], before=fault["before"])
     try:
@@ -272,7 +272,7 @@ class Stretch:
             first = next(piece for piece in found.pieces if piece.next > seen)
             raise KeyDecreased(
                 self.feed.name,
-                position=position(lane, max(first.first, seen)),
+                position=position_text(lane, max(first.first, seen)),
                 key=repr(first.low[0]),
                 before=f"{self.floor[1]!r}, which was given out already,",
             )

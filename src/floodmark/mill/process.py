@@ -21,7 +21,7 @@ from floodmark.mill.join_tree import EndOfStream, Stream, name_of
 from floodmark.mill.joined import KEY, NODE, Bundle, Joined, Pairs, bundle_in, merged, sheaf_in
 from floodmark.mill.signature import Injected, Signature
 from floodmark.sinks.contract import POSITION
-from floodmark.spark.faults import Mishap, failure, mishap
+from floodmark.spark.faults import ElementFault
 from floodmark.step.transform import code_texts, short_hash
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Task:
             yield pairs
 
     def texts(self, output: Output, given: Bundle) -> list[str | None]:
-        """The texts of all that was given, null for the end. Raises a mishap for the first that cannot be written."""
+        """The texts of all that was given, null for the end. Raises ElementFault for one that cannot be."""
         if self.output is not None and None not in output.kept:
             with suppress(ElementInvalid):  # one by one, they tell which it was
                 return [*self.output.texts(output.kept)]
@@ -191,14 +191,14 @@ class Task:
         except ElementInvalid as error:
             raise self.told(error, given, number) from error
 
-    def told(self, error: Exception, given: Bundle, number: int) -> Mishap:
+    def told(self, error: Exception, given: Bundle, number: int) -> ElementFault:
         """What the driver is told of a call that failed, or of what it gave."""
         begin, end = given.bounds[number], given.bounds[number + 1]
         position, elements = given.sheaf.position(begin), given.sheaf.elements
         if isinstance(error, ElementInvalid):
-            return mishap(error, position.partition, position.offset)
+            return ElementFault.invalid(error, position.partition, position.offset)
         master = elements[begin:end] if self.signature.has_window else elements[begin]
-        return failure(name_of(self.root.codec.stream), str(position), error, master)
+        return ElementFault.failed(name_of(self.root.codec.stream), str(position), error, master)
 
 
 @contextmanager

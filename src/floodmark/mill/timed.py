@@ -11,7 +11,7 @@ from floodmark.errors import ConfigError, ElementInvalid
 from floodmark.mill.declaration import Declaration
 from floodmark.mill.join_tree import name_of
 from floodmark.mill.keys import Key
-from floodmark.spark.faults import position
+from floodmark.spark.faults import position_text
 
 Ranges: TypeAlias = "dict[int, tuple[int, int]]"
 """The elements of one window: in each partition the first offset and the one behind the last."""
@@ -86,7 +86,7 @@ class TimedWindows:
         try:
             return self.key.of(self.key.codec.values_from_text(text or "null"))
         except ElementInvalid as error:
-            raise error.at(position(lane, offset)) from error
+            raise error.at(position_text(lane, offset)) from error
 
 
 def timed_windows(declared: Declaration, poll_seconds: float | None) -> TimedWindows | None:

@@ -20,13 +20,14 @@ from floodmark.mill.process import ENDS, NEXT, Milling
 from floodmark.mill.progress import Watch
 from floodmark.sinks.contract import POSITION, Batch, Sink
 from floodmark.sources.contract import Sight
-from floodmark.spark.faults import mishap_in
+from floodmark.spark.faults import element_error_in
 from floodmark.step import Step, Work
 from floodmark.step.batch import Prepared
 from floodmark.step.checks import Judgement
 from floodmark.step.engine import OpenBatch
 from floodmark.step.looking import Outlook, look
 from floodmark.step.spool import Counted, Spool
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord
 
@@ -87,14 +88,12 @@ def cut_at(end: Returned, intent: Intent, planner: Planner) -> Intent:
     root = planner.root.name
     spans = {name: _stayed(planner, name, span) for name, span in intent.spans.items()}
     spans[root] = _stopped(planner, root, intent.spans[root], end)
-    remember = intent.extras.get("remember")
-    kept: dict[str, Json] = dict(remember) if isinstance(remember, dict) else {}
-    own = kept.get(root)
+    remember = intent.extras.remember or RecordExtras()
     done = level_to_json(_done(planner, spans[root], end))
     has_rest = _has_rest(spans[root], end, planner)
     ended: dict[str, Json] = {"stopped": True, "done": done, "ended": {}, "has_rest": has_rest}
-    kept[root] = {**(own if isinstance(own, dict) else {}), **ended}
-    return replace(intent, spans=spans, extras={**intent.extras, "remember": kept})
+    stopped = remember.with_part(root, {**(remember.part(root) or {}), **ended})
+    return replace(intent, spans=spans, extras=replace(intent.extras, remember=stopped))
 
 
 def _has_rest(span: Span, end: Returned, planner: Planner) -> bool:
@@ -270,7 +269,7 @@ class MillStep(Step):
             rows = surveyed(stretch.feed, spark, stretch.unread, ordered=not in_runs)
             return scout(stretch.feed, self.watch.shelf.keep(stretch.feed, stretch.unread, rows), ordered=not in_runs)
         except Exception as error:
-            raise (mishap_in(error) or error) from error
+            raise (element_error_in(error) or error) from error
 
     def prepare(self, intent: Intent) -> Prepared:
         """The turn's output, from the spool if an earlier attempt finished it; nothing behind a returned end."""
@@ -328,13 +327,12 @@ class MillStep(Step):
         return super().fit(rows if takes_end else rows.where(f"not {ENDS}"), sink, batch)
 
     def error_for(self, error: Exception, sink: str, intent: Intent, spark: SparkSession) -> FloodmarkError:
-        return mishap_in(error) or super().error_for(error, sink, intent, spark)
+        return element_error_in(error) or super().error_for(error, sink, intent, spark)
 
     def stops(self, intent: Intent) -> bool:
         """Whether the end of the streams is in this turn."""
-        remember = intent.extras.get("remember")
-        own = remember.get(self.planner.root.name) if isinstance(remember, dict) else None
-        return isinstance(own, dict) and own.get("stopped") is True
+        remember = intent.extras.remember or RecordExtras()
+        return remember.source(self.planner.root.name).extras.get("stopped") is True
 
 
 def with_pending(outlook: Outlook, sights: Mapping[str, Sight]) -> Outlook:
@@ -346,8 +344,7 @@ def with_pending(outlook: Outlook, sights: Mapping[str, Sight]) -> Outlook:
 
 def remembered(record: JobRecord, name: str) -> Memory:
     """What the record holds of a stream."""
-    stored: Json = record.extras.get(name)
-    return Memory.from_json(stored if isinstance(stored, dict) else {})
+    return Memory.from_json(record.extras.part(name) or {})
 
 
 def has_risen(stretch: Stretch) -> bool:

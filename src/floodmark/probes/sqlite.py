@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.errors import SourceUnreadable
-from floodmark.probes.tables import Asked, Column, Cursor, Kind
+from floodmark.probes.tables import Column, Kind, RequestedCursor, ResolvedCursor
 from floodmark.probes.tables.dialects import Sqlite, text_literal
-from floodmark.probes.tables.questions import Asking
-from floodmark.probes.tables.relation import Catalog, Finder, Relation
+from floodmark.probes.tables.queries import SqlProbe
+from floodmark.probes.tables.relation import Catalog, CursorFinder, Relation
 
 SQL = Sqlite()
 DECIMAL = re.compile(r"(?:NUMERIC|DECIMAL)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -30,13 +30,13 @@ UNIQUE = (
 
 
 @dataclass
-class SqliteProbe(Asking):
+class SqliteProbe(SqlProbe):
     """One table or query of one file, which is opened read-only for each look."""
 
     path: Path
     relation: Relation
-    asked: Asked
-    _cursor: Cursor | None = field(default=None, repr=False)
+    requested: RequestedCursor
+    _cursor: ResolvedCursor | None = field(default=None, repr=False)
 
     @property
     def dialect(self) -> Sqlite:
@@ -48,14 +48,14 @@ class SqliteProbe(Asking):
     def columns(self) -> tuple[Column, ...]:
         nothing = {"after": "NULL", "upto": "NULL", "first_run": "1"}
         view = f"CREATE TEMP VIEW fm_described AS SELECT * FROM {self.relation.sql(SQL.quote, nothing)}"
-        with opened(self.path) as connection:
+        with open_file(self.path) as connection:
             connection.execute(view)  # in memory: a view tells the declared types of a query's columns too
-            told = connection.execute("SELECT name, type FROM pragma_table_info('fm_described')").fetchall()
-        return tuple(_column(str(name), str(declared or "").upper()) for name, declared in told)
+            columns = connection.execute("SELECT name, type FROM pragma_table_info('fm_described')").fetchall()
+        return tuple(_column(str(name), str(declared or "").upper()) for name, declared in columns)
 
-    def cursor(self) -> Cursor:
+    def cursor(self) -> ResolvedCursor:
         if self._cursor is None:
-            self._cursor = FINDER.cursor(self.asked, self.columns(), self._catalog(), self.place())
+            self._cursor = FINDER.cursor(self.requested, self.columns(), self._catalog(), self.place())
         return self._cursor
 
     def _catalog(self) -> Catalog:
@@ -63,10 +63,10 @@ class SqliteProbe(Asking):
         if self.relation.table is None:
             return Catalog()
         table = text_literal(self.relation.parts()[-1])
-        columns = self._rows(f'SELECT name, "notnull", pk FROM pragma_table_info({table})')
-        indexes = self._rows(UNIQUE.format(table))
+        columns = self.fetch(f'SELECT name, "notnull", pk FROM pragma_table_info({table})')
+        indexes = self.fetch(UNIQUE.format(table))
         if not any(pk for *_, pk in columns) and not indexes:
-            is_table = self._rows(f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {table}")
+            is_table = self.fetch(f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {table}")
             return Catalog(()) if is_table else Catalog()
         key = tuple(name for name, _, pk in sorted(columns, key=lambda column: column[2]) if pk)
         unique = {index: frozenset(name for of, name in indexes if of == index) for index, _ in indexes}
@@ -74,13 +74,13 @@ class SqliteProbe(Asking):
         required = frozenset(name for name, is_required, _ in columns if is_required)
         return Catalog((*([frozenset(key)] if key else []), *unique.values()), key, required)
 
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with opened(self.path) as connection:
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        with open_file(self.path) as connection:
             return connection.execute(sql).fetchall()
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
+def open_file(path: Path) -> Iterator[sqlite3.Connection]:
     """The file, read-only. Raises SourceUnreadable if it is not there or no database."""
     try:
         connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
@@ -99,7 +99,7 @@ def _kind(column: Column) -> Kind | None:
     return "text" if any(word in column.type for word in WORDS) else None
 
 
-FINDER = Finder(_kind, "INTEGER, TEXT, DATE, DATETIME, TIMESTAMP")
+FINDER = CursorFinder(_kind, "INTEGER, TEXT, DATE, DATETIME, TIMESTAMP")
 
 
 def _column(name: str, declared: str) -> Column:

@@ -1,4 +1,4 @@
-"""From the project file's models to the jobs themselves."""
+"""The project file: what it may say (`kinds`, `models`), how it is read, linted and checked, and here, its jobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import JobNotFound
 from floodmark.hwm.parsing import seconds_in
+from floodmark.lazy import lazy
 from floodmark.locations import load_name
 
 if TYPE_CHECKING:
@@ -14,18 +15,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from floodmark.jobs.job import Job
-    from floodmark.project.kinds import Site
-    from floodmark.project.models import JobModel, Project
+    from floodmark.project.kinds import Site as Site
+    from floodmark.project.kinds.rules import RuleModel as RuleModel
+    from floodmark.project.models import JobModel as JobModel
+    from floodmark.project.models import Project as Project
     from floodmark.sinks.contract import Sink
     from floodmark.step import Transform
+
+lazy(__name__, "build_job", "build_jobs", "select_jobs")
 
 
 def build_jobs(project: Project, site: Site, select: Sequence[str] = ()) -> list[Job]:
     """The selected jobs (all, if none is named) in the order of the file. Raises JobNotFound or another ConfigError."""
-    return [build_job(model, site) for model in selected(project, select)]
+    return [build_job(model, site) for model in select_jobs(project, select)]
 
 
-def selected(project: Project, select: Sequence[str]) -> list[JobModel]:
+def select_jobs(project: Project, select: Sequence[str]) -> list[JobModel]:
     """The models of the selected jobs; a name nobody has is an error."""
     known = [job.name for job in project.jobs]
     for name in select:

@@ -9,7 +9,7 @@ from floodmark.lazy import lazy
 if TYPE_CHECKING:
     from floodmark.sinks.console import Console as Console
     from floodmark.sinks.delta import Delta as Delta
-    from floodmark.sinks.delta.dates import DeltaDates as DeltaDates
+    from floodmark.sinks.delta import DeltaDates as DeltaDates
     from floodmark.sinks.files import Files as Files
     from floodmark.sinks.kafka import Kafka as Kafka
     from floodmark.sinks.postgres import Postgres as Postgres

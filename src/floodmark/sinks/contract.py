@@ -1,4 +1,8 @@
-"""The contract of a sink: a batch that is written twice changes nothing the second time."""
+"""The contract of a sink: a batch that is written twice changes nothing the second time.
+
+What only some sinks can do is a protocol of its own behind it. The modes of a table mean the same in Delta and
+PostgreSQL, so their options are judged here.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +21,11 @@ if TYPE_CHECKING:
 
     from floodmark.sinks.delta import Delta
 
-
 Session: TypeAlias = "Callable[[], SparkSession]"
-POSITION = "_fm_position"
+MODES = ("append", "merge", "replace")
+OWN = "_fm_"
+"""Every column whose name begins so is ours: the step adds it for the sinks, and it never reaches a target."""
+POSITION = f"{OWN}position"
 """A column that orders rows as the source did; sinks that need it find it here if the transform kept it."""
 
 
@@ -171,43 +177,45 @@ class Transactional(Protocol):
         """
 
 
-# Columns that the step adds for its sinks: they help to choose between rows, and never reach a target.
-OWN = "_fm_"
-"""Every name that begins so is ours."""
-
-
-def written_columns(rows: DataFrame) -> list[str]:
-    """The columns that a target gets."""
-    return [name for name in rows.columns if not name.startswith(OWN)]
-
-
-def without_own(rows: DataFrame) -> DataFrame:
-    """The rows as a target gets them."""
-    return rows.drop(*(name for name in rows.columns if name.startswith(OWN)))
-
-
-# The modes of a sink that is a table, and which options belong to which: the same for Delta and PostgreSQL.
-MODES = ("append", "merge", "replace")
-
-
-class TableOptions(Protocol):
-    """What a table's mode is judged by."""
+@runtime_checkable
+class TableSink(Protocol):
+    """A sink that is a table: its mode says what becomes of the rows that are there."""
 
     @property
     def name(self) -> str: ...
+
     @property
-    def mode(self) -> str: ...
+    def mode(self) -> str:
+        """One of MODES."""
+
     @property
-    def key(self) -> tuple[str, ...]: ...
+    def key(self) -> tuple[str, ...]:
+        """By which a merge knows a row again."""
+
     @property
-    def by(self) -> tuple[str, ...]: ...
+    def by(self) -> tuple[str, ...]:
+        """A replacement exchanges the rows with the batch's values of these columns; without any, all rows."""
+
     @property
-    def sequence(self) -> tuple[str, ...]: ...
+    def sequence(self) -> tuple[str, ...]:
+        """What tells a merge which of two rows is newer; without it, the source's position."""
+
     @property
-    def delete_when(self) -> str | None: ...
+    def delete_when(self) -> str | None:
+        """SQL: a row for which it holds deletes its key."""
 
 
-def check_modes(sink: TableOptions) -> None:
+def merges(sink: Sink) -> bool:
+    """Whether a row that comes again takes the place of what it was."""
+    return isinstance(sink, TableSink) and sink.mode == "merge"
+
+
+def replaces(sink: Sink) -> bool:
+    """Whether the rows of a batch take the place of others."""
+    return isinstance(sink, TableSink) and sink.mode == "replace"
+
+
+def check_modes(sink: TableSink) -> None:
     """Raise ConfigError for a mode that is not known, lacks something, or has an option of another mode."""
     if sink.mode not in MODES:
         raise ConfigError(f"mode: {sink.mode!r} is not known.", hint=f"one of: {', '.join(MODES)}")
@@ -221,6 +229,18 @@ def check_modes(sink: TableOptions) -> None:
         )
 
 
-def column_names(given: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """Columns as a tuple, also where one is given as a bare name."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def mode_fingerprint(sink: TableSink) -> str:
+    """The mode and its options: what must not change between a crash and its rerun."""
+    parts = {"key": sink.key, "by": sink.by, "sequence": sink.sequence, "delete_when": sink.delete_when}
+    options = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
+    return f"{sink.mode}{f' ({options})' if options else ''}"
+
+
+def written_columns(rows: DataFrame) -> list[str]:
+    """The columns that a target gets."""
+    return [name for name in rows.columns if not name.startswith(OWN)]
+
+
+def without_own(rows: DataFrame) -> DataFrame:
+    """The rows as a target gets them."""
+    return rows.drop(*(name for name in rows.columns if name.startswith(OWN)))

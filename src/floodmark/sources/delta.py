@@ -11,6 +11,7 @@ from floodmark.errors import ChangeFeedOff, ConfigError, SourceGap, SourceRegres
 from floodmark.hwm import HWM, Json, Span, VersionHWM
 from floodmark.probes.delta import FEED, Commit, DeltaProbe
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
+from floodmark.spark.faults import fault_in, raise_in_plan
 from floodmark.spark.tables import DeltaPlace
 
 if TYPE_CHECKING:
@@ -140,7 +141,6 @@ def rewritten(table: str, what: str) -> SourceRewritten:
 CHANGE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 ORDER_IN_A_COMMIT = ("delete", "update_preimage", "insert", "update_postimage")
 """What a commit took away comes before what it put there: the last row of a key is the one that counts."""
-REWRITTEN = "[floodmark] a commit changed or removed rows [/floodmark]"
 VACUUMED = ("FILE_NOT_EXIST", "FileNotFoundException", "DELTA_CHANGE_DATA_FILE_NOT_FOUND", "DELTA_FILE_NOT_FOUND")
 
 
@@ -187,7 +187,7 @@ class Delta(Immutable):
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> FloodmarkError | None:
         """What a failed write met, if it was this table's doing."""
         text = str(error)
-        if REWRITTEN in text:
+        if fault_in(error, "rewritten") is not None:
             return rewritten(str(self._place), "a commit of this span changed or removed rows")
         if any(sign in text for sign in VACUUMED) and str(self._where(lambda: spark)).split(":")[-1] in text:
             return Planner(self._looked(lambda: spark), str(self._place), self._place.sql).gap_of(span)
@@ -220,7 +220,8 @@ class Delta(Immutable):
         """The log was asked already; the guard in the plan is for commits that do not say what they did."""
         from pyspark.sql import functions as F
 
-        guarded = rows.where((F.col(CHANGE) == "insert") | F.raise_error(REWRITTEN).cast("boolean"))
+        rewritten = raise_in_plan("rewritten", "a commit changed or removed rows").cast("boolean")
+        guarded = rows.where((F.col(CHANGE) == "insert") | rewritten)
         return Reading(guarded, hidden=(CHANGE, VERSION, TIME), position=F.struct(F.col(VERSION)))
 
     def _where(self, session: Session) -> str:

@@ -1,86 +1,84 @@
-"""What went wrong with one element on an executor, on its way through Spark's own errors to the driver."""
+"""A word of ours inside a Spark plan, and how it is found again in Spark's long error.
+
+Spark hands on nothing of an executor's error but its text. So whatever stops a plan on purpose (a row that a sink
+refuses, a value that no column holds, an element that cannot be read) puts its message between marks, with the kind of
+the fault; the driver looks for exactly that kind.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from floodmark.errors import ElementFailed, ElementInvalid, FloodmarkError, SourceUnreadable
+from floodmark.errors import ElementFailed, ElementInvalid, FloodmarkError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-# Refusing a row from inside a Spark plan, so that a bad batch is found in the pass that writes it.
-BEGIN, END = "[floodmark sink]", "[/floodmark sink]"
-FOUND = re.compile(rf"{re.escape(BEGIN)} (.*?) {re.escape(END)}", re.DOTALL)
+Kind = Literal["sink", "value", "malformed", "rewritten", "element"]
+"""A row that a sink refuses; a value of a source that Spark has no place for; a record that cannot be parsed; a commit
+that changed rows where only added ones are taken; an element of a mill."""
+END = "[/floodmark]"
+LONGEST_ELEMENT = 200
 
 
-def refuse(reason: str | Column) -> Column:
-    """An expression that stops the job when it is evaluated."""
+def fault_begin(kind: Kind) -> str:
+    """What stands before the message; END stands behind it."""
+    return f"[floodmark {kind}]"
+
+
+def fault_text(kind: Kind, message: str) -> str:
+    """The message as an error's text carries it."""
+    return f"{fault_begin(kind)}{message}{END}"
+
+
+def raise_in_plan(kind: Kind, message: str | Column) -> Column:
+    """An expression that stops the job when it is evaluated: a bad batch is found in the pass that writes it."""
     from pyspark.sql import functions as F
 
-    text = F.lit(reason) if isinstance(reason, str) else reason
-    return F.raise_error(F.concat(F.lit(f"{BEGIN} "), text, F.lit(f" {END}")))
+    text = F.lit(message) if isinstance(message, str) else message
+    return F.raise_error(F.concat(F.lit(fault_begin(kind)), text, F.lit(END)))
 
 
-def refusal_in(error: Exception) -> str | None:
-    """The reason, if the job was stopped by one of ours."""
-    found = FOUND.search(str(error))
-    return found.group(1) if found else None
+def fault_in(error: Exception, kind: Kind) -> str | None:
+    """The message of such a fault, if that is what stopped the job."""
+    match = re.search(f"{re.escape(fault_begin(kind))}(.*?){re.escape(END)}", str(error), re.DOTALL)
+    return match[1] if match else None
 
 
-# Words that a guard within a read fails with, and how they are found again in Spark's long error.
-GUARD_BEGIN, GUARD_END = "[floodmark] ", " [/floodmark]"
-GUARDED = re.compile(re.escape(GUARD_BEGIN) + "(.*?)" + re.escape(GUARD_END), re.DOTALL)
+class ElementFault(Exception):
+    """What went wrong with one element on an executor: an error of ours, as text that `element_error_in` reads."""
+
+    @classmethod
+    def invalid(cls, error: ElementInvalid, partition: int, offset: int) -> ElementFault:
+        """An element that cannot be read, with its place."""
+        facts = {"stream": error.stream, "field": error.field, "reason": error.reason}
+        return cls._of("invalid", {**facts, "position": position_text(partition, offset)})
+
+    @classmethod
+    def failed(cls, stream: str, position: str, error: Exception, element: object) -> ElementFault:
+        """A process function that raised, with the element that it was given, or with how it begins."""
+        reason, text = f"{type(error).__name__}: {error}", repr(element)
+        text = text if len(text) <= LONGEST_ELEMENT else f"{text[: LONGEST_ELEMENT - 1]}…"
+        return cls._of("failed", {"stream": stream, "position": position, "reason": reason, "element": text})
+
+    @classmethod
+    def _of(cls, kind: str, facts: dict[str, str]) -> ElementFault:
+        return cls(fault_text("element", json.dumps({"kind": kind, **facts})))
 
 
-def explained(error: Exception, source: str) -> SourceUnreadable | None:
-    """What one of our guards met, if that is what failed."""
-    found = GUARDED.search(str(error))
-    if not found:
+def element_error_in(error: Exception) -> FloodmarkError | None:
+    """The error that an executor met with an element, if it did."""
+    text = fault_in(error, "element")
+    if text is None:
         return None
-    hint = "say how the column shall be read, as in `types: {column: string}`, or mend the row"
-    return SourceUnreadable(source, reason=found[1], hint=hint)
+    facts = json.loads(text)
+    kind = facts.pop("kind")
+    return ElementInvalid(**facts) if kind == "invalid" else ElementFailed(**facts)
 
 
-ELEMENT_BEGIN, ELEMENT_END = "[floodmark element]", "[/floodmark element]"
-LONGEST_SHOWN = 200
-ELEMENT_FOUND = re.compile(re.escape(ELEMENT_BEGIN) + r"(?P<told>.*?)" + re.escape(ELEMENT_END), re.DOTALL)
-
-
-class Mishap(Exception):
-    """Carries an error of ours as text: Spark hands on nothing else."""
-
-
-def position(partition: int, offset: int) -> str:
+def position_text(partition: int, offset: int) -> str:
     """Where an element stands, in words."""
     return f"partition {partition}, offset {offset}"
-
-
-def mishap(error: ElementInvalid, partition: int, offset: int) -> Mishap:
-    """An element that cannot be read, with its place."""
-    facts = {"stream": error.stream, "field": error.field, "reason": error.reason}
-    return _told("invalid", {**facts, "position": position(partition, offset)})
-
-
-def failure(stream: str, place: str, error: Exception, element: object) -> Mishap:
-    """A process function that raised, with the element that it was given, or with how it begins."""
-    reason, shown = f"{type(error).__name__}: {error}", repr(element)
-    shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 1]}…"
-    return _told("failed", {"stream": stream, "position": place, "reason": reason, "element": shown})
-
-
-def mishap_in(error: Exception) -> FloodmarkError | None:
-    """The error that an executor told of, if it did."""
-    found = ELEMENT_FOUND.search(str(error))
-    if found is None:
-        return None
-    told = json.loads(found["told"])
-    kind = told.pop("kind")
-    return ElementInvalid(**told) if kind == "invalid" else ElementFailed(**told)
-
-
-def _told(kind: str, facts: dict[str, str]) -> Mishap:
-    return Mishap(f"{ELEMENT_BEGIN}{json.dumps({'kind': kind, **facts})}{ELEMENT_END}")

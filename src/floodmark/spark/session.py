@@ -104,7 +104,7 @@ def _local(master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(_cores(master)),
+        "spark.sql.shuffle.partitions": str(local_cores(master)),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
         "spark.sql.execution.arrow.maxBytesPerBatch": UNBOUNDED,
@@ -132,9 +132,19 @@ def _call_sites() -> dict[str, str]:
     )
 
 
-def _cores(master: str) -> int:
-    named = master.removeprefix("local").strip("[]").split(",")[0] or "1"
-    return int(named) if named.isdigit() else os.cpu_count() or 2
+def cores(spark: SparkSession) -> int:
+    """How many tasks run side by side, as far as the settings tell; a wrong guess costs speed and nothing else."""
+    master = spark.conf.get("spark.master", "") or ""
+    per_executor, executors = (spark.conf.get(f"spark.executor.{what}", "") for what in ("cores", "instances"))
+    if not is_local(master) and per_executor and executors:
+        return int(per_executor) * int(executors)
+    return local_cores(master)
+
+
+def local_cores(master: str) -> int:
+    """As many as `local[2]` says, one for `local`; else those of this machine."""
+    count = master.removeprefix("local").strip("[]").split(",")[0] if is_local(master) else "*"
+    return int(count or 1) if count.isdigit() or not count else os.cpu_count() or 2
 
 
 # Starting the driver's JVM with the Java we found, and keeping its start-up chatter off stderr.

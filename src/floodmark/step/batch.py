@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, RuleBroken
-from floodmark.hwm import Json, Span, digest
+from floodmark.hwm import Span, digest
 from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sources.contract import Explaining, Reading, Source, Telling
 from floodmark.step.checks import Judgement, watched
@@ -133,14 +133,8 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
         kind="refresh" if intent.kind == "refresh" else "batch",
         batch_time=intent.batch_time,
         marks=marks,
-        frozen=frozen_in(intent),
+        frozen=intent.extras.frozen or {},
     )
-
-
-def frozen_in(intent: Intent) -> dict[str, dict[str, Json]]:
-    """What the sinks asked to find again, by their names."""
-    stored = intent.extras.get("frozen")
-    return {n: v for n, v in stored.items() if isinstance(v, dict)} if isinstance(stored, dict) else {}
 
 
 def explained(error: Exception, work: Work, spans: Mapping[str, Span], spark: SparkSession) -> FloodmarkError | None:

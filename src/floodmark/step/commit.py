@@ -19,6 +19,7 @@ from floodmark.step.looking import Outlook, marks_after
 from floodmark.step.refused import bury_dead, put_aside
 from floodmark.step.work import OUTSIDE, shown
 from floodmark.stores.contract import Joining, MarkStore
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
@@ -44,22 +45,16 @@ class BatchOutcome:
 def record_after(opened: OpenBatch[Outlook]) -> JobRecord:
     """The record once every sink has confirmed: marks raised, intent closed, number taken."""
     record, intent = opened.record, opened.intent
-    remembered, sources = intent.extras.get("remember"), intent.extras.get("sources")
-    kept = {} if intent.kind == "refresh" else dict(record.extras)
+    known, learned = record.extras, intent.extras.remember or RecordExtras()
     return JobRecord(
         job=record.job,
         number=intent.number,
         marks=marks_after(record, intent),
-        sources={**record.sources, **as_texts(sources)},
-        extras={**kept, **(remembered if isinstance(remembered, dict) else {})},
+        sources={**record.sources, **(intent.extras.sources or {})},
+        extras=learned if intent.kind == "refresh" else known.updated(learned),
         origin="commit",
         modified_time=datetime.now(timezone.utc),
     )
-
-
-def as_texts(stored: Json) -> dict[str, str]:
-    """Fingerprints, as they come out of a stored intent."""
-    return {name: str(text) for name, text in stored.items()} if isinstance(stored, dict) else {}
 
 
 def receipt_of(opened: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clock) -> Receipt:

@@ -7,10 +7,8 @@ whoever comes next: `run`, or the act itself. What that needs beside the spans i
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
 
 from floodmark.errors import CodeChanged, ConfigError
 from floodmark.hwm import Json
@@ -22,6 +20,7 @@ from floodmark.step.looking import Ledgers, Outlook
 from floodmark.step.refused import Letters, SavedRecords
 from floodmark.step.spool import Spool
 from floodmark.step.work import OUTSIDE, RunRequest, Work
+from floodmark.stores.extras import IntentExtras, Outside
 from floodmark.stores.record import Intent, JobRecord
 
 log = get_logger(__name__)
@@ -70,15 +69,13 @@ def new_intent(
         attempt=attempt,
         spool=spool_folder(work, number, attempt) if work.needs_spool() else None,
         fingerprints=work.fingerprints(),
-        extras={
-            "sources": dict(outlook.sources),
-            "remember": outlook.remembered(record.extras),
-            "frozen": frozen(work, session),
-        },
+        extras=IntentExtras(
+            sources=outlook.sources, remember=outlook.remembered(record.extras), frozen=frozen(work, session)
+        ),
     )
 
 
-def frozen(work: Work, session: Session) -> dict[str, Json]:
+def frozen(work: Work, session: Session) -> dict[str, dict[str, Json]]:
     """What sinks have to find again at every attempt, as it is now."""
     return {sink.name: dict(sink.freeze(session)) for sink in work.sinks if isinstance(sink, Freezing)}
 
@@ -101,45 +98,15 @@ def new_attempt() -> str:
     return uuid.uuid4().hex[:12]
 
 
-OPTIONS = "outside"
 GONE = "_fm_gone"
 """Tells a repair's rows that delete their key from those that are put in place."""
-
-
-@dataclass(frozen=True)
-class Outside:
-    """How such a batch differs from the job's own.
-
-    `conditions` are SQL by source: a span ends with a value, a range before one. `sequences` are columns by sink: a
-    merge that has none of its own must not put an older row over a newer one. A repair writes to one sink alone.
-    A replay is of the letters with these ids; of all, if there are none.
-    """
-
-    conditions: Mapping[str, str] = field(default_factory=dict)
-    sequences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sink: str | None = None
-    letters: tuple[str, ...] = ()
-
-    def serialize(self) -> dict[str, Json]:
-        return {
-            "conditions": dict(self.conditions),
-            "sequences": {name: list(columns) for name, columns in self.sequences.items()},
-            "sink": self.sink,
-            "letters": list(self.letters),
-        }
-
-    @classmethod
-    def of(cls, intent: Intent) -> Outside:
-        stored: Any = intent.extras.get(OPTIONS) or {}
-        sequences = {name: tuple(columns) for name, columns in stored.get("sequences", {}).items()}
-        return cls(stored.get("conditions", {}), sequences, stored.get("sink"), tuple(stored.get("letters", ())))
 
 
 def work_of(intent: Intent, work: Work) -> Work:
     """The job's work as this batch does it; the work itself for a batch that raises the mark."""
     if intent.kind not in OUTSIDE:
         return work
-    outside = Outside.of(intent)
+    outside = intent.extras.outside or Outside()
     ordered = tuple(in_sequence(sink, outside.sequences.get(sink.name)) for sink in work.sinks)
     if intent.kind == "backfill":
         return replace(work, sinks=ordered)
@@ -157,12 +124,14 @@ def work_of(intent: Intent, work: Work) -> Work:
 def saved_records(intent: Intent, work: Work) -> SavedRecords:
     """What a replay reads: the letters as they were when it was begun."""
     unread = Spool(f"{intent.spool}-unread")
-    return SavedRecords(work.sources[0], Letters.of(work, intent.number), Outside.of(intent).letters, unread)
+    return SavedRecords(
+        work.sources[0], Letters.of(work, intent.number), (intent.extras.outside or Outside()).letters, unread
+    )
 
 
 def within(reading: Reading, source: str, intent: Intent) -> Reading:
     """The rows of a span that the batch is about."""
-    condition = Outside.of(intent).conditions.get(source)
+    condition = (intent.extras.outside or Outside()).conditions.get(source)
     return replace(reading, rows=reading.rows.where(condition)) if condition else reading
 
 

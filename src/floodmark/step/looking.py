@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChanged
-from floodmark.hwm import HWM, Json, Span, digest
+from floodmark.hwm import HWM, Span, digest
 from floodmark.sinks.contract import Piecemeal, Recorded, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.step.work import OUTSIDE, RunRequest, Work
+from floodmark.stores.extras import RecordExtras, SourceMemory
 from floodmark.stores.record import Intent, JobRecord
-
-PENDING = "pending"
-"""Under which a record keeps, beside the extras of a source, what is true whether or not something was read."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +61,14 @@ class Outlook:
     def settles_in_seconds(self) -> float | None:
         return max((s.settles_in_seconds for s in self.sights.values() if s.settles_in_seconds), default=None)
 
-    def remembered(self, before: Mapping[str, Json]) -> dict[str, Json]:
+    def remembered(self, before: RecordExtras) -> RecordExtras:
         """What the record has to know of each source after this look, with the spans committed if there are any."""
-        known = {name: sight.extras if sight.span else part_of(before, name) for name, sight in self.sights.items()}
-        return {
-            name: {**known[name], **({PENDING: dict(sight.pending)} if sight.pending else {})}
-            for name, sight in self.sights.items()
-            if sight.span or sight.pending
-        }
-
-
-def part_of(stored: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    """What is kept under this name, if it is a mapping."""
-    kept = stored.get(name)
-    return kept if isinstance(kept, dict) else {}
+        extras = RecordExtras()
+        for name, sight in self.sights.items():
+            if sight.span or sight.pending:
+                known = sight.extras if sight.span else before.source(name).extras
+                extras = extras.with_source(name, SourceMemory(known, sight.pending))
+        return extras
 
 
 def look(work: Work, record: JobRecord, request: RunRequest, session: Session) -> Outlook:
@@ -95,10 +87,9 @@ def source_request(source: Source, record: JobRecord, request: RunRequest) -> Re
     waits = request.waits_for_settling
     if request.full_refresh:
         return Request(whole=True, waits=waits)
-    remembered = part_of(record.extras, source.name)
-    extras = {name: each for name, each in remembered.items() if name != PENDING}
-    pending = part_of(remembered, PENDING) if request.start is None else {}
-    return Request(request.start, request.max_rows, waits=waits, extras=extras, pending=pending)
+    memory = record.extras.source(source.name)
+    pending = memory.pending if request.start is None else {}
+    return Request(request.start, request.max_rows, waits=waits, extras=memory.extras, pending=pending)
 
 
 def require_same_sources(work: Work, record: JobRecord, found: Mapping[str, str]) -> None:
@@ -160,7 +151,7 @@ def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
 
     Without a record there is nothing to agree with: then `require_a_beginning` decides by what the target holds.
     """
-    if replace(record, extras={}) == JobRecord(work.name):  # a first look may leave a fence and no mark
+    if replace(record, extras=RecordExtras()) == JobRecord(work.name):  # a first look may leave a fence and no mark
         return
     expected = record.intent.number if record.intent else record.number
     for sink, entry in ledgers.by_sink.items():

@@ -20,11 +20,9 @@ from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
 from floodmark.step.intents import fence_laggards, new_intent, next_attempt, open_intent, work_of
 from floodmark.step.looking import (
-    PENDING,
     Ledgers,
     Outlook,
     look,
-    part_of,
     read_ledgers,
     require_a_beginning,
     require_agreement,
@@ -32,6 +30,7 @@ from floodmark.step.looking import (
 from floodmark.step.spool import Spool
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, Work
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -71,12 +70,12 @@ class Step(Engine[Outlook]):
         remember, so an idle tick writes nothing. A run that holds the lease looks for itself, and so does the next one
         if the record is another by now: both know better, so nothing is saved then.
         """
-        extras = {**record.extras, **look.remembered(record.extras)}
+        extras = record.extras.updated(look.remembered(record.extras))
         if extras == record.extras:
             return
         try:
             with hold(self.store, self.job) as lease:
-                if (self.store.read(self.job, record) or replace(record, extras={})) == record:
+                if (self.store.read(self.job, record) or replace(record, extras=RecordExtras())) == record:
                     self.store.intend(replace(record, extras=extras), expected=record.number, lease=lease.lease)
         except LeaseHeld:
             return
@@ -182,7 +181,7 @@ class Step(Engine[Outlook]):
 def reset_marks(step: Step) -> None:
     """Forget every mark and the open batch; the next run reads from the beginning, under new numbers."""
     with hold(step.store, step.work.name) as lease:
-        decide(step, replace(readable_record(step), marks={}, sources={}, extras={}, origin="reset"), lease)
+        decide(step, replace(readable_record(step), marks={}, sources={}, extras=RecordExtras(), origin="reset"), lease)
 
 
 def readable_record(step: Step) -> JobRecord:
@@ -204,8 +203,9 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
             )
         [(source, mark)] = record.marks.items()
         moved = mark.set_value(text)
-        known = {name: kept for name, kept in part_of(record.extras, source).items() if name != PENDING}
-        extras = {**record.extras, source: known} if source in record.extras else record.extras
+        known, extras = record.extras.source(source), record.extras
+        if known.pending:  # it was about the old mark
+            extras = extras.with_source(source, replace(known, pending={}))
         decide(step, replace(record, marks={source: moved}, extras=extras, origin="set"), lease)
         return moved
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
-from floodmark.sinks.contract import Atomic, Discerning, Freezing, Ordered, Sink
+from floodmark.sinks.contract import Atomic, Discerning, Freezing, Ordered, Sink, merges
 from floodmark.sources.contract import Immutable, Repeating, Restating, Source
 from floodmark.step.transform import Identity, RowByRow, Settling, Transform, program_fingerprint
 from floodmark.stores.opening import HIDDEN_FOLDER
@@ -38,7 +38,7 @@ def without_repeats(job: str, sources: Sequence[Source], sinks: tuple[Sink, ...]
 def require_merging(job: str, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:
     """A row that comes again after it has changed has to replace what it was. Raises ConfigError."""
     choices = [source.restates() for source in sources if isinstance(source, Restating)]
-    appending = [sink.name for sink in sinks if getattr(sink, "mode", None) != "merge"]
+    appending = [sink.name for sink in sinks if not merges(sink)]
     if any(choices) and appending:
         choice, sink = next(filter(None, choices)), appending[0]
         raise ConfigError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from floodmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from floodmark.machine import replace_file as replace_file
     from floodmark.stores.contract import LevelStore as LevelStore
     from floodmark.stores.contract import MarkStore as MarkStore
     from floodmark.stores.file import FileMarkStore as FileMarkStore

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.hwm import HWM, Json, Span, deserialize
+from floodmark.stores.extras import IntentExtras, RecordExtras
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,7 @@ class Intent:
     attempt: str
     spool: str | None
     fingerprints: Mapping[str, str]
-    extras: Mapping[str, Json] = field(default_factory=dict)
+    extras: IntentExtras = field(default_factory=IntentExtras)
 
     def serialize(self) -> dict[str, Json]:
         return {
@@ -41,14 +42,15 @@ class Intent:
             "attempt": self.attempt,
             "spool": self.spool,
             "fingerprints": dict(self.fingerprints),
-            "extras": dict(self.extras),
+            "extras": self.extras.serialize(),
         }
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> Intent:
         spans = {name: Span.deserialize(span) for name, span in stored["spans"].items()}
         batch_time = datetime.fromisoformat(stored["batch_time"])
-        return cls(**{**stored, "spans": spans, "batch_time": batch_time})
+        extras = IntentExtras.deserialize(stored["extras"])
+        return cls(**{**stored, "spans": spans, "batch_time": batch_time, "extras": extras})
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class JobRecord:
     number: int = 0
     marks: Mapping[str, HWM[Any]] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
-    extras: Mapping[str, Json] = field(default_factory=dict)
+    extras: RecordExtras = field(default_factory=RecordExtras)
     intent: Intent | None = None
     origin: Origin = "commit"
     modified_time: datetime | None = None
@@ -76,7 +78,7 @@ class JobRecord:
             "number": self.number,
             "marks": {source: mark.serialize() for source, mark in self.marks.items()},
             "sources": dict(self.sources),
-            "extras": dict(self.extras),
+            "extras": dict(self.extras.stored),
             "intent": self.intent.serialize() if self.intent else None,
             "origin": self.origin,
             "modified_time": self.modified_time.isoformat() if self.modified_time else None,
@@ -89,7 +91,7 @@ class JobRecord:
             number=stored["number"],
             marks={source: deserialize(mark) for source, mark in stored["marks"].items()},
             sources=stored["sources"],
-            extras=stored["extras"],
+            extras=RecordExtras(dict(stored["extras"])),
             intent=Intent.deserialize(stored["intent"]) if stored["intent"] else None,
             origin=stored["origin"],
             modified_time=datetime.fromisoformat(stored["modified_time"]) if stored["modified_time"] else None,

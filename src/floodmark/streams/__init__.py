@@ -8,6 +8,7 @@ from floodmark.lazy import lazy
 
 if TYPE_CHECKING:
     from floodmark.streams.healing_step import OnError as OnError
+    from floodmark.streams.healing_step import UuidLost as UuidLost
     from floodmark.streams.healing_step import healing as healing
     from floodmark.streams.healing_step import healing_batch as healing_batch
     from floodmark.streams.healing_step import retry as retry

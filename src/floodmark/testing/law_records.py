@@ -10,6 +10,7 @@ import pytest
 
 from floodmark.errors import LeaseLost
 from floodmark.hwm import HWM, ColumnIntHWM, FileListHWM, Span
+from floodmark.stores.extras import IntentExtras, RecordExtras
 from floodmark.stores.paged import PruneCounts, surplus
 from floodmark.stores.record import Intent, JobRecord, Lease, Owner, Receipt
 
@@ -46,13 +47,14 @@ def record(number: int, *, job: str = "orders", landing: FileListHWM | None = No
     marks: dict[str, HWM[Any]] = {"table": mark(number * 10)}
     with_files = {**marks, "landing": landing} if landing else marks
     fingerprints = {"table": "postgres db/public.orders by id"}
-    return JobRecord(job, number, with_files, fingerprints, {"ties": [1, 2]}, None, "commit", NOON)
+    return JobRecord(job, number, with_files, fingerprints, RecordExtras({"ties": [1, 2]}), None, "commit", NOON)
 
 
 def intending(base: JobRecord) -> JobRecord:
     """The record with its next batch begun."""
     span = Span(base.marks.get("table"), mark(99), {"chunk": 3})
-    begun = Intent(base.number + 1, "batch", {"table": span}, NOON, "a1", "spool/a1", {"sink": "delta"}, {"writers": 2})
+    extras = IntentExtras(unknown={"writers": 2})
+    begun = Intent(base.number + 1, "batch", {"table": span}, NOON, "a1", "spool/a1", {"sink": "delta"}, extras)
     return replace(base, intent=begun)
 
 

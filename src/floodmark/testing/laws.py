@@ -11,6 +11,7 @@ import pytest
 
 from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
 from floodmark.hwm import KeyValueIntHWM, Span
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import Intent, JobRecord
 from floodmark.testing.law_records import (
     ME,
@@ -61,7 +62,9 @@ class MarkStoreLaws(PruningLaws):
         """Marks, fingerprints, extras, number, origin and time: all of it, exactly."""
         offsets = KeyValueIntHWM("events", {0: 2**60, 1: 5}, topic="events", modified_time=NOON)
         whole = replace(
-            record(1, landing=files("/in/a", "/in/ü b")), extras={"big": 2**70, "none": None}, origin="import"
+            record(1, landing=files("/in/a", "/in/ü b")),
+            extras=RecordExtras({"big": 2**70, "none": None}),
+            origin="import",
         )
         whole = replace(whole, marks={**whole.marks, "events": offsets})
         saved(open_store(), whole)
@@ -106,7 +109,7 @@ class MarkStoreLaws(PruningLaws):
         """What is stored is text, not the caller's object."""
         extras: dict[str, Any] = {"ties": [1, 2]}
         store = open_store()
-        saved(store, replace(record(1), extras=extras))
+        saved(store, replace(record(1), extras=RecordExtras(extras)))
         extras["ties"].append(3)
         assert (store.read("orders"), open_store().read("orders")) == (record(1), record(1))
 
@@ -207,9 +210,9 @@ class MarkStoreLaws(PruningLaws):
         """Upper case, separators, dots, Unicode forms, very long names."""
         alike = ["a/b", "a:b", "a b", "A/B", "..", ".", "caf\u00e9", "cafe\u0301", "%2e", "n" * 300, "n" * 299 + "m"]
         store = open_store()
-        _ = [saved(store, replace(record(1, job=name), extras={"name": name})) for name in alike]
+        _ = [saved(store, replace(record(1, job=name), extras=RecordExtras({"name": name}))) for name in alike]
         found = [open_store().read(name) for name in alike]
-        assert [one and one.extras["name"] for one in found] == alike
+        assert [one and one.extras.stored["name"] for one in found] == alike
         assert list(open_store().jobs()) == sorted(alike)
 
     def test_a_thousand_empty_polls_leave_the_record_as_it_was(
@@ -325,7 +328,7 @@ class MarkStoreLaws(PruningLaws):
             store = open_store()
             start.wait()
             try:
-                store.commit(replace(record(2), extras={"runner": runner}), expected=1, lease=lease)
+                store.commit(replace(record(2), extras=RecordExtras({"runner": runner})), expected=1, lease=lease)
             except MarkMoved:
                 return "moved"
             return "won"

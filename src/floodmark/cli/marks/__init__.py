@@ -104,7 +104,7 @@ class Limits:
 def _orphans(store: MarkStore, declared: set[str]) -> tuple[list[str], list[str]]:
     """Jobs that the project no longer has; those with an open batch apart, since rows of it may be half written."""
     records = {job: store.read(job) for job in store.jobs() if job not in declared}
-    strangers = {job: record for job, record in records.items() if record is None or not OWN & set(record.extras)}
+    strangers = {job: record for job, record in records.items() if record is None or record.extras.is_of_a_job}
     is_open = [job for job, record in strangers.items() if record is not None and record.intent is not None]
     return [job for job in strangers if job not in is_open], is_open
 

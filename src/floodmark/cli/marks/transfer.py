@@ -250,12 +250,13 @@ class CacheTable:
         return fields
 
     def _stored(self) -> object:
-        from floodmark.probes.postgres import Address, connect, failing_as_unreadable
+        from floodmark.postgres import Address
+        from floodmark.probes.postgres import connect_read_only, failing_as_unreadable
 
         address = Address.parse(self.url)
         with (
             failing_as_unreadable(f"table {self.table} of postgres {address}"),
-            connect(address, "floodmark/import") as connection,
+            connect_read_only(address, "floodmark/import") as connection,
         ):
             table = ".".join(quote(part, '"') for part in self.table.split("."))
             row = connection.execute(f"select val from {table} where key = %s", [self.key]).fetchone()

@@ -19,7 +19,7 @@ from floodmark.hwm import HWM, ColumnIntHWM, Json, Span
 from floodmark.mill.brokers import Inlet, Outlet, place_of
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.sinks.contract import POSITION, Batch, Recorded
-from floodmark.sinks.files import Files, batch_folder, numbers, page_of
+from floodmark.sinks.files import Files, batch_folder, batch_numbers, manifest_of
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ class JsonParts:
 
     def _texts(self) -> Iterator[str]:
         """The elements of all parts, many at a time, with what stands between two of them in the array."""
-        for number in sorted(numbers(self._folder)):
-            for part in sorted(page_of(self._folder, number).files):
+        for number in sorted(batch_numbers(self._folder)):
+            for part in sorted(manifest_of(self._folder, number).files):
                 with (batch_folder(self._folder, number) / part).open(encoding="utf-8", newline="\n") as file:
                     while lines := file.readlines(PIECE_BYTES):
                         yield "".join(lines).rstrip("\n").replace("\n", ", ")

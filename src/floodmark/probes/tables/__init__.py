@@ -1,28 +1,31 @@
-"""What a probe of a table tells: the types of its cursor, and how far the table reaches above a mark."""
+"""What is asked of a table, and what a probe answers: its columns, its cursor, how far it reaches above a mark.
+
+How a database spells the questions is in `dialects` and `queries`; what is read from, in `relation`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from floodmark.hwm import ColumnDateHWM, ColumnDateTimeHWM, ColumnDecimalHWM, ColumnHWM, ColumnIntHWM, ColumnTextHWM
 
 Kind = Literal["int", "decimal", "date", "timestamp", "timestamptz", "text", "uuid", "xid8"]
 """What a cursor can be. A uuid is compared as its database does, and its mark is text."""
 
-Point: TypeAlias = tuple[str, ...]
+CursorValue: TypeAlias = tuple[str, ...]
 """A value of a cursor, column by column, in the database's own text; a shorter one stands for its first columns."""
 
-MARKS: dict[Kind, type[ColumnHWM[object]]] = {
-    "int": ColumnIntHWM,  # type: ignore[dict-item]  # each is a ColumnHWM of its own value
-    "decimal": ColumnDecimalHWM,  # type: ignore[dict-item]
-    "date": ColumnDateHWM,  # type: ignore[dict-item]
-    "timestamp": ColumnDateTimeHWM,  # type: ignore[dict-item]
-    "timestamptz": ColumnDateTimeHWM,  # type: ignore[dict-item]
-    "text": ColumnTextHWM,  # type: ignore[dict-item]
-    "uuid": ColumnTextHWM,  # type: ignore[dict-item]
-    "xid8": ColumnIntHWM,  # type: ignore[dict-item]
+MARKS: dict[Kind, type[ColumnHWM[Any]]] = {
+    "int": ColumnIntHWM,
+    "decimal": ColumnDecimalHWM,
+    "date": ColumnDateHWM,
+    "timestamp": ColumnDateTimeHWM,
+    "timestamptz": ColumnDateTimeHWM,
+    "text": ColumnTextHWM,
+    "uuid": ColumnTextHWM,
+    "xid8": ColumnIntHWM,
 }
 
 
@@ -36,7 +39,7 @@ class Column:
     scale: int | None = None
 
     @property
-    def declared(self) -> str:
+    def declaration(self) -> str:
         """The type with its precision, as people write it."""
         return self.type if self.precision is None else f"{self.type}({self.precision},{self.scale})"
 
@@ -55,13 +58,13 @@ class CursorColumn:
     is_nullable: bool = True
 
     @property
-    def shown(self) -> str:
-        """The column for people, and in a mark."""
+    def expression(self) -> str:
+        """The column as people read it, and as a mark keeps it."""
         return f"coalesce({', '.join((self.name, *self.fallbacks))})" if self.fallbacks else self.name
 
 
 @dataclass(frozen=True)
-class Cursor:
+class ResolvedCursor:
     """The columns that grow, compared from left to right.
 
     `is_unique`: no two rows share a value. Where they may, `key` are the columns that tell them apart.
@@ -72,9 +75,9 @@ class Cursor:
     key: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> str:
-        """The columns for people, and in a mark."""
-        return ", ".join(column.shown for column in self.columns)
+    def expression(self) -> str:
+        """The columns as people read them, and as a mark keeps them."""
+        return ", ".join(column.expression for column in self.columns)
 
     @property
     def types(self) -> str:
@@ -83,7 +86,7 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedCursor:
     """What a user reads a table by, before the database was asked what that is.
 
     Each of `columns` comes with its fallbacks. `is_unique` is the user's word for it.
@@ -95,49 +98,49 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Low:
+class LowerBound:
     """Where a look begins: above a value, at it (inclusive), or at the beginning (no value).
 
-    `seen` are the keys of rows at an inclusive value that were read before, and are not read again.
+    `known_keys` are those of rows at an inclusive value that were read before, and are not read again.
     """
 
-    value: Point | None = None
+    value: CursorValue | None = None
     inclusive: bool = False
-    seen: tuple[Point, ...] = ()
+    known_keys: tuple[CursorValue, ...] = ()
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class UpperBound:
     """What nothing may pass at this look, whatever lies above it: a value, or nothing at all (`upto` None).
 
     `ahead_seconds` puts it so far ahead of the database's own clock instead. `reason` says why rows above it wait.
     `is_final` promises that no row will come at or below the value any more.
     """
 
-    upto: Point | None = None
+    upto: CursorValue | None = None
     ahead_seconds: float | None = None
     reason: str = ""
     is_final: bool = False
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What one probe saw, in the database's own text.
+class TableBounds:
+    """How far a table reaches, as one probe saw it, in the database's own text.
 
-    `highest` is the highest value there is, or the highest above the low bound where a query applies that itself.
-    `lowest`, `top` and `rows` are of what lies above the low bound and under every ceiling; `rows` is None where
-    counting would cost too much. `held` are the rows above each ceiling. Neither they nor `nulls` are counted beyond
-    100,000. `cut` is the value to stop at so that `max_rows` rows are read, and all that share its last value; None if
-    all of them fit.
+    `highest` is the highest value there is, or the highest above the lower bound where a query applies that itself.
+    `lowest`, `top` and `rows` are of what lies above the lower bound and under every upper one; `rows` is None where
+    counting would cost too much. `held_rows` counts what lies above each upper bound. Neither these nor `nulls` are
+    counted beyond 100,000. `cut` is the value to stop at so that `max_rows` rows are read, and all that share its last
+    value; None if all of them fit.
     """
 
-    highest: Point | None
-    lowest: Point | None
-    top: Point | None
+    highest: CursorValue | None
+    lowest: CursorValue | None
+    top: CursorValue | None
     rows: int | None
     nulls: int
-    cut: Point | None = None
-    held: tuple[int, ...] = ()
+    cut: CursorValue | None = None
+    held_rows: tuple[int, ...] = ()
 
 
 class TableProbe(Protocol):
@@ -149,14 +152,16 @@ class TableProbe(Protocol):
     def columns(self) -> tuple[Column, ...]:
         """The columns and their types, as the database declares them."""
 
-    def cursor(self) -> Cursor:
+    def cursor(self) -> ResolvedCursor:
         """The cursor. Raises ConfigError if a column is not there, or of a type that does not grow."""
 
-    def bounds(self, low: Low, max_rows: int | None, ceilings: Sequence[Ceiling] = ()) -> Bounds:
+    def bounds(self, low: LowerBound, max_rows: int | None, upper: Sequence[UpperBound] = ()) -> TableBounds:
         """One read-only round trip, in one snapshot."""
 
-    def keys_at(self, value: Point | None, at_most: int) -> tuple[Point, ...]:
+    def keys_at(self, value: CursorValue | None, at_most: int) -> tuple[CursorValue, ...]:
         """Keys of the rows at a value (None: of those without one), in no order; up to one more than `at_most`."""
 
-    def beside(self, value: Point, low: Low, ceilings: Sequence[Ceiling] = ()) -> tuple[Point | None, Point | None]:
-        """The values next to this one, below and above it, that lie above the low bound and under every ceiling."""
+    def neighbours(
+        self, value: CursorValue, low: LowerBound, upper: Sequence[UpperBound] = ()
+    ) -> tuple[CursorValue | None, CursorValue | None]:
+        """The values next to this one, below and above it, that lie above the lower bound and under every upper one."""

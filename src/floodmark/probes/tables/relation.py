@@ -1,16 +1,16 @@
-"""From the columns that a user names to a cursor: their kinds, and what the catalog says about ties and nulls."""
+"""What a source reads from: a table by name, or a user's query; and how its cursor is found among the columns."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from floodmark.errors import ConfigError
-from floodmark.probes.tables import Asked, Column, Cursor, CursorColumn, Kind
+from floodmark.probes.tables import Column, CursorColumn, Kind, RequestedCursor, ResolvedCursor
 
-# What a source reads from: a table by name, or a user's query in which :after, :upto and :first_run are put.
 SKIPPED = r"""
     [eE]'(?:[^'\\]|\\.|'')*'          # a text with backslashes
   | '(?:[^']|'')*'                    # a text
@@ -19,14 +19,14 @@ SKIPPED = r"""
   | --[^\n]*                          # a comment to the end of the line
   | /\*.*?\*/                         # a comment
 """
-PLACE = re.compile(rf"{SKIPPED}|(?<![\w:\]])(?P<place>:(?P<name>after|upto|first_run)\b)", re.VERBOSE | re.DOTALL)
-QUESTION = re.compile(rf"{SKIPPED}|(?P<place>\?)", re.VERBOSE | re.DOTALL)
+PARAMETER = re.compile(rf"{SKIPPED}|(?<![\w:\]])(?P<place>:(?P<name>after|upto|first_run)\b)", re.VERBOSE | re.DOTALL)
+QUESTION_MARK = re.compile(rf"{SKIPPED}|(?P<place>\?)", re.VERBOSE | re.DOTALL)
 PART = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or a query, exactly one of both."""
+    """A table or a query, exactly one of both; a query may name :after, :upto and :first_run, which are put in."""
 
     table: str | None = None
     query: str | None = None
@@ -34,28 +34,34 @@ class Relation:
     def __post_init__(self) -> None:
         if (self.table is None) == (self.query is None):
             raise ConfigError("a source reads a table or a query.", hint="give either table or query")
-        named = self.named
-        if len(named & {"after", "upto"}) == 1 or named == {"first_run"}:
+        if len(self.parameters & {"after", "upto"}) == 1 or self.parameters == {"first_run"}:
             raise ConfigError(
-                f"the query names {', '.join(f':{name}' for name in sorted(named))} only.",
+                f"the query names {', '.join(f':{name}' for name in sorted(self.parameters))} only.",
                 hint="name both :after and :upto, or neither: then the bounds are put around the query",
             )
 
     @property
     def is_bounded(self) -> bool:
         """Whether the query applies the bounds itself."""
-        return "after" in self.named
+        return "after" in self.parameters
 
     @cached_property
-    def named(self) -> set[str]:
+    def parameters(self) -> set[str]:
         """Which of :after, :upto and :first_run the query names."""
-        return {found["name"] for found in PLACE.finditer(self.query or "") if found["name"]}
+        return {found["name"] for found in PARAMETER.finditer(self.query or "") if found["name"]}
+
+    @property
+    def entity(self) -> str:
+        """A table by its name, a query by its hash: which rows a mark speaks of."""
+        if self.table is not None:
+            return self.table
+        return f"query {hashlib.sha256((self.query or '').encode()).hexdigest()[:12]}"
 
     def sql(self, quote: Callable[[str], str], values: Mapping[str, str]) -> str:
         """What stands behind FROM; `values` are literals for the names in the query."""
         if self.table is not None:
             return ".".join(map(quote, self.parts()))
-        filled = PLACE.sub(lambda found: values[found["name"]] if found["name"] else found[0], self.query or "")
+        filled = PARAMETER.sub(lambda found: values[found["name"]] if found["name"] else found[0], self.query or "")
         return f"({filled.strip().rstrip(';')}\n)"  # on a line of its own: the query may end in a comment
 
     def parts(self) -> tuple[str, ...]:
@@ -69,7 +75,7 @@ class Relation:
 
 def for_jdbc(sql: str) -> str:
     """The statement with its question marks doubled, since JDBC would take each for a parameter."""
-    return QUESTION.sub(lambda found: "??" if found["place"] else found[0], sql)
+    return QUESTION_MARK.sub(lambda found: "??" if found["place"] else found[0], sql)
 
 
 @dataclass(frozen=True)
@@ -87,33 +93,35 @@ class Catalog:
         """Whether no two rows agree in these columns; None if nobody knows."""
         if self.unique is None:
             return None
-        named = frozenset(columns)
-        return any(index <= named for index in self.unique)
+        wanted = frozenset(columns)
+        return any(index <= wanted for index in self.unique)
 
 
 @dataclass(frozen=True)
-class Finder:
-    """Finds cursors in one database: `kind_of` says what a mark can follow there, `known` lists it for people."""
+class CursorFinder:
+    """Resolves cursors in one database: `kind_of` says what a mark can follow there, `known` lists it for people."""
 
     kind_of: Callable[[Column], Kind | None]
     known: str
 
-    def cursor(self, asked: Asked, columns: tuple[Column, ...], catalog: Catalog, place: str) -> Cursor:
+    def cursor(
+        self, requested: RequestedCursor, columns: tuple[Column, ...], catalog: Catalog, place: str
+    ) -> ResolvedCursor:
         """The cursor. Raises ConfigError for a column that is not there, or that no mark can follow."""
         by_name = {column.name: column for column in columns}
-        for name in (*(name for group in asked.columns for name in group), *asked.key):
+        for name in (*(name for group in requested.columns for name in group), *requested.key):
             if name not in by_name:
                 known = ", ".join(by_name)
                 raise ConfigError(f"{place} has no column {name!r} to read by.", hint=f"its columns are: {known}")
-        found = tuple(self._column([by_name[name] for name in group], catalog) for group in asked.columns)
-        key = asked.key or tuple(name for name in catalog.key if name in by_name)
-        return Cursor(found, _is_unique(asked, catalog), key)
+        resolved = tuple(self._column([by_name[name] for name in group], catalog) for group in requested.columns)
+        key = requested.key or tuple(name for name in catalog.key if name in by_name)
+        return ResolvedCursor(resolved, _is_unique(requested, catalog), key)
 
     def _column(self, group: list[Column], catalog: Catalog) -> CursorColumn:
         first, *others = group
         kinds = [self._kind(column) for column in group]
         if len({(kind, column.type) for kind, column in zip(kinds, group, strict=True)}) > 1:
-            types = ", ".join(f"{column.name} is {column.declared}" for column in group)
+            types = ", ".join(f"{column.name} is {column.declaration}" for column in group)
             raise ConfigError(
                 f"coalesce: the columns are of different types ({types}).", hint="name columns of one type"
             )
@@ -140,11 +148,11 @@ def kind_by_type(kinds: dict[str, Kind]) -> Callable[[Column], Kind | None]:
     return kind_of
 
 
-def _is_unique(asked: Asked, catalog: Catalog) -> bool:
+def _is_unique(requested: RequestedCursor, catalog: Catalog) -> bool:
     """The user's word, else the catalog's; where that is silent, several columns were named to be unique together."""
-    if asked.is_unique:
+    if requested.is_unique:
         return True
-    if any(len(group) > 1 for group in asked.columns):
+    if any(len(group) > 1 for group in requested.columns):
         return False
-    told = catalog.is_unique(name for (name,) in asked.columns)
-    return len(asked.columns) > 1 if told is None else told
+    is_unique = catalog.is_unique(name for (name,) in requested.columns)
+    return len(requested.columns) > 1 if is_unique is None else is_unique

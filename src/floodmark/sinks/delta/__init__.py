@@ -1,56 +1,38 @@
-"""A Delta table as a sink: data, batch number and digest go into one commit."""
+"""Delta tables as sinks: data, batch number and digest go into one commit. Tables with history are in `sinks.scd`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from floodmark.errors import ConfigError, SinkFailed
-from floodmark.locations import local_path
-from floodmark.probes.delta import FEED, DeltaProbe, files_gone, note
+from floodmark.errors import ConfigError
+from floodmark.fields import ColumnNames
+from floodmark.locations import quote
+from floodmark.probes.delta import FEED
 from floodmark.sinks.contract import (
     Atomic,
     Batch,
     Recorded,
     Session,
     check_modes,
-    column_names,
+    mode_fingerprint,
     without_own,
     written_columns,
 )
-from floodmark.sinks.delta.lock import TableBusy, table_lock
-from floodmark.sinks.delta.merge import DELETE, GONE, handed_over, merge_statement, newest_per_key, replace_statement
-from floodmark.spark.faults import refusal_in
-from floodmark.spark.session import isolated
-from floodmark.spark.tables import DeltaPlace, cluster_table, create_table
+from floodmark.sinks.delta.merge import DELETE, GONE, merge_statement, newest_per_key, replace_statement, shared_view
+from floodmark.sinks.delta.target import DeltaTarget
+from floodmark.spark.tables import DeltaPlace, cluster_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from floodmark.probes.delta import Commit
-
-
-# Rows that a Delta table has already, left out before an append: a source may give some of them again.
-def unknown(rows: DataFrame, location: str, by: tuple[str, ...]) -> DataFrame:
-    """The rows that the table has not, by these columns; all of them if there are none to tell by."""
-    if not by:
-        return rows
-    missing = [name for name in by if name not in rows.columns]
-    if missing:
-        raise ConfigError(
-            f"rows may come again (safety: lag) and are known by {', '.join(missing)}, which the transform left out.",
-            hint=f"let the transform keep {', '.join(by)}, or use mode: merge",
-        )
-    known = rows.sparkSession.read.format("delta").load(location).select(*by)
-    return rows.join(known, list(by), "left_anti")
-
-
 PATIENCE_SECONDS = 600.0
+DATES = "floodmark.dates"
+"""Under this name the column of the dates carries, in its metadata, the dates that a batch exchanges."""
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -65,12 +47,12 @@ class Delta(Atomic):
     path: str | None = None
     table: str | None = None
     mode: Literal["append", "merge", "replace"] = "append"
-    key: tuple[str, ...] = ()
-    by: tuple[str, ...] = ()
-    sequence: tuple[str, ...] = ()
+    key: ColumnNames = ColumnNames()
+    by: ColumnNames = ColumnNames()
+    sequence: ColumnNames = ColumnNames()
     delete_when: str | None = None
-    partition_by: tuple[str, ...] = ()
-    cluster_by: tuple[str, ...] = ()
+    partition_by: ColumnNames = ColumnNames()
+    cluster_by: ColumnNames = ColumnNames()
     name: str = "delta"
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
@@ -78,46 +60,45 @@ class Delta(Atomic):
     _known_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _named_by: tuple[str, ...] = field(default=(), repr=False)
     _condition: str | None = field(default=None, repr=False, compare=False)
-    _place: DeltaPlace = field(init=False, repr=False, compare=False)
-    _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _properties: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for columns in ("key", "by", "sequence", "partition_by", "cluster_by"):
-            object.__setattr__(self, columns, column_names(getattr(self, columns)))
-        object.__setattr__(self, "_place", DeltaPlace(self.path, self.table))
+        self.target  # noqa: B018 (now: it may be refused, and a relative path is of today's folder)
         check_modes(self)
         if self.partition_by and self.cluster_by:
             raise ConfigError(f"sink '{self.name}' has partitions and clusters.", hint="Delta takes one of the two")
 
+    @cached_property
+    def target(self) -> DeltaTarget:
+        """The table itself."""
+        place = DeltaPlace(self.path, self.table)
+        properties = {**self._properties, **({FEED: "true"} if self.change_feed else {})}
+        return DeltaTarget(self.name, place, self.patience_seconds, self.partition_by, self.cluster_by, properties)
+
     def describe(self) -> str:
-        return f"delta table {self._place}"
+        return f"delta table {self.target.place}"
 
     def fingerprint(self) -> str:
-        parts = {"key": self.key, "by": self.by, "sequence": self.sequence, "delete_when": self.delete_when}
-        options = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
-        return f"delta {self._place} {self.mode}{f' ({options})' if options else ''}"
+        return f"delta {self.target.place} {mode_fingerprint(self)}"
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
-        probe = self._looked(session)
-        number = probe.recorded(ledger) if probe else None
-        if probe is None or number is None:
-            return None
-        commit = probe.commit_of(ledger, number)
-        return Recorded(number, commit.digest if commit else None)
+        return self.target.recorded(ledger, session)
 
     def holds_rows(self, session: Session) -> bool:
-        probe = self._looked(session) if self.mode == "append" else None
+        probe = self.target.probe(session) if self.mode == "append" else None
         return probe is not None and probe.holds_rows()
 
     def schema(self, session: Session) -> StructType | None:
         from pyspark.sql.types import StructType
 
-        held = self.read(session)
-        return StructType(held.schema.fields) if held is not None else None
+        rows = self.read(session)
+        return StructType(rows.schema.fields) if rows is not None else None
 
     def read(self, session: Session) -> DataFrame | None:
         """The table as it is now; None if there is none yet."""
-        return session().read.format("delta").load(self._where(session())) if self._looked(session) else None
+        if self.target.probe(session) is None:
+            return None
+        return session().read.format("delta").load(self.target.location(session()))
 
     def tables(self) -> tuple[Delta, ...]:
         return (self,)
@@ -126,8 +107,19 @@ class Delta(Atomic):
         return self.mode == "merge" and not self.sequence
 
     def is_secluded(self, batch: Batch, session: Session) -> bool:
-        merges = bool(self.by) or (self.mode == "merge" and self._looked(session) is not None)
+        merges = bool(self.by) or (self.mode == "merge" and self.target.probe(session) is not None)
         return merges and batch.kind != "refresh"
+
+    def fence(self, ledger: str, number: int, session: Session) -> None:
+        self.target.fence(ledger, number, session)
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        spark = rows.sparkSession
+        self.target.write_once(spark, batch, lambda exists: self._commit(rows, batch, exists=exists))
+        commit = self.target.commit_of(batch, spark)
+        if commit is None:
+            return None
+        return commit.inserted if self.mode == "replace" else commit.rows_written
 
     def write_where(self, rows: DataFrame, batch: Batch, condition: str) -> int | None:
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""
@@ -143,150 +135,74 @@ class Delta(Atomic):
         """A merge that stops at a row whose key the table has for another value of these columns."""
         return replace(self, _named_by=named_by)
 
-    def write(self, rows: DataFrame, batch: Batch) -> int | None:
-        spark, ledger = rows.sparkSession, batch.ledger(self.name)
-        with self.alone(spark, batch.job):
-            before = self._looked(lambda: spark)
-            if before is None or (before.recorded(ledger) or 0) < batch.number:
-                self._commit(rows, batch, exists=before is not None)
-        probe = self._looked(lambda: spark)
-        commit = probe.commit_of(ledger, batch.number) if probe else None
-        if commit is None:
-            return None
-        return commit.inserted if self.mode == "replace" else commit.rows_written
-
-    def fence(self, ledger: str, number: int, session: Session) -> None:
-        """An append without rows. A table that does not exist cannot be fenced: a paused run could still make it."""
-        location = self._place.location(session)
-        if location is None or self._looked(session) is None:
-            return
-        spark = session()
-        with self.alone(spark, ledger):
-            nothing = spark.read.format("delta").load(location).limit(0)
-            self._writer(nothing, ledger, number, note(ledger, number, None)).mode("append").save(location)
-
     def _commit(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
-        try:
-            if batch.kind == "refresh":
-                self._refresh(rows, batch, exists=exists)
-            elif self.mode == "merge":
-                self._merge(rows, batch, exists=exists)
-            elif self.mode == "replace" and self.by:
-                self._replace_by(rows, batch, exists=exists)
-            else:
-                self._save(rows, batch, exists=exists)
-        except Exception as error:
-            reason = refusal_in(error)
-            if reason is None:
-                raise
-            raise SinkFailed(batch.job, sink=self.name, reason=reason) from error
+        if batch.kind == "refresh":
+            self._refresh(rows, batch, exists=exists)
+        elif self.mode == "merge" and exists:
+            self._merge(rows, batch)
+        elif self.mode == "merge":  # nothing to merge with: the newest rows make the table, in one commit
+            self._save(self._newest(rows).where(f"NOT {DELETE}"), batch, exists=False)
+        elif self.mode == "replace" and self.by:
+            self._replace_by(rows, batch, exists=exists)
+        else:
+            self._save(rows, batch, exists=exists)
 
     def _save(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
-        self._ensure(rows, exists=exists or not (self.table or self.cluster_by))
-        new = unknown(rows, self._where(rows.sparkSession), self._known_by) if exists else rows
-        writer = self._batch_writer(without_own(new), batch)
-        mode = "overwrite" if self.mode == "replace" else "append"
+        self._create_for_writer(rows, exists=exists)
+        location = self.target.location(rows.sparkSession)
+        new = self._without_known(rows, location) if exists else rows
+        writer = self.target.writer(without_own(new), batch).option("mergeSchema", str(self.evolve).lower())
         writer = writer.option("replaceWhere", self._condition) if self._condition else writer
-        writer.mode(mode).option("mergeSchema", str(self.evolve).lower()).save(self._where(rows.sparkSession))
+        writer.mode("overwrite" if self.mode == "replace" else "append").save(location)
 
     def _refresh(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
         """The whole table in one commit, also with other columns than before."""
-        self._ensure(rows, exists=exists or not (self.table or self.cluster_by))
+        self._create_for_writer(rows, exists=exists)
         newest = self._newest(rows).where(f"NOT {DELETE}") if self.mode == "merge" else rows
-        writer = self._batch_writer(without_own(newest), batch).mode("overwrite").option("overwriteSchema", "true")
-        writer.save(self._where(rows.sparkSession))
+        writer = self.target.writer(without_own(newest), batch).mode("overwrite").option("overwriteSchema", "true")
+        writer.save(self.target.location(rows.sparkSession))
         # A table that gets another schema loses its clustering; setting it again is a commit of its own.
-        cluster_table(rows.sparkSession, self._place, self.cluster_by)
+        cluster_table(rows.sparkSession, self.target.place, self.cluster_by)
 
-    def _merge(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
-        if not exists:  # nothing to merge with: the newest rows make the table, in one commit
-            self._save(self._newest(rows).where(f"NOT {DELETE}"), batch, exists=False)
-            return
+    def _create_for_writer(self, rows: DataFrame, *, exists: bool) -> None:
+        """A writer makes a table at a path by itself, but neither a name in the catalog nor clusters."""
+        if not exists and (self.table or self.cluster_by):
+            self.target.create(rows)
+
+    def _merge(self, rows: DataFrame, batch: Batch) -> None:
+        """Columns that the table does not have yet cannot be compared with what it holds."""
         stored = {name.lower() for name in (self.schema(lambda: rows.sparkSession) or rows.schema).names}
-        known, named = (
+        sequence, named_by = (
             names if all(name.lower() in stored for name in names) else () for names in (self.sequence, self._named_by)
         )
-        newest, columns = self._newest(rows), written_columns(rows)
-        with handed_over(newest) as view:
-            what = (self._place.sql, view, columns, self.key, known, named)
-            self._run(merge_statement(*what, evolve=self.evolve), rows.sparkSession, batch)
+        with shared_view(self._newest(rows)) as view:
+            parts = (self.target.place.sql, view, written_columns(rows), self.key, sequence, named_by)
+            self.target.run(merge_statement(*parts, evolve=self.evolve), batch, rows.sparkSession, {})
 
     def _replace_by(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
-        self._ensure(rows, exists=exists)
+        if not exists:
+            self.target.create(rows)
         columns = written_columns(rows)
-        with handed_over(without_own(rows)) as view:
-            statement = replace_statement(self._place.sql, view, columns, self.by, evolve=self.evolve)
-            self._run(statement, rows.sparkSession, batch)
+        with shared_view(without_own(rows)) as view:
+            statement = replace_statement(self.target.place.sql, view, columns, self.by, evolve=self.evolve)
+            self.target.run(statement, batch, rows.sparkSession, {})
 
     def _newest(self, rows: DataFrame) -> DataFrame:
         return newest_per_key(rows, self.key, self.sequence, self.delete_when)
 
-    def _run(self, statement: str, spark: SparkSession, batch: Batch) -> None:
-        """MERGE takes its transaction from session settings only, so it gets a session that nobody else uses."""
-        from floodmark.spark.session import isolated
-
-        own = isolated(spark)
-        for name, value in self._settings(batch, spark).items():
-            own.conf.set(name, value)
-        own.sql(statement).collect()
-
-    def _settings(self, batch: Batch, spark: SparkSession) -> dict[str, str]:
-        return {
-            "spark.databricks.delta.write.txnAppId": batch.ledger(self.name),
-            "spark.databricks.delta.write.txnVersion": str(batch.number),
-            "spark.databricks.delta.commitInfo.userMetadata": self._note(batch),
-        }
-
-    def _ensure(self, rows: DataFrame, *, exists: bool) -> None:
-        if not exists:
-            empty = rows.sparkSession.createDataFrame([], without_own(rows).schema)
-            create_table(empty, self._place, self.partition_by, self.cluster_by, self._properties())
-
-    def _batch_writer(self, rows: DataFrame, batch: Batch) -> DataFrameWriter:
-        writer = self._writer(rows, batch.ledger(self.name), batch.number, self._note(batch))
-        return writer.partitionBy(*self.partition_by) if self.partition_by else writer
-
-    def _writer(self, rows: DataFrame, ledger: str, number: int, user_metadata: str) -> DataFrameWriter:
-        writer = rows.write.format("delta").option("txnAppId", ledger).option("txnVersion", str(number))
-        return writer.option("userMetadata", user_metadata).options(**self._properties())
-
-    def _properties(self) -> dict[str, str]:
-        """What the table is made with; a table that is there keeps its own."""
-        return {FEED: "true"} if self.change_feed else {}
-
-    def _note(self, batch: Batch) -> str:
-        return note(batch.ledger(self.name), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))
-
-    @contextmanager
-    def alone(self, spark: SparkSession, job: str) -> Iterator[None]:
-        """Nobody else commits to a table on a local disk meanwhile; other stores see to that themselves."""
-        from floodmark.spark.session import jvm_pid
-
-        location = self._place.location(lambda: spark)
-        folder = local_path(location) if location else None
-        pid = jvm_pid(spark)
-        if folder is None or pid is None:
-            yield
-            return
-        try:
-            with table_lock(folder, pid, patience_seconds=self.patience_seconds):
-                yield
-        except TableBusy as error:
-            raise SinkFailed(job, sink=self.name, reason=str(error)) from error
-
-    def _where(self, spark: SparkSession) -> str:
-        location = self._place.location(lambda: spark)
-        if location is None:
-            raise ConfigError(f"table {self.table} could not be made.", hint="check the catalog and the schema's name")
-        return location
-
-    def _looked(self, session: Session) -> DeltaProbe | None:
-        """The probe after a fresh look, or None if there is no table yet."""
-        location = self._place.location(session)
-        if location is None:
-            return None
-        probe = self._probes.setdefault(location, DeltaProbe(location))
-        return probe if probe.refresh() else None
+    def _without_known(self, rows: DataFrame, location: str) -> DataFrame:
+        """The rows that the table has not: a source may give some of them again."""
+        if not self._known_by:
+            return rows
+        missing = [name for name in self._known_by if name not in rows.columns]
+        if missing:
+            names = ", ".join(missing)
+            raise ConfigError(
+                f"rows may come again (safety: lag) and are known by {names}, which the transform left out.",
+                hint=f"let the transform keep {', '.join(self._known_by)}, or use mode: merge",
+            )
+        known = rows.sparkSession.read.format("delta").load(location).select(*self._known_by)
+        return rows.join(known, list(self._known_by), "left_anti")
 
 
 def members_table(path: str | None = None, table: str | None = None, *, key: tuple[str, ...], name: str) -> Delta:
@@ -294,76 +210,87 @@ def members_table(path: str | None = None, table: str | None = None, *, key: tup
     return Delta(path, table, mode="merge", key=key, delete_when=GONE, name=name, change_feed=True)
 
 
-# Putting a Delta table back to how a batch left it.
 @dataclass(frozen=True)
-class RestorePoint:
-    """A table, its version after a batch, the latest one, and the first in between that changed rows."""
+class DeltaDates(Atomic):
+    """Facts by date, in a Delta table that is partitioned by it.
 
-    table: Delta
-    table_id: str
-    ledger: str
-    version: int
-    latest: int
-    changed: int | None = None
+    The rows of a batch take the place of all rows with its dates, which it says by `with_dates`; other dates' files
+    are not touched.
+    """
 
-    @classmethod
-    def after(cls, table: Delta, ledger: str, number: int, session: Session) -> RestorePoint:
-        """Where the batch left the table.
+    path: str | None = None
+    table: str | None = None
+    date: str = "date_sk"
+    name: str = "facts"
+    evolve: bool = False
+    patience_seconds: float = PATIENCE_SECONDS
+    change_feed: bool = False
 
-        Raises ConfigError if the log no longer knows, if others wrote since, or if files are gone that it would need.
-        """
-        location = DeltaPlace(table.path, table.table).location(session)
-        probe = DeltaProbe(location or "")
-        commit = probe.commit_upto(ledger, number) if location and probe.refresh() else None
-        if commit is None:
+    def __post_init__(self) -> None:
+        self._sink  # noqa: B018 (now: it may be refused, and a relative path is of today's folder)
+
+    @cached_property
+    def _sink(self) -> Delta:
+        return Delta(
+            self.path,
+            self.table,
+            mode="replace",
+            partition_by=self.date,
+            name=self.name,
+            evolve=self.evolve,
+            patience_seconds=self.patience_seconds,
+            change_feed=self.change_feed,
+        )
+
+    def describe(self) -> str:
+        return self._sink.describe()
+
+    def fingerprint(self) -> str:
+        return f"delta dates {self.describe()} by {self.date}"
+
+    def recorded(self, ledger: str, session: Session) -> Recorded | None:
+        return self._sink.recorded(ledger, session)
+
+    def holds_rows(self, session: Session) -> bool:
+        """Dates are exchanged, so nothing is doubled."""
+        return False
+
+    def tables(self) -> tuple[Delta, ...]:
+        return (self._sink,)
+
+    def schema(self, session: Session) -> StructType | None:
+        return self._sink.schema(session)
+
+    def fence(self, ledger: str, number: int, session: Session) -> None:
+        self._sink.fence(ledger, number, session)
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        dates = self._dates(rows)
+        plain = rows.withMetadata(self.date, {})  # else it would become a part of the table's schema
+        if batch.kind == "refresh" or dates == ALL or self.schema(lambda: rows.sparkSession) is None:
+            return self._sink.write(plain, batch)
+        if not dates:
+            return replace(self._sink, mode="append").write(plain.limit(0), batch)  # only the number is recorded
+        listed = ", ".join(map(str, sorted(dates)))
+        return self._sink.write_where(plain, batch, f"{quote(self.date)} IN ({listed})")
+
+    def _dates(self, rows: DataFrame) -> Sequence[int] | str:
+        dates = rows.schema[self.date].metadata.get(DATES) if self.date in rows.columns else None
+        if dates is None:
             raise ConfigError(
-                f"the log of {table.describe()} does not have batch {number}.",
-                hint="choose a later one, or rebuild with --full-refresh",
+                f"sink '{self.name}' was given rows that do not name their dates.",
+                hint="it belongs to a fact of floodmark.medallion",
             )
-        later = [each for each in probe.commits(commit.version, probe.latest()) if each.changes_rows]
-        _require_own(later, ledger, table)
-        _require_files(probe, commit.version, number, table)
-        changed = later[0].version if later else None
-        return cls(table, probe.table_id(), ledger, commit.version, probe.latest(), changed)
-
-    @property
-    def name(self) -> str:
-        """What the table is known by, also to those who read it."""
-        return str(DeltaPlace(self.table.path, self.table.table))
-
-    def holds(self, version: int) -> bool:
-        """Whether the table, once it is put back, has every row that a reader has read up to a version."""
-        return self.changed is None or version < self.changed
-
-    def is_same(self, version: int) -> bool:
-        """Whether a version has the very rows that the table will have."""
-        return version >= self.version and self.holds(version)
-
-    def restore(self, spark: SparkSession, number: int) -> None:
-        """In one commit, with the number of this act; done twice it is the same."""
-        own, place = isolated(spark), DeltaPlace(self.table.path, self.table.table)
-        own.conf.set("spark.databricks.delta.commitInfo.userMetadata", note(self.ledger, number, None))
-        with self.table.alone(spark, self.ledger):
-            own.sql(f"RESTORE TABLE {place.sql} TO VERSION AS OF {self.version}").collect()
+        return dates  # type: ignore[no-any-return]
 
 
-def _require_own(later: Sequence[Commit], ledger: str, table: Delta) -> None:
-    for each in later:
-        if each.ledger != ledger:
-            raise ConfigError(
-                f"version {each.version} of {table.describe()} ({each.operation}) is not of this job,"
-                " and would be undone with it.",
-                hint="undo it by hand first, or set the mark alone with `floodmark marks set`",
-            )
+def with_dates(rows: DataFrame, column: str, dates: Sequence[int] | None) -> DataFrame:
+    """Rows that take the place of everything at these dates, also of those that have no rows; None: of all dates.
 
+    The dates travel with the schema, as a transform gives rows and nothing else, and the spool keeps it: rows that
+    named them would be judged by rules, and cost a job to be found.
+    """
+    from pyspark.sql import functions as F
 
-def _require_files(probe: DeltaProbe, version: int, number: int, table: Delta) -> None:
-    """RESTORE finds out by itself, but only when other tables may have been put back already."""
-    gone = files_gone(probe.where, version, probe.latest())
-    if gone == ():
-        return
-    what = f"{len(gone)} of its files are gone (vacuum), as {gone[0]}" if gone else "its log no longer reaches back"
-    raise ConfigError(
-        f"{table.describe()} cannot be as batch {number} left it (version {version}): {what}.",
-        hint="choose a later one, or rebuild with --full-refresh",
-    )
+    numbers = rows.withColumn(column, F.col(quote(column)).cast("int"))
+    return numbers.withMetadata(column, {DATES: ALL if dates is None else list(dates)})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, written_columns
-from floodmark.spark.faults import BEGIN, END, refuse
+from floodmark.spark.faults import END, fault_begin, raise_in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,7 +44,9 @@ def _with_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
     def guarded(name: str) -> Column:
-        return F.coalesce(F.col(quote(name)), refuse(f"key column {name} is NULL in a row: a merge needs every key"))
+        return F.coalesce(
+            F.col(quote(name)), raise_in_plan("sink", f"key column {name} is NULL in a row: a merge needs every key")
+        )
 
     return rows.withColumns({name: guarded(name) for name in key})
 
@@ -63,7 +65,9 @@ def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str
     shown = F.to_json(F.struct(*map(quote, key)))
     reason = F.concat(F.lit("two different rows have the key "), shown, F.lit(" and nothing says which is newer: "))
     hint = F.lit("name a column that does in `sequence`")
-    return F.when(ties & (own != other), refuse(F.concat(reason, hint)).cast("boolean")).otherwise(F.lit(False))
+    return F.when(ties & (own != other), raise_in_plan("sink", F.concat(reason, hint)).cast("boolean")).otherwise(
+        F.lit(False)
+    )
 
 
 def merge_statement(
@@ -100,7 +104,7 @@ def _same(matched: str, key: Sequence[str], named_by: Sequence[str]) -> str:
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in named_by)
     shown = ", ".join(f"cast(s.{quote(name)} AS string)" for name in key)
     reason = f"two members have the {', '.join(key)} ".replace("'", "")
-    refusal = f"cast(raise_error(concat('{BEGIN} {reason}', {shown}, ' {END}')) AS boolean)"
+    refusal = f"cast(raise_error(concat('{fault_begin('sink')}{reason}', {shown}, '{END}')) AS boolean)"
     return f"CASE WHEN {matched} AND NOT ({same}) THEN {refusal} ELSE true END"
 
 
@@ -137,7 +141,7 @@ def _insert(columns: Sequence[str]) -> str:
 
 
 @contextmanager
-def handed_over(rows: DataFrame) -> Iterator[str]:
+def shared_view(rows: DataFrame) -> Iterator[str]:
     """The rows as a view that another session sees, under a name that no other batch has."""
     name = f"floodmark_{uuid.uuid4().hex}"
     rows.createGlobalTempView(name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +19,8 @@ from floodmark.sinks.kafka.ledger import CannotTell, Layout, LedgerPage
 from floodmark.sinks.kafka.messages import MessageFormat
 from floodmark.sinks.kafka.producer import LedgerAddress, TransactionalSession, retry_passing_errors
 from floodmark.sinks.kafka.writer import DELIVERY_TYPE, Delivery, WritePlan, Writer, deliver, in_parallel
-from floodmark.spark.faults import refusal_in
+from floodmark.spark.faults import fault_in
+from floodmark.spark.session import cores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,7 +150,7 @@ class Kafka:
         try:
             return [Delivery(**row.asDict()) for row in messages.mapInArrow(write, DELIVERY_TYPE).collect()]
         except Exception as error:
-            reason = refusal_in(error)
+            reason = fault_in(error, "sink")
             if reason is None:
                 raise
             raise SinkFailed(batch.job, sink=self.name, reason=self._client.without_secrets(reason)) from None
@@ -294,15 +293,3 @@ class TargetTopic:
     def _admin(self) -> AdminClient:
         """Kept: to connect takes far longer than to ask."""
         return self.options.admin()
-
-
-def cores(spark: SparkSession) -> int:
-    """How many tasks run side by side, as far as the settings tell; a wrong guess costs speed and nothing else."""
-    master = spark.conf.get("spark.master", "") or ""
-    local = re.fullmatch(r"local\[(\d+)(,\d+)?\]", master)
-    if local:
-        return int(local.group(1))
-    per_executor, executors = (spark.conf.get(f"spark.executor.{what}", "") for what in ("cores", "instances"))
-    if per_executor and executors:
-        return int(per_executor) * int(executors)
-    return os.cpu_count() or 2

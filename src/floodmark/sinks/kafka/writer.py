@@ -17,7 +17,7 @@ from floodmark.probes.kafka.client import told
 from floodmark.sinks.kafka.ledger import CannotTell, Layout, LedgerPage, highest_stamps, records_since, stamp
 from floodmark.sinks.kafka.messages import with_partitions
 from floodmark.sinks.kafka.producer import LedgerAddress, TransactionalSession, is_fenced
-from floodmark.spark.faults import BEGIN, END
+from floodmark.spark.faults import fault_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +89,7 @@ def deliver(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         try:
             yield Writer(plan, writer).run(part for _, part in own).to_arrow()
         except KafkaException as error:
-            raise RuntimeError(f"{BEGIN} {told(error)} {END}") from None
+            raise RuntimeError(fault_text("sink", told(error))) from None
 
 
 def _by_writer(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:

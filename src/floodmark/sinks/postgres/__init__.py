@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, check_modes, column_names
-from floodmark.sinks.postgres.server import Entry, PostgresLedger, PostgresServer, settings
+from floodmark.fields import ColumnNames
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, check_modes, mode_fingerprint
+from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer, settings
 from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique
-from floodmark.sinks.postgres.target import Target, spark_type, split
-from floodmark.sinks.postgres.transport import UNREACHABLE, Pieces, Pour, Refused, Staging
+from floodmark.sinks.postgres.target import Target, spark_type, split_name
+from floodmark.sinks.postgres.transport import UNREACHABLE, BatchRefused, CopyChunks, CopyIn, Staging
 from floodmark.sinks.postgres.write import Write
-from floodmark.spark.faults import refusal_in
+from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from floodmark.sinks.postgres.write import Joining
+    from floodmark.sinks.postgres.write import InTransaction
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Postgres(Atomic):
     url: str = field(repr=False)
     table: str
     mode: Literal["append", "merge", "replace"] = "append"
-    key: tuple[str, ...] = ()
-    by: tuple[str, ...] = ()
-    sequence: tuple[str, ...] = ()
+    key: ColumnNames = ColumnNames()
+    by: ColumnNames = ColumnNames()
+    sequence: ColumnNames = ColumnNames()
     delete_when: str | None = None
     name: str = "postgres"
     evolve: bool = False
@@ -47,9 +48,7 @@ class Postgres(Atomic):
     staged: bool = False
 
     def __post_init__(self) -> None:
-        for columns in ("key", "by", "sequence"):
-            object.__setattr__(self, columns, column_names(getattr(self, columns)))
-        split(self.table)
+        split_name(self.table)
         settings(self.url)
         check_modes(self)
 
@@ -61,12 +60,10 @@ class Postgres(Atomic):
         return f"PostgreSQL table {self.table} at {self._server().describe()}"
 
     def fingerprint(self) -> str:
-        parts = {"key": self.key, "by": self.by, "sequence": self.sequence, "delete_when": self.delete_when}
-        options = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
-        return f"postgres {self._server().describe()} {self.table} {self.mode}{f' ({options})' if options else ''}"
+        return f"postgres {self._server().describe()} {self.table} {mode_fingerprint(self)}"
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
-        with self._asking() as connection:
+        with self._connect() as connection:
             entry = self._ledger(connection, ledger).entry(connection)
         return Recorded(entry.number, entry.digest) if entry else None
 
@@ -76,16 +73,16 @@ class Postgres(Atomic):
 
         if self.mode != "append":
             return False
-        with self._asking() as connection:
-            target = Target.found(connection, self.table)
+        with self._connect() as connection:
+            target = Target.read(connection, self.table)
             first = SQL("SELECT 1 FROM {} LIMIT 1").format(target.sql)
             return target.exists and connection.execute(first).fetchone() is not None
 
     def schema(self, session: Session) -> StructType | None:
         from pyspark.sql.types import StructField, StructType
 
-        with self._asking() as connection:
-            target = Target.found(connection, self.table)
+        with self._connect() as connection:
+            target = Target.read(connection, self.table)
         fields = [StructField(column.name, spark_type(column.type, column.note)) for column in target.columns]
         return StructType(fields) if target.exists else None
 
@@ -93,37 +90,37 @@ class Postgres(Atomic):
         return self.mode == "merge" and not self.sequence
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
-        with self._asking() as connection:
+        with self._connect() as connection:
             own = self._ledger(connection, ledger)
             own.ensure(connection)
             with connection.transaction():
                 entry = own.lock(connection)
                 if entry is None or entry.number < number:
-                    own.record(connection, Entry(number, rows=0))
+                    own.record(connection, LedgerEntry(number, rows=0))
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         return self.write_joined(rows, batch, lambda _connection, _rows: None)
 
-    def write_joined(self, rows: DataFrame, batch: Batch, in_transaction: Joining) -> int | None:
+    def write_joined(self, rows: DataFrame, batch: Batch, in_transaction: InTransaction) -> int | None:
         """The same as write, with something of the caller's in the transaction; if that raises, nothing is written.
 
         It is called once, also if the number was recorded before: then with the rows of then (0 if they are not known).
         """
         server = self._server(f"floodmark-sink/{batch.job}")  # a fence leaves floodmark/… out: those only read
-        with self._told(batch.job, server):
+        with self._driver_errors(batch.job, server):
             with server.connect() as connection:
                 ledger = self._ledger(connection, batch.ledger(self.name))
                 ledger.ensure(connection)
-                load = self._prepared(connection, rows, batch, ledger)
-                staging = Staging.named(connection, ledger, batch.attempt)
+                load = self._prepare(connection, rows, batch, ledger)
+                staging = Staging.new(connection, ledger, batch.attempt)
             return Write(server, batch, ledger, staging, self._put, in_transaction).run(load, staged=self.staged)
 
-    def _prepared(self, connection: Connection, rows: DataFrame, batch: Batch, ledger: PostgresLedger) -> Load | None:
+    def _prepare(self, connection: Connection, rows: DataFrame, batch: Batch, ledger: PostgresLedger) -> Load | None:
         """Everything that can be refused before a row is read is refused here; None if the batch is there already."""
         entry = ledger.entry(connection)
         if entry is not None and entry.number >= batch.number:
             return None
-        target = Target.found(connection, self.table)
+        target = Target.read(connection, self.table)
         if self.mode == "merge":
             load = merge_load_of(rows, target, self.key, self.delete_when)
             require_unique(connection, load)
@@ -132,48 +129,48 @@ class Postgres(Atomic):
         self._require_columns(load, batch, connection)
         return load
 
-    def _put(self, connection: Connection, load: Load, pieces: Pieces, kind: str) -> int:
-        pour = Pour(load.encoding, load.staged, pieces)
-        for statement in load.target.made(load.columns, load.key):
+    def _put(self, connection: Connection, load: Load, chunks: CopyChunks, kind: str) -> int:
+        copy = CopyIn(load.encoding, load.copied_columns, chunks)
+        for statement in load.target.ddl(load.columns, load.key):
             connection.execute(statement)
         if self.mode == "merge":
-            merge = load.merge(pour, self.sequence)
+            merge = load.merge(copy, self.sequence)
             return merge.refresh(connection) if kind == "refresh" else merge.apply(connection)
-        move = load.move(pour)
+        move = load.move(copy)
         if kind == "refresh" or (self.mode == "replace" and not self.by):
             return move.replace_all(connection)
-        return move.replace_by(connection, load.spelt(self.by, "by")) if self.by else move.append(connection)
+        return move.replace_by(connection, load.spell(self.by, "by")) if self.by else move.append(connection)
 
     def _require_columns(self, load: Load, batch: Batch, connection: Connection) -> None:
-        for option in ("by", "sequence"):
-            load.spelt(getattr(self, option), option)
+        load.spell(self.by, "by")
+        load.spell(self.sequence, "sequence")
         new = [f"new column {column.name} {column.type}" for column in load.columns if column.is_new]
         if load.target.exists and new and not self.evolve and batch.kind != "refresh":
             raise SchemaChanged(batch.job, sink=self.name, differences=new)
         if not load.target.exists and not self.create:
-            wanted = "; ".join(each.as_string(connection) for each in load.target.made(load.columns, load.key))
+            wanted = "; ".join(each.as_string(connection) for each in load.target.ddl(load.columns, load.key))
             raise ConfigError(f"table {self.table} does not exist and `create` is off.", hint=wanted)
 
     @contextmanager
-    def _told(self, job: str, server: PostgresServer) -> Iterator[None]:
+    def _driver_errors(self, job: str, server: PostgresServer) -> Iterator[None]:
         """Whatever goes wrong, as an error of ours."""
         import psycopg
 
         try:
             yield
-        except (Refused, psycopg.Error) as error:
-            reason = str(error) if isinstance(error, Refused) else server.reason(error)
+        except (BatchRefused, psycopg.Error) as error:
+            reason = str(error) if isinstance(error, BatchRefused) else server.reason(error)
             raise SinkFailed(job, sink=self.name, reason=reason) from None
         except Exception as error:
-            said = refusal_in(error)
-            if said is None:
+            refusal = fault_in(error, "sink")
+            if refusal is None:
                 raise
-            if said.startswith(UNREACHABLE):
-                raise SinkUnreachable(self.describe(), reason=said.removeprefix(UNREACHABLE)) from error
-            raise SinkFailed(job, sink=self.name, reason=said) from error
+            if refusal.startswith(UNREACHABLE):
+                raise SinkUnreachable(self.describe(), reason=refusal.removeprefix(UNREACHABLE)) from error
+            raise SinkFailed(job, sink=self.name, reason=refusal) from error
 
     @contextmanager
-    def _asking(self) -> Iterator[Connection]:
+    def _connect(self) -> Iterator[Connection]:
         """For questions outside a write, where no job is named."""
         import psycopg
 
@@ -188,4 +185,4 @@ class Postgres(Atomic):
         return PostgresServer(self.url, application)
 
     def _ledger(self, connection: Connection, ledger: str) -> PostgresLedger:
-        return PostgresLedger(Target.found(connection, self.table).schema, ledger)
+        return PostgresLedger(Target.read(connection, self.table).schema, ledger)

@@ -1,4 +1,7 @@
-"""How rows travel: in PostgreSQL's binary format where every column has a form in it, else as CSV, which it parses."""
+"""How rows travel: in PostgreSQL's binary format where every column has a form in it, else as CSV, which it parses.
+
+The binary rows are built from Arrow column by column: no value passes through Python.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from floodmark.sinks.postgres.target import binary_column, held_as, text_column
+from floodmark.sinks.postgres.target import binary_column, text_column, transfer_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,13 +20,10 @@ if TYPE_CHECKING:
 
     from floodmark.sinks.postgres.target import TargetColumn
 
-
-# Rows in PostgreSQL's binary COPY format, built from Arrow column by column: no value passes through Python.
 if TYPE_CHECKING:
     Values: TypeAlias = "np.ndarray[Any, Any] | int"
     Part: TypeAlias = tuple[str, Values]
     """The type of some bytes of every row, as numpy spells it, and their values, or the one value of all rows."""
-
 INT2, INT4, INT8 = ">i2", ">i4", ">i8"
 MICROSECONDS_TO_2000, DAYS_TO_2000 = 946_684_800_000_000, 10_957
 """PostgreSQL counts time from 2000, Arrow from 1970."""
@@ -46,6 +46,68 @@ SAME = {
 }
 
 
+class Encoding(Protocol):
+    """A format of COPY; a stream is `opening`, the rows of any number of batches, and `closing`."""
+
+    @property
+    def options(self) -> str:
+        """The options of the COPY statement."""
+
+    @property
+    def opening(self) -> bytes:
+        """What a stream begins with."""
+
+    @property
+    def closing(self) -> bytes:
+        """What a stream ends with."""
+
+    def encode(self, batch: pa.RecordBatch) -> memoryview:
+        """The rows, as they may stand in a stream behind others. Called in a task."""
+
+
+def encoding_of(fields: Sequence[StructField], columns: Sequence[TargetColumn]) -> tuple[Encoding, list[Column]]:
+    """The format for these columns of the rows, and the columns as it takes them."""
+    forms = [form_of(transfer_type(field), column.type) for field, column in zip(fields, columns, strict=True)]
+    known = tuple(form for form in forms if form is not None)
+    if len(known) == len(forms):
+        return BinaryRows(known), list(map(binary_column, fields))
+    return CsvRows(tuple(column.type for column in columns)), list(map(text_column, fields))
+
+
+@dataclass(frozen=True)
+class CsvRows:
+    """Text: every string is quoted, so that an empty one is not taken for NULL."""
+
+    types: tuple[str, ...]
+
+    options = "FORMAT csv, ENCODING 'UTF8'"
+    opening = b""
+    closing = b""
+
+    def encode(self, batch: pa.RecordBatch) -> memoryview:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        columns = [as_text(column, kind) for column, kind in zip(batch.columns, self.types, strict=True)]
+        text = io.BytesIO()
+        options = csv.WriteOptions(include_header=False, quoting_style="needed", batch_size=10_000)
+        csv.write_csv(pa.RecordBatch.from_arrays(columns, list(map(str, range(len(columns))))), text, options)
+        return text.getbuffer()
+
+
+def as_text(column: pa.Array, postgres: str) -> pa.Array:
+    """Moments say that they are in UTC, whatever zone the server has; Arrow would write that at ten times the cost."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_timestamp(column.type):
+        return column
+    in_utc = column.cast(pa.timestamp("us", column.type.tz and "UTC")).cast(pa.timestamp("us"))
+    return (
+        pc.binary_join_element_wise(in_utc.cast(pa.string()), "Z", "") if postgres.startswith("timestamp") else in_utc
+    )
+
+
 @dataclass(frozen=True)
 class BinaryRows:
     """The binary format, for columns whose forms are known (see `form_of`)."""
@@ -56,7 +118,7 @@ class BinaryRows:
     opening = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
     closing = b"\xff\xff"
 
-    def encoded(self, batch: pa.RecordBatch) -> memoryview:
+    def encode(self, batch: pa.RecordBatch) -> memoryview:
         """The rows' bytes, without the opening and closing of a whole stream."""
         import pyarrow.compute as pc
 
@@ -203,66 +265,6 @@ FIXED: dict[str, Callable[[Any], list[Part]]] = {
     "timestamp": lambda column: [(INT8, _since_2000(_own(column, "<i8"), MICROSECONDS_TO_2000))],
     "numeric": _numeric,
 }
+
+
 VARIABLE: dict[str, Callable[[Any], Any]] = {"bytes": _bytes, "jsonb": _jsonb}
-
-
-class Encoding(Protocol):
-    """A format of COPY; a stream is `opening`, the rows of any number of batches, and `closing`."""
-
-    @property
-    def options(self) -> str:
-        """The options of the COPY statement."""
-
-    @property
-    def opening(self) -> bytes:
-        """What a stream begins with."""
-
-    @property
-    def closing(self) -> bytes:
-        """What a stream ends with."""
-
-    def encoded(self, batch: pa.RecordBatch) -> memoryview:
-        """The rows, as they may stand in a stream behind others. Called in a task."""
-
-
-@dataclass(frozen=True)
-class CsvRows:
-    """Text: every string is quoted, so that an empty one is not taken for NULL."""
-
-    types: tuple[str, ...]
-
-    options = "FORMAT csv, ENCODING 'UTF8'"
-    opening = b""
-    closing = b""
-
-    def encoded(self, batch: pa.RecordBatch) -> memoryview:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        columns = [as_text(column, kind) for column, kind in zip(batch.columns, self.types, strict=True)]
-        text = io.BytesIO()
-        options = csv.WriteOptions(include_header=False, quoting_style="needed", batch_size=10_000)
-        csv.write_csv(pa.RecordBatch.from_arrays(columns, list(map(str, range(len(columns))))), text, options)
-        return text.getbuffer()
-
-
-def as_text(column: pa.Array, postgres: str) -> pa.Array:
-    """Moments say that they are in UTC, whatever zone the server has; Arrow would write that at ten times the cost."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_timestamp(column.type):
-        return column
-    in_utc = column.cast(pa.timestamp("us", column.type.tz and "UTC")).cast(pa.timestamp("us"))
-    return (
-        pc.binary_join_element_wise(in_utc.cast(pa.string()), "Z", "") if postgres.startswith("timestamp") else in_utc
-    )
-
-
-def encoding_of(fields: Sequence[StructField], columns: Sequence[TargetColumn]) -> tuple[Encoding, list[Column]]:
-    """The format for these columns of the rows, and the columns as it takes them."""
-    forms = [form_of(held_as(field), column.type) for field, column in zip(fields, columns, strict=True)]
-    known = tuple(form for form in forms if form is not None)
-    if len(known) == len(forms):
-        return BinaryRows(known), list(map(binary_column, fields))
-    return CsvRows(tuple(column.type for column in columns)), list(map(text_column, fields))

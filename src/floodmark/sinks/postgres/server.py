@@ -1,4 +1,8 @@
-"""The ledger of PostgreSQL sinks: one row per ledger, in a table beside the target, written with the rows."""
+"""The server of a PostgreSQL sink, and the ledger on it.
+
+Driver and tasks reach the server without a secret in any message. The ledger is a table beside the target, with a row
+per sink and job that is written in the transaction of the rows.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,6 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composed
 
-
-# Reaching the PostgreSQL server of a sink, from the driver and from the tasks, without a secret in any message.
 DEFAULTS = {
     "connect_timeout": 10,
     # A server that is gone without a word fails the task within about a minute, instead of holding it for hours.
@@ -27,6 +29,11 @@ DEFAULTS = {
     "tcp_user_timeout": 60_000,
 }
 SECRETS = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret", "scram_client_key")
+TABLE = "floodmark_ledger"
+COLUMNS = (
+    "ledger text PRIMARY KEY, number bigint NOT NULL, digest text, rows bigint, marks jsonb, "
+    "modified_time timestamptz NOT NULL DEFAULT now()"
+)
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,9 @@ class PostgresServer:
 
     def describe(self) -> str:
         """Host, port and database."""
-        given = settings(self.url)
-        host, port = given.get("host") or given.get("hostaddr") or "local socket", given.get("port") or 5432
-        return f"{host}:{port}/{given.get('dbname') or given.get('user') or ''}"
+        parts = settings(self.url)
+        host, port = parts.get("host") or parts.get("hostaddr") or "local socket", parts.get("port") or 5432
+        return f"{host}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -60,11 +67,11 @@ class PostgresServer:
     def reason(self, error: Exception) -> str:
         """What the server said, in one line."""
         diagnosis = getattr(error, "diag", None)
-        said = getattr(diagnosis, "message_primary", None) or str(error) or type(error).__name__
+        message = getattr(diagnosis, "message_primary", None) or str(error) or type(error).__name__
         more = [getattr(diagnosis, part, None) for part in ("message_detail", "context")]
-        line = "; ".join(" ".join(text.split()) for text in (said, *more) if text)
-        given = settings(self.url)
-        return redact(line, *(str(given[name]) for name in SECRETS if given.get(name)))
+        line = "; ".join(" ".join(text.split()) for text in (message, *more) if text)
+        parts = settings(self.url)
+        return redact(line, *(str(parts[name]) for name in SECRETS if parts.get(name)))
 
 
 def settings(url: str) -> dict[str, Any]:
@@ -89,15 +96,8 @@ def psycopg_or_hint() -> None:
         raise ConfigError("PostgreSQL needs the driver psycopg.", hint="pip install 'floodmark[postgres]'") from error
 
 
-TABLE = "floodmark_ledger"
-COLUMNS = (
-    "ledger text PRIMARY KEY, number bigint NOT NULL, digest text, rows bigint, marks jsonb, "
-    "modified_time timestamptz NOT NULL DEFAULT now()"
-)
-
-
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """The highest batch that was recorded; `rows` is None where it took a number without saying."""
 
     number: int
@@ -113,13 +113,13 @@ class PostgresLedger:
     schema: str
     ledger: str
 
-    def entry(self, connection: Connection) -> Entry | None:
+    def entry(self, connection: Connection) -> LedgerEntry | None:
         """What is recorded now; waits for nobody. None also where there is no ledger table yet."""
         if not self._exists(connection):
             return None
         return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s")
 
-    def lock(self, connection: Connection) -> Entry | None:
+    def lock(self, connection: Connection) -> LedgerEntry | None:
         """What is recorded, held until the transaction ends: nobody else records for this ledger meanwhile."""
         from psycopg.sql import SQL
 
@@ -128,11 +128,11 @@ class PostgresLedger:
         entry = self.hold(connection)
         return None if is_first else entry
 
-    def hold(self, connection: Connection) -> Entry | None:
+    def hold(self, connection: Connection) -> LedgerEntry | None:
         """The same without making a first entry: where there is none, nothing is held."""
         return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s FOR UPDATE")
 
-    def record(self, connection: Connection, entry: Entry) -> None:
+    def record(self, connection: Connection, entry: LedgerEntry) -> None:
         """Take the number, within the transaction that holds the lock."""
         from psycopg.sql import SQL
 
@@ -170,14 +170,14 @@ class PostgresLedger:
         return [table] if there else [SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self.schema)), table]
 
     def _exists(self, connection: Connection) -> bool:
-        found = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = to_regnamespace(quote_ident(%s))"
-        return connection.execute(found, [TABLE, self.schema]).fetchone() is not None
+        query = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = to_regnamespace(quote_ident(%s))"
+        return connection.execute(query, [TABLE, self.schema]).fetchone() is not None
 
-    def _read(self, connection: Connection, query: str) -> Entry | None:
+    def _read(self, connection: Connection, query: str) -> LedgerEntry | None:
         from psycopg.sql import SQL
 
         row = connection.execute(SQL(query).format(self._table), [self.ledger]).fetchone()
-        return Entry(row[0], row[1], row[2]) if row else None
+        return LedgerEntry(row[0], row[1], row[2]) if row else None
 
     @property
     def _table(self) -> Composed:

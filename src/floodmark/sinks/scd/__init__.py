@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 from floodmark.errors import ConfigError
 from floodmark.failpoints import reach
-from floodmark.sinks.contract import Batch, Recorded, Session, column_names
+from floodmark.fields import ColumnNames
+from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
-from floodmark.sinks.scd.arrival import Arrival, Changes
+from floodmark.sinks.scd.arrival import Changes, EventReader
 from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, Ordering, Ties, latest, versions
-from floodmark.sinks.scd.tables import EventLog, Keeping, Pending, rebuilt
+from floodmark.sinks.scd.tables import EventLog, FenceBatch, HistoryTables, RebuiltTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,55 +21,8 @@ if TYPE_CHECKING:
 
     from floodmark.sinks.scd.maintenance import Moment
 
-
-# Which options of a table with history go together.
-TIES = ("error", "quarantine", "last_arrival")
-CHANGES = ("log", "feed", "snapshot")
-
-
-class HistoryOptions(Protocol):
-    """What is judged."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def key(self) -> tuple[str, ...]: ...
-    @property
-    def sequence(self) -> tuple[str, ...]: ...
-    @property
-    def track(self) -> tuple[str, ...]: ...
-    @property
-    def delete_when(self) -> str | None: ...
-    @property
-    def untracked(self) -> tuple[str, ...]: ...
-    @property
-    def on_conflict(self) -> str: ...
-    @property
-    def changes(self) -> str: ...
-    @property
-    def allow_empty(self) -> bool: ...
-
-
-def check_options(sink: HistoryOptions) -> None:
-    """Raise ConfigError for what is missing, not known, or belongs to another kind of changes."""
-    for option, given, known in (("on_conflict", sink.on_conflict, TIES), ("changes", sink.changes, CHANGES)):
-        if given not in known:
-            raise ConfigError(f"{option}: {given!r} is not known.", hint=f"one of: {', '.join(known)}")
-    if not sink.key:
-        raise ConfigError(f"sink '{sink.name}' has no key.", hint="name the columns in `key: [...]`")
-    if sink.changes == "log" and not sink.sequence:
-        raise ConfigError(
-            f"sink '{sink.name}' has no sequence.", hint="name the column that says since when a row holds"
-        )
-    if sink.delete_when and sink.changes != "log":
-        raise ConfigError(f"sink '{sink.name}' has `delete_when` for a {sink.changes}.", hint="leave it out")
-    if sink.allow_empty and sink.changes != "snapshot":
-        raise ConfigError(f"sink '{sink.name}' has `allow_empty` for a {sink.changes}.", hint="leave it out")
-    if sink.track and sink.untracked:
-        raise ConfigError(f"sink '{sink.name}' has `track` and `untracked`.", hint="give one of the two")
-    both = [name for name in sink.track if name in (*sink.key, *sink.sequence)]
-    if both:
-        raise ConfigError(f"sink '{sink.name}' tracks '{both[0]}', its key or sequence.", hint="leave it out of track")
+TIES: tuple[str, ...] = get_args(Ties)
+CHANGES: tuple[str, ...] = get_args(Changes)
 
 
 @dataclass(frozen=True)
@@ -82,40 +37,42 @@ class Scd1:
 
     path: str | None = None
     table: str | None = None
-    key: tuple[str, ...] = ()
-    sequence: tuple[str, ...] = ()
-    track: tuple[str, ...] = ()
+    key: ColumnNames = ColumnNames()
+    sequence: ColumnNames = ColumnNames()
+    track: ColumnNames = ColumnNames()
     delete_when: str | None = None
-    untracked: tuple[str, ...] = ()
+    untracked: ColumnNames = ColumnNames()
     on_conflict: Ties = "error"
     changes: Changes = "log"
     allow_empty: bool = False
     name: str = "scd1"
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
-    _keeping: Keeping = field(init=False, repr=False, compare=False)
     own_columns: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        for columns in ("key", "sequence", "track", "untracked"):
-            object.__setattr__(self, columns, column_names(getattr(self, columns)))
         check_options(self)
-        table = Delta(self.path, self.table, name=self.name, evolve=self.evolve, patience_seconds=self.patience_seconds)
-        log, rows = EventLog.beside(table, self.order), rebuilt(table, self._identity())
-        object.__setattr__(self, "_keeping", Keeping(self.name, self.order, log, rows, self._shape))
+        self._tables  # noqa: B018 (now: it may be refused, and a relative path is of today's folder)
 
-    @property
-    def arrival(self) -> Arrival:
-        return Arrival(self.name, self.changes, self.key, self.sequence, self.delete_when, self.allow_empty)
+    @cached_property
+    def reader(self) -> EventReader:
+        """How rows become events."""
+        return EventReader(self.name, self.changes, self.key, self.sequence, self.delete_when, self.allow_empty)
 
-    @property
+    @cached_property
     def order(self) -> Ordering:
-        return Ordering(
-            self.key, self.arrival.sequence, self.track, self._first_from(), self.on_conflict, self.untracked
-        )
+        """How events are told apart, put in order and compared."""
+        first_from = self._first_from()
+        return Ordering(self.key, self.reader.sequence, self.track, first_from, self.on_conflict, self.untracked)
+
+    @cached_property
+    def _tables(self) -> HistoryTables:
+        table = Delta(self.path, self.table, name=self.name, evolve=self.evolve, patience_seconds=self.patience_seconds)
+        log, rows = EventLog.beside(table, self.order), RebuiltTable.of(table, self._identity())
+        return HistoryTables(self.name, self.order, log, rows, self._shape)
 
     def describe(self) -> str:
-        return self._keeping.table.sink.describe()
+        return self._tables.table.sink.describe()
 
     def fingerprint(self) -> str:
         order = self.order
@@ -126,46 +83,46 @@ class Scd1:
         return f"{type(self).__name__.lower()} {self.describe()} ({options})"
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
-        return self._keeping.table.sink.recorded(ledger, session)
+        return self._tables.table.sink.recorded(ledger, session)
 
     def tables(self) -> tuple[Delta, ...]:
-        return (self._keeping.log.sink, self._keeping.table.sink)
+        return (self._tables.log.sink, self._tables.table.sink)
 
     def begun(self, ledger: str, session: Session) -> int | None:
         """A batch whose events are in the log and not yet in the table."""
-        number = self._keeping.log.number(ledger, session)
-        return number if number > self._keeping.table.number(ledger, session) else None
+        number = self._tables.log.number(ledger, session)
+        return number if number > self._tables.table.number(ledger, session) else None
 
     def holds_rows(self, session: Session) -> bool:
         """Events that come a second time are the same events: nothing is doubled."""
         return False
 
     def schema(self, session: Session) -> StructType | None:
-        stored = self._keeping.log.sink.schema(session)
-        return self.arrival.expected(stored) if stored is not None else None
+        stored = self._tables.log.sink.schema(session)
+        return self.reader.expected_schema(stored) if stored is not None else None
 
     def needs_position(self) -> bool:
         return self.on_conflict == "last_arrival"
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         """Add the events, then rebuild the keys they touch. Returns the events that came, refused ones included."""
-        self.arrival.require_columns(rows, self._wanted(), self.own_columns)
-        written = self._keeping.add(self.arrival.events(rows, self._current(rows.sparkSession, batch), batch), batch)
+        self.reader.require_columns(rows, self._wanted(), self.own_columns)
+        written = self._tables.add(self.reader.events(rows, self._current(rows.sparkSession, batch), batch), batch)
         reach("after_events")
-        self._keeping.rebuild(rows.sparkSession, batch, written)
+        self._tables.rebuild(rows.sparkSession, batch, written)
         return written
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         """Events that are in the log belong to the table, so they are brought there before the number is taken."""
-        recorded = self._keeping.log.sink.recorded(ledger, session)
+        recorded = self._tables.log.sink.recorded(ledger, session)
         if recorded and self.begun(ledger, session):
-            self._keeping.rebuild(session(), Pending.of(ledger, recorded))
-        self._keeping.log.sink.fence(ledger, number, session)
-        self._keeping.table.sink.fence(ledger, number, session)
+            self._tables.rebuild(session(), FenceBatch.of(ledger, recorded))
+        self._tables.log.sink.fence(ledger, number, session)
+        self._tables.table.sink.fence(ledger, number, session)
 
     def refused(self, spark: SparkSession) -> DataFrame | None:
         """Events that have no place in the table, each with its reason in `_event_refused`; None before the first."""
-        return self._keeping.refused(spark)
+        return self._tables.refused_events(spark)
 
     def prune(self, spark: SparkSession, before: Moment) -> int:
         """Drop events below a moment from the log; the table stays as it is. Returns how many were dropped.
@@ -175,7 +132,7 @@ class Scd1:
         """
         from floodmark.sinks.scd.maintenance import prune_log
 
-        return prune_log(self._keeping, spark, before)
+        return prune_log(self._tables, spark, before)
 
     def settle(self, spark: SparkSession, keep: str) -> int:
         """Decide between events that contradict each other: those for which the SQL holds count from now on.
@@ -184,7 +141,7 @@ class Scd1:
         """
         from floodmark.sinks.scd.maintenance import settle_log
 
-        return settle_log(self._keeping, spark, keep)
+        return settle_log(self._tables, spark, keep)
 
     def _identity(self) -> tuple[str, ...]:
         return self.key
@@ -202,7 +159,7 @@ class Scd1:
     def _current(self, spark: SparkSession, batch: Batch) -> DataFrame | None:
         """What the table shows, where a snapshot has to be held against it."""
         is_compared = self.changes == "snapshot" and batch.kind != "refresh"
-        return self._keeping.table.read(spark) if is_compared else None
+        return self._tables.table.read(spark) if is_compared else None
 
 
 @dataclass(frozen=True)
@@ -227,5 +184,27 @@ class Scd2(Scd1):
         return versions(events, self.order)
 
     def _current(self, spark: SparkSession, batch: Batch) -> DataFrame | None:
-        held = super()._current(spark, batch)
-        return held.where(IS_CURRENT).drop(*INTERVAL) if held is not None else None
+        rows = super()._current(spark, batch)
+        return rows.where(IS_CURRENT).drop(*INTERVAL) if rows is not None else None
+
+
+def check_options(sink: Scd1) -> None:
+    """Raise ConfigError for what is missing, not known, or belongs to another kind of changes."""
+    for option, given, known in (("on_conflict", sink.on_conflict, TIES), ("changes", sink.changes, CHANGES)):
+        if given not in known:
+            raise ConfigError(f"{option}: {given!r} is not known.", hint=f"one of: {', '.join(known)}")
+    if not sink.key:
+        raise ConfigError(f"sink '{sink.name}' has no key.", hint="name the columns in `key: [...]`")
+    if sink.changes == "log" and not sink.sequence:
+        raise ConfigError(
+            f"sink '{sink.name}' has no sequence.", hint="name the column that says since when a row holds"
+        )
+    if sink.delete_when and sink.changes != "log":
+        raise ConfigError(f"sink '{sink.name}' has `delete_when` for a {sink.changes}.", hint="leave it out")
+    if sink.allow_empty and sink.changes != "snapshot":
+        raise ConfigError(f"sink '{sink.name}' has `allow_empty` for a {sink.changes}.", hint="leave it out")
+    if sink.track and sink.untracked:
+        raise ConfigError(f"sink '{sink.name}' has `track` and `untracked`.", hint="give one of the two")
+    both = [name for name in sink.track if name in (*sink.key, *sink.sequence)]
+    if both:
+        raise ConfigError(f"sink '{sink.name}' tracks '{both[0]}', its key or sequence.", hint="leave it out of track")

@@ -1,4 +1,7 @@
-"""From the events that count to the rows of the table: versions with their intervals, or the latest row alone."""
+"""Events: which of them count, which contradict each other, and what rows follow from them.
+
+Plain functions from rows to rows; the tables that hold events and rows are in `tables`.
+"""
 
 from __future__ import annotations
 
@@ -15,46 +18,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.types import DataType, StructType
 
-
-# Comparing rows column by column, NULL being equal to NULL, also where Spark itself has no comparison.
-def state_of(schema: StructType, names: Sequence[str]) -> Column:
-    """The named columns as one value; two such values are equal if every column is."""
-    from pyspark.sql import functions as F
-
-    parts = [comparable(F.col(quote(name)), schema[name].dataType).alias(f"c{n}") for n, name in enumerate(names)]
-    return F.struct(*parts) if parts else F.struct(F.lit(0).alias("c0"))
-
-
-def comparable(column: Column, kind: DataType) -> Column:
-    """The value itself, or for a type without an order one that has it and differs whenever the value does."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import MapType
-
-    if isinstance(kind, MapType) and not _is_unordered(kind.valueType):
-        return F.array_sort(F.map_entries(column))
-    return F.to_json(F.struct(column.alias("v"))) if _is_unordered(kind) else column
-
-
-def _is_unordered(kind: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
-
-    if isinstance(kind, MapType | VariantType):
-        return True
-    if isinstance(kind, ArrayType):
-        return _is_unordered(kind.elementType)
-    return isinstance(kind, StructType) and any(_is_unordered(field.dataType) for field in kind.fields)
-
-
-# Events on their way into the log of a table with history: which are refused, which count, and which contradict.
 Ties = Literal["error", "quarantine", "last_arrival"]
-
 LEDGER, NUMBER, PLACE = "_event_ledger", "_event_number", "_event_place"
 DELETED, REFUSED = "_event_deleted", "_event_refused"
 FLOOR, SINCE = "_event_floor", "_event_since"
-DELETE, CONTESTED, BEST = "_fm_delete", "_fm_contested", "_fm_best"
 LOG_COLUMNS = (LEDGER, NUMBER, PLACE, DELETED, REFUSED, FLOOR, SINCE)
 """What the log keeps beside the user's columns: which batch brought an event and in which order, whether it deletes,
 why it was refused; on the first event of a key whose older ones were pruned, the floor and the start of its version."""
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+INTERVAL = (VALID_FROM, VALID_TO, IS_CURRENT)
+DELETE, CONTESTED, BEST = "_fm_delete", "_fm_contested", "_fm_best"
+RUN, ROW = "_fm_run", "_fm_row"
+CONFLICT = "_fm_conflict"
+SET_ASIDE = "set aside: another event of the same key and sequence was chosen"
+BROADCAST_AT_MOST = 200_000
+"""Keys that are sent to every task, so that the log is filtered where it is read and not moved."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +60,16 @@ class Ordering:
         """The user's columns among those of the log."""
         return [name for name in columns if name not in LOG_COLUMNS]
 
-    def tracked(self, columns: Sequence[str]) -> list[str]:
+    def tracked_columns(self, columns: Sequence[str]) -> list[str]:
         left_out = {*self.key, *self.sequence, *self.untracked, self.first_from}
         return list(self.track) or [name for name in self.payload(columns) if name not in left_out]
 
     def state(self, schema: StructType) -> Column:
         """The tracked columns as one value that can be compared, NULL for NULL."""
-        return state_of(schema, self.tracked(schema.names))
+        return state_of(schema, self.tracked_columns(schema.names))
 
 
-def received(rows: DataFrame, order: Ordering, floors: DataFrame | None, *, ledger: str, number: int) -> DataFrame:
+def log_rows(rows: DataFrame, order: Ordering, floors: DataFrame | None, *, ledger: str, number: int) -> DataFrame:
     """The rows of a batch as the log takes them, each with the reason if it is refused."""
     from pyspark.sql import functions as F
 
@@ -101,7 +79,7 @@ def received(rows: DataFrame, order: Ordering, floors: DataFrame | None, *, ledg
     return without_own(
         seen.withColumns(
             {
-                REFUSED: _reason(order),
+                REFUSED: _refusal(order),
                 PLACE: _place(rows, order),
                 DELETED: F.col(DELETE),
                 LEDGER: F.lit(ledger),
@@ -113,15 +91,17 @@ def received(rows: DataFrame, order: Ordering, floors: DataFrame | None, *, ledg
     )
 
 
-def _reason(order: Ordering) -> Column:
+def _refusal(order: Ordering) -> Column:
     """Why an event cannot have a place in anyone's history; NULL if it can."""
     from pyspark.sql import functions as F
 
     missing = [(name, "key") for name in order.key] + [(name, "sequence") for name in order.sequence]
     reasons = [F.when(F.col(quote(name)).isNull(), F.lit(f"{what} column {name} is NULL")) for name, what in missing]
     below = F.col(quote(order.moment)) < F.col(FLOOR)
-    told = F.concat(F.lit("older than the floor "), F.col(FLOOR).cast("string"), F.lit(" to which the log was pruned"))
-    return F.coalesce(*reasons, F.when(below, told))
+    reason = F.concat(
+        F.lit("older than the floor "), F.col(FLOOR).cast("string"), F.lit(" to which the log was pruned")
+    )
+    return F.coalesce(*reasons, F.when(below, reason))
 
 
 def _place(rows: DataFrame, order: Ordering) -> Column:
@@ -133,6 +113,83 @@ def _place(rows: DataFrame, order: Ordering) -> Column:
         return F.lit(0)
     alike = Window.partitionBy(*map(quote, (*order.key, *order.sequence)))
     return F.dense_rank().over(alike.orderBy(POSITION))
+
+
+def still_set_aside(arriving: DataFrame, log: DataFrame, order: Ordering) -> DataFrame:
+    """The arriving events; one that was set aside before and comes once more stays so."""
+    from pyspark.sql import functions as F
+
+    same = (*order.key, *order.sequence)
+    tracked = [name for name in order.tracked_columns(log.columns) if name in arriving.columns]
+    aside = log.where(f"{REFUSED} = '{SET_ASIDE}'").select(
+        *(F.col(quote(name)).alias(f"_fm_{place}") for place, name in enumerate(same)),
+        state_of(log.schema, tracked).alias("_fm_state"),
+    )
+    alike = [F.col(quote(name)) == F.col(f"_fm_{place}") for place, name in enumerate(same)]
+    is_it = reduce(and_, alike) & state_of(arriving.schema, tracked).eqNullSafe(F.col("_fm_state")) & ~F.col(DELETED)
+    met = arriving.join(F.broadcast(aside.distinct()), is_it, "left")
+    reason = F.coalesce(REFUSED, F.when(F.col("_fm_state").isNotNull(), F.lit(SET_ASIDE)))
+    return met.withColumn(REFUSED, reason).select(*map(quote, arriving.columns))
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over arriving events tells: how many there are, if known, and key and sequence, as JSON, of those
+    that nothing decides between."""
+
+    events: int | None = None
+    conflict: tuple[str, str] | None = None
+
+
+def survey_of(arriving: DataFrame, stored: DataFrame | None, order: Ordering) -> Survey:
+    """Hold the events against each other, then against those of the log that could contradict them."""
+    from pyspark.sql import functions as F
+
+    fresh = arriving.where(f"{REFUSED} IS NULL")
+    kind, moment = fresh.schema[order.moment].dataType, F.col(quote(order.moment))
+    ends = [_plain(end(moment), kind).alias(name) for name, end in (("lo", F.min), ("hi", F.max))]
+    row = winners(fresh, order).agg(_first_conflict(order), F.count(F.lit(1)).alias("n"), *ends).collect()[0]
+    survey = Survey(row["n"], _conflict_in(row))
+    if stored is None or survey.conflict or not survey.events:
+        return survey
+    # The moments go in as literals, so that files of other times are not opened: mostly all of them.
+    near = stored.where(moment.between(_literal(row, "lo", kind), _literal(row, "hi", kind)))
+    return Survey(survey.events, _conflict_with(near, fresh, survey.events, order)) if near.inputFiles() else survey
+
+
+def _conflict_with(near: DataFrame, fresh: DataFrame, events: int, order: Ordering) -> tuple[str, str] | None:
+    """A contradiction between events that arrive and those of the same keys that are stored."""
+    from pyspark.sql import functions as F
+
+    keys = fresh.select(*map(quote, order.key))
+    held = near.join(F.broadcast(keys) if events <= BROADCAST_AT_MOST else keys, list(order.key), "left_semi")
+    every = fresh.unionByName(held, allowMissingColumns=True)
+    return _conflict_in(winners(every, order).agg(_first_conflict(order)).collect()[0])
+
+
+def _first_conflict(order: Ordering) -> Column:
+    from pyspark.sql import functions as F
+
+    shown = [F.to_json(F.struct(*map(quote, names))) for names in (order.key, order.sequence)]
+    return F.min(F.when(F.col(CONTESTED), F.struct(*shown))).alias(CONFLICT)
+
+
+def _conflict_in(row: Row) -> tuple[str, str] | None:
+    return (row[CONFLICT][0], row[CONFLICT][1]) if row[CONFLICT] else None
+
+
+def _plain(moment: Column, kind: DataType) -> Column:
+    """A form that comes back from Python as the same moment, whatever the zones are."""
+    from pyspark.sql import functions as F
+
+    return F.unix_micros(moment) if kind.simpleString() == "timestamp" else moment.cast("string")
+
+
+def _literal(row: Row, name: str, kind: DataType) -> Column:
+    from pyspark.sql import functions as F
+
+    value = F.lit(row[name])
+    return F.timestamp_micros(value) if kind.simpleString() == "timestamp" else value.cast(kind)
 
 
 def winners(events: DataFrame, order: Ordering) -> DataFrame:
@@ -162,7 +219,7 @@ def _best(events: DataFrame, same: Sequence[str], order: Ordering) -> DataFrame:
     return events.groupBy(*map(quote, same)).agg(best, differ.alias(CONTESTED))
 
 
-def contradicting(events: DataFrame, order: Ordering) -> DataFrame:
+def contradictions(events: DataFrame, order: Ordering) -> DataFrame:
     """All events that share key and sequence with one that says something else."""
     same = [*order.key, *order.sequence]
     contested = winners(events, order).where(CONTESTED).select(*map(quote, same))
@@ -179,77 +236,6 @@ def last_of_each_moment(chosen: DataFrame, order: Ordering) -> DataFrame:
     at_once = Window.partitionBy(*map(quote, (*order.key, order.moment)))
     last = at_once.orderBy(*(F.col(quote(name)).desc() for name in order.sequence[1:]))
     return chosen.withColumn("_fm_rank", F.row_number().over(last)).where("_fm_rank = 1").drop("_fm_rank")
-
-
-# Finding events that contradict each other before any of them is written, without reading the whole log.
-BROADCAST_AT_MOST = 200_000
-"""Keys that are sent to every task, so that the log is filtered where it is read and not moved."""
-CONFLICT = "_fm_conflict"
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What one pass over arriving events tells: how many there are, if known, and key and sequence, as JSON, of those
-    that nothing decides between."""
-
-    events: int | None = None
-    conflict: tuple[str, str] | None = None
-
-
-def surveyed(arriving: DataFrame, stored: DataFrame | None, order: Ordering) -> Survey:
-    """Hold the events against each other, then against those of the log that could contradict them."""
-    from pyspark.sql import functions as F
-
-    fresh = arriving.where(f"{REFUSED} IS NULL")
-    kind, moment = fresh.schema[order.moment].dataType, F.col(quote(order.moment))
-    ends = [_plain(end(moment), kind).alias(name) for name, end in (("lo", F.min), ("hi", F.max))]
-    row = winners(fresh, order).agg(_conflict(order), F.count(F.lit(1)).alias("n"), *ends).collect()[0]
-    survey = Survey(row["n"], _told(row))
-    if stored is None or survey.conflict or not survey.events:
-        return survey
-    # The moments go in as literals, so that files of other times are not opened: mostly all of them.
-    near = stored.where(moment.between(_literal(row, "lo", kind), _literal(row, "hi", kind)))
-    return Survey(survey.events, _conflict_with(near, fresh, survey.events, order)) if near.inputFiles() else survey
-
-
-def _conflict_with(near: DataFrame, fresh: DataFrame, events: int, order: Ordering) -> tuple[str, str] | None:
-    """A contradiction between events that arrive and those of the same keys that are stored."""
-    from pyspark.sql import functions as F
-
-    keys = fresh.select(*map(quote, order.key))
-    held = near.join(F.broadcast(keys) if events <= BROADCAST_AT_MOST else keys, list(order.key), "left_semi")
-    every = fresh.unionByName(held, allowMissingColumns=True)
-    return _told(winners(every, order).agg(_conflict(order)).collect()[0])
-
-
-def _conflict(order: Ordering) -> Column:
-    from pyspark.sql import functions as F
-
-    shown = [F.to_json(F.struct(*map(quote, names))) for names in (order.key, order.sequence)]
-    return F.min(F.when(F.col(CONTESTED), F.struct(*shown))).alias(CONFLICT)
-
-
-def _told(row: Row) -> tuple[str, str] | None:
-    return (row[CONFLICT][0], row[CONFLICT][1]) if row[CONFLICT] else None
-
-
-def _plain(moment: Column, kind: DataType) -> Column:
-    """A form that comes back from Python as the same moment, whatever the zones are."""
-    from pyspark.sql import functions as F
-
-    return F.unix_micros(moment) if kind.simpleString() == "timestamp" else moment.cast("string")
-
-
-def _literal(row: Row, name: str, kind: DataType) -> Column:
-    from pyspark.sql import functions as F
-
-    value = F.lit(row[name])
-    return F.timestamp_micros(value) if kind.simpleString() == "timestamp" else value.cast(kind)
-
-
-VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
-INTERVAL = (VALID_FROM, VALID_TO, IS_CURRENT)
-RUN, ROW = "_fm_run", "_fm_row"
 
 
 def versions(events: DataFrame, order: Ordering) -> DataFrame:
@@ -276,7 +262,7 @@ def runs(events: DataFrame, order: Ordering) -> DataFrame:
     state = F.struct(DELETED, F.when(~F.col(DELETED), order.state(events.schema)).alias("values"))
     begins = (~F.lag(state).over(in_order).eqNullSafe(state)).cast("int").alias("_fm_begins")
     numbered = events.select("*", begins).select("*", F.sum("_fm_begins").over(in_order).alias(RUN))
-    told = numbered.groupBy(*map(quote, order.key), RUN).agg(
+    joined = numbered.groupBy(*map(quote, order.key), RUN).agg(
         F.min(F.coalesce(F.col(SINCE), F.col(moment))).alias(VALID_FROM),
         F.min_by(F.coalesce(F.col(SINCE), F.col(quote(order.first_from or order.moment))), moment).alias("_fm_first"),
         F.max_by(F.struct(*map(quote, events.columns)), moment).alias(ROW),
@@ -284,7 +270,7 @@ def runs(events: DataFrame, order: Ordering) -> DataFrame:
     # A creation time behind the first change is not believed, and a deleted key has not begun.
     begins_early = (F.col(RUN) == 1) & ~F.col(f"{ROW}.{DELETED}")
     early = F.least(F.col("_fm_first").cast(events.schema[order.moment].dataType), F.col(VALID_FROM))
-    return told.withColumn(VALID_FROM, F.when(begins_early, early).otherwise(F.col(VALID_FROM)))
+    return joined.withColumn(VALID_FROM, F.when(begins_early, early).otherwise(F.col(VALID_FROM)))
 
 
 def latest(events: DataFrame, order: Ordering) -> DataFrame:
@@ -297,7 +283,7 @@ def latest(events: DataFrame, order: Ordering) -> DataFrame:
     return last.select(*(F.col(f"_fm_row.{quote(name)}").alias(name) for name in payload))
 
 
-def changes(new: DataFrame, old: DataFrame, identity: Sequence[str]) -> DataFrame:
+def row_changes(new: DataFrame, old: DataFrame, identity: Sequence[str]) -> DataFrame:
     """What has to be done to `old` to make it `new`: rows to put, and with DELETE, rows to take out."""
     from pyspark.sql import functions as F
 
@@ -326,25 +312,29 @@ def _column(rows: DataFrame, name: str, kind: str) -> Column:
     return F.col(quote(name)) if name in rows.columns else F.lit(None).cast(kind).alias(name)
 
 
-SETTLED = "floodmark.settle"
-"""The ledger under which a table counts how often it was settled."""
-
-
-SET_ASIDE = "set aside: another event of the same key and sequence was chosen"
-
-
-def refused_again(arriving: DataFrame, log: DataFrame, order: Ordering) -> DataFrame:
-    """The arriving events; one that was set aside before and comes once more stays so."""
+def state_of(schema: StructType, names: Sequence[str]) -> Column:
+    """The named columns as one value; two such values are equal if every column is."""
     from pyspark.sql import functions as F
 
-    same = (*order.key, *order.sequence)
-    tracked = [name for name in order.tracked(log.columns) if name in arriving.columns]
-    aside = log.where(f"{REFUSED} = '{SET_ASIDE}'").select(
-        *(F.col(quote(name)).alias(f"_fm_{place}") for place, name in enumerate(same)),
-        state_of(log.schema, tracked).alias("_fm_state"),
-    )
-    alike = [F.col(quote(name)) == F.col(f"_fm_{place}") for place, name in enumerate(same)]
-    is_it = reduce(and_, alike) & state_of(arriving.schema, tracked).eqNullSafe(F.col("_fm_state")) & ~F.col(DELETED)
-    met = arriving.join(F.broadcast(aside.distinct()), is_it, "left")
-    reason = F.coalesce(REFUSED, F.when(F.col("_fm_state").isNotNull(), F.lit(SET_ASIDE)))
-    return met.withColumn(REFUSED, reason).select(*map(quote, arriving.columns))
+    parts = [comparable(F.col(quote(name)), schema[name].dataType).alias(f"c{n}") for n, name in enumerate(names)]
+    return F.struct(*parts) if parts else F.struct(F.lit(0).alias("c0"))
+
+
+def comparable(column: Column, kind: DataType) -> Column:
+    """The value itself, or for a type without an order one that has it and differs whenever the value does."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import MapType
+
+    if isinstance(kind, MapType) and not _is_unordered(kind.valueType):
+        return F.array_sort(F.map_entries(column))
+    return F.to_json(F.struct(column.alias("v"))) if _is_unordered(kind) else column
+
+
+def _is_unordered(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+    if isinstance(kind, MapType | VariantType):
+        return True
+    if isinstance(kind, ArrayType):
+        return _is_unordered(kind.elementType)
+    return isinstance(kind, StructType) and any(_is_unordered(field.dataType) for field in kind.fields)

@@ -1,16 +1,20 @@
-"""Adding a batch to the log and bringing the table up to it: the two commits, and what each needs to know."""
+"""The two Delta tables behind a table with history: its log of events, and the rows that are rebuilt from it.
+
+A batch is two commits, one to each; what they decide by is in `events`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConflictingEvents
 from floodmark.locations import quote
-from floodmark.sinks.contract import Batch, Recorded, Session
+from floodmark.sinks.contract import Batch, Recorded, Session, written_columns
 from floodmark.sinks.delta import Delta
+from floodmark.sinks.delta.merge import merge_statement, shared_view
 from floodmark.sinks.scd.events import (
     BROADCAST_AT_MOST,
     CONTESTED,
@@ -18,25 +22,22 @@ from floodmark.sinks.scd.events import (
     LEDGER,
     NUMBER,
     REFUSED,
-    SETTLED,
     SINCE,
     Ordering,
     Survey,
-    changes,
-    contradicting,
+    contradictions,
     last_of_each_moment,
-    received,
-    refused_again,
-    surveyed,
+    log_rows,
+    row_changes,
+    still_set_aside,
+    survey_of,
     winners,
 )
-from floodmark.spark.faults import refuse
+from floodmark.spark.faults import raise_in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-
-# The two Delta tables behind a table with history: its log of events, and the rows that are rebuilt from it.
 LOG_SUFFIX = "__events"
 IN_ONE_FILE = 100_000
 """Events of a batch that one task writes."""
@@ -52,12 +53,112 @@ IN_ONE_PLACE = {
 and there is nothing to learn on the way."""
 PRUNED = "floodmark.prune"
 """The ledger under which a log counts how often it was pruned."""
-PROPERTIES = {
-    # Rows that change are marked in their files and written anew beside them: a few keys cost no whole file.
-    "delta.enableDeletionVectors": "true",
-    # Whoever builds on the table reads what changed.
-    "delta.enableChangeDataFeed": "true",
-}
+SETTLED = "floodmark.settle"
+"""The ledger under which a table counts how often it was settled."""
+PROPERTIES = {"delta.enableDeletionVectors": "true"}
+"""Rows that change are marked in their files and written anew beside them: a few keys cost no whole file."""
+FEW = 1_000
+"""Events of a batch whose keys one task rebuilds."""
+
+
+@dataclass(frozen=True)
+class HistoryTables:
+    """A log, the table that follows from it, and how: `shape` makes rows of the events that count."""
+
+    name: str
+    order: Ordering
+    log: EventLog
+    table: RebuiltTable
+    shape: Callable[[DataFrame], DataFrame]
+
+    def add(self, events: DataFrame, batch: Batch) -> int:
+        """The first commit. Raises ConflictingEvents before anything is written."""
+        spark, ledger = events.sparkSession, batch.ledger(self.name)
+        stored = None if batch.kind == "refresh" else self.log.read(spark)
+        arriving, survey = self._log_rows(events, stored, batch), Survey()
+        if self.log.number(ledger, lambda: spark) < batch.number and self.order.ties != "quarantine":
+            accepted = stored.where(f"{REFUSED} IS NULL") if stored is not None else None
+            survey = survey_of(arriving, accepted, self.order)
+        if survey.conflict:
+            raise ConflictingEvents(batch.job, sink=self.name, key=survey.conflict[0], sequence=survey.conflict[1])
+        return self.log.append(arriving, batch, survey.events)
+
+    def rebuild(self, spark: SparkSession, batch: Batch, arrived: int | None = None) -> None:
+        """The second commit: every key with events above the number that the table has, from all its events."""
+        from pyspark.sql import functions as F
+
+        ledger = batch.ledger(self.name)
+        done = self.table.number(ledger, lambda: spark)
+        if done >= batch.number:
+            return
+        held, events = self.table.read(spark), self.log.accepted_events(spark)
+        if events is None:
+            return
+        if held is None or batch.kind == "refresh":
+            self.table.fill(self.rows_of(events), batch)
+            return
+        keys = self.log.touched_keys(events, ledger, done)
+        keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
+        self.rebuild_keys(keys, events, held, batch, arrived)
+
+    def rebuild_keys(
+        self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch, arrived: int | None = None
+    ) -> None:
+        """Turn what the table holds of these keys into what follows from their events, in one commit."""
+        own = [quote(name) for name in self.order.key]
+        new, old = (each.join(keys, list(self.order.key), "left_semi") for each in (events, held))
+        few = arrived is not None and arrived <= FEW
+        # Rows in one place need not be moved again, however they are grouped, ordered and joined.
+        new, old = (new.repartition(1), old.repartition(1)) if few else (new.repartition(*own), old)
+        self.table.exchange(self.rows_of(new), self._above_floor(old, held.sparkSession), batch, few=few)
+
+    def rows_of(self, events: DataFrame) -> DataFrame:
+        """The table's rows for these events, which are all that their keys have."""
+        return self.shape(self.counting_events(events))
+
+    def counting_events(self, events: DataFrame) -> DataFrame:
+        """One event of each key and moment: the one that counts."""
+        agreed = f"NOT {CONTESTED}" if self.order.ties == "quarantine" else self._without_conflict()
+        return last_of_each_moment(winners(events, self.order).where(agreed).drop(CONTESTED), self.order)
+
+    def refused_events(self, spark: SparkSession) -> DataFrame | None:
+        """Every event that has no place in the table, with the reason; None while there is no log."""
+        every = self.log.read(spark)
+        return self.refused_among(every) if every is not None else None
+
+    def refused_among(self, events: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        accepted, without_place = (events.where(f"{REFUSED} IS {state}") for state in ("NULL", "NOT NULL"))
+        reason = F.lit("another event of the same key and sequence says something else")
+        return without_place.unionByName(contradictions(accepted, self.order).withColumn(REFUSED, reason))
+
+    def _log_rows(self, events: DataFrame, stored: DataFrame | None, batch: Batch) -> DataFrame:
+        """The events as the log takes them, with a reason on those that have no place."""
+        spark, ledger = events.sparkSession, batch.ledger(self.name)
+        floors = self.log.floors(spark) if stored is not None else None
+        arriving = log_rows(events, self.order, floors, ledger=ledger, number=batch.number)
+        if stored is None or not self.table.number(SETTLED, lambda: spark):
+            return arriving
+        return still_set_aside(arriving, stored, self.order)
+
+    def _without_conflict(self) -> Column:
+        """The log holds no contradictions, since they were refused on arrival; if it does, nothing is guessed."""
+        from pyspark.sql import functions as F
+
+        shown = F.to_json(F.struct(*map(quote, (*self.order.key, *self.order.sequence))))
+        reason = F.concat(F.lit("the log has events that contradict each other at "), shown)
+        return F.when(F.col(CONTESTED), raise_in_plan("sink", reason).cast("boolean")).otherwise(F.lit(True))
+
+    def _above_floor(self, held: DataFrame, spark: SparkSession) -> DataFrame:
+        """Versions that ended before a key's floor can no longer be rebuilt, and stay as they are."""
+        from pyspark.sql import functions as F
+
+        floors = self.log.floors(spark)
+        if floors is None or "valid_from" not in held.columns:
+            return held
+        known = held.join(F.broadcast(floors.select(*map(quote, self.order.key), SINCE)), list(self.order.key), "left")
+        return known.where(f"{SINCE} IS NULL OR valid_from >= {SINCE}").drop(SINCE)
 
 
 @dataclass(frozen=True)
@@ -81,6 +182,7 @@ class EventLog:
         return self.sink.write(parted.sortWithinPartitions(*keys, quote(self.order.moment)), batch) or 0
 
     def number(self, ledger: str, session: Session) -> int:
+        """The highest batch whose events it has."""
         recorded = self.sink.recorded(ledger, session)
         return recorded.number if recorded else 0
 
@@ -88,7 +190,7 @@ class EventLog:
         """All events; None while there is no log."""
         return self.sink.read(lambda: spark)
 
-    def accepted(self, spark: SparkSession) -> DataFrame | None:
+    def accepted_events(self, spark: SparkSession) -> DataFrame | None:
         """The events that were not refused."""
         every = self.read(spark)
         return every.where(f"{REFUSED} IS NULL") if every is not None else None
@@ -108,31 +210,19 @@ class EventLog:
 
 
 @dataclass(frozen=True)
-class ExactChanges(Delta):
-    """A merge whose rows are unique already, and say themselves whether they delete; `few`: one task can hold them."""
-
-    few: bool = False
-
-    def _newest(self, rows: DataFrame) -> DataFrame:
-        return rows
-
-    def _settings(self, batch: Batch, spark: SparkSession) -> dict[str, str]:
-        probe = self._looked(lambda: spark) if self.few else None
-        is_small = probe is not None and probe.files_and_bytes()[1] <= SMALL_BYTES
-        return {**super()._settings(batch, spark), **ONCE, **(IN_ONE_PLACE if is_small else {})}
-
-    def _properties(self) -> dict[str, str]:
-        return PROPERTIES
-
-
-@dataclass(frozen=True)
 class RebuiltTable:
-    """The rows that follow from the log; `identity` tells them apart."""
+    """The rows that follow from the log; `identity` tells them apart. Whoever builds on it reads its change feed."""
 
-    sink: ExactChanges
+    sink: Delta
     identity: tuple[str, ...]
 
+    @classmethod
+    def of(cls, table: Delta, identity: tuple[str, ...]) -> RebuiltTable:
+        sink = replace(table, mode="merge", key=identity, change_feed=True, _properties=PROPERTIES)
+        return cls(sink, identity)
+
     def number(self, ledger: str, session: Session) -> int:
+        """The highest batch that it has."""
         recorded = self.sink.recorded(ledger, session)
         return recorded.number if recorded else 0
 
@@ -141,132 +231,36 @@ class RebuiltTable:
 
     def fill(self, rows: DataFrame, batch: Batch) -> None:
         """All rows of a table that has none yet, or has others: nothing there has to be compared."""
-        as_it_comes = replace(self.sink, mode="append", key=())
-        as_it_comes.write(rows, batch)
+        replace(self.sink, mode="append", key=()).write(rows, batch)
 
     def exchange(self, rows: DataFrame, held: DataFrame, batch: Batch, *, few: bool) -> None:
-        """Turn the rows that are held into these, writing only what differs, in one commit."""
-        replace(self.sink, few=few).write(changes(rows, held, self.identity), batch)
+        """Turn the rows that are held into these, writing only what differs, in one commit.
 
+        The changes are unique and say themselves whether they delete. `few`: one task can hold them.
+        """
+        changes, spark, target = row_changes(rows, held, self.identity), rows.sparkSession, self.sink.target
 
-def rebuilt(table: Delta, identity: Sequence[str]) -> RebuiltTable:
-    """The table as a target of exact changes."""
-    given = {name: getattr(table, name) for name in ("path", "table", "name", "evolve", "patience_seconds")}
-    return RebuiltTable(ExactChanges(**given, mode="merge", key=tuple(identity)), tuple(identity))
+        def merge(_exists: bool) -> None:
+            probe = target.probe(lambda: spark) if few else None
+            is_small = probe is not None and probe.files_and_bytes()[1] <= SMALL_BYTES
+            settings = {**ONCE, **(IN_ONE_PLACE if is_small else {})}
+            with shared_view(changes) as view:
+                parts = (target.place.sql, view, written_columns(changes), self.identity, ())
+                target.run(merge_statement(*parts, evolve=self.sink.evolve), batch, spark, settings)
 
-
-FEW = 1_000
-"""Events of a batch whose keys one task rebuilds."""
+        target.write_once(spark, batch, merge)
 
 
 @dataclass(frozen=True)
-class Pending(Batch):
-    """A batch whose events wait in the log, known by its ledger alone."""
+class FenceBatch(Batch):
+    """What is left of a batch when only its ledger and number are known: nobody says any more which job it was."""
+
+    ledger_name: str = ""
 
     @classmethod
-    def of(cls, ledger: str, recorded: Recorded) -> Pending:
+    def of(cls, ledger: str, recorded: Recorded) -> FenceBatch:
         now = datetime.now(timezone.utc)
-        return cls("", ledger, recorded.number, "fence", recorded.digest or "", "batch", now)
+        return cls("", ledger, recorded.number, "fence", recorded.digest or "", "batch", now, ledger_name=ledger)
 
     def ledger(self, sink: str) -> str:
-        return self.job
-
-
-@dataclass(frozen=True)
-class Keeping:
-    """A log, the table that follows from it, and how: `shape` makes rows of the events that count."""
-
-    name: str
-    order: Ordering
-    log: EventLog
-    table: RebuiltTable
-    shape: Callable[[DataFrame], DataFrame]
-
-    def add(self, events: DataFrame, batch: Batch) -> int:
-        """The first commit. Raises ConflictingEvents before anything is written."""
-        spark, ledger = events.sparkSession, batch.ledger(self.name)
-        stored = None if batch.kind == "refresh" else self.log.read(spark)
-        arriving, survey = self._received(events, stored, batch), Survey()
-        if self.log.number(ledger, lambda: spark) < batch.number and self.order.ties != "quarantine":
-            accepted = stored.where(f"{REFUSED} IS NULL") if stored is not None else None
-            survey = surveyed(arriving, accepted, self.order)
-        if survey.conflict:
-            raise ConflictingEvents(batch.job, sink=self.name, key=survey.conflict[0], sequence=survey.conflict[1])
-        return self.log.append(arriving, batch, survey.events)
-
-    def rebuild(self, spark: SparkSession, batch: Batch, arrived: int | None = None) -> None:
-        """The second commit: every key with events above the number that the table has, from all its events."""
-        from pyspark.sql import functions as F
-
-        ledger = batch.ledger(self.name)
-        done = self.table.number(ledger, lambda: spark)
-        if done >= batch.number:
-            return
-        held, events = self.table.read(spark), self.log.accepted(spark)
-        if events is None:
-            return
-        if held is None or batch.kind == "refresh":
-            self.table.fill(self.rows_of(events), batch)
-            return
-        keys = self.log.touched_keys(events, ledger, done)
-        keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
-        self.rebuild_keys(keys, events, held, batch, arrived)
-
-    def rebuild_keys(
-        self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch, arrived: int | None = None
-    ) -> None:
-        """Turn what the table holds of these keys into what follows from their events, in one commit."""
-        own = [quote(name) for name in self.order.key]
-        told, old = (each.join(keys, list(self.order.key), "left_semi") for each in (events, held))
-        few = arrived is not None and arrived <= FEW
-        # Rows in one place need not be moved again, however they are grouped, ordered and joined.
-        told, old = (told.repartition(1), old.repartition(1)) if few else (told.repartition(*own), old)
-        self.table.exchange(self.rows_of(told), self._above_floor(old, held.sparkSession), batch, few=few)
-
-    def rows_of(self, events: DataFrame) -> DataFrame:
-        """The table's rows for these events, which are all that their keys have."""
-        return self.shape(self.counting(events))
-
-    def counting(self, events: DataFrame) -> DataFrame:
-        """One event of each key and moment: the one that counts."""
-        agreed = f"NOT {CONTESTED}" if self.order.ties == "quarantine" else self._agreed()
-        return last_of_each_moment(winners(events, self.order).where(agreed).drop(CONTESTED), self.order)
-
-    def refused(self, spark: SparkSession) -> DataFrame | None:
-        """Every event that has no place in the table, with the reason; None while there is no log."""
-        every = self.log.read(spark)
-        return self.refused_among(every) if every is not None else None
-
-    def refused_among(self, events: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        accepted, without_place = (events.where(f"{REFUSED} IS {state}") for state in ("NULL", "NOT NULL"))
-        reason = F.lit("another event of the same key and sequence says something else")
-        return without_place.unionByName(contradicting(accepted, self.order).withColumn(REFUSED, reason))
-
-    def _received(self, events: DataFrame, stored: DataFrame | None, batch: Batch) -> DataFrame:
-        """The events as the log takes them, with a reason on those that have no place."""
-        spark, ledger = events.sparkSession, batch.ledger(self.name)
-        floors = self.log.floors(spark) if stored is not None else None
-        arriving = received(events, self.order, floors, ledger=ledger, number=batch.number)
-        if stored is None or not self.table.number(SETTLED, lambda: spark):
-            return arriving
-        return refused_again(arriving, stored, self.order)
-
-    def _agreed(self) -> Column:
-        """The log holds no contradictions, since they were refused on arrival; if it does, nothing is guessed."""
-        from pyspark.sql import functions as F
-
-        shown = F.to_json(F.struct(*map(quote, (*self.order.key, *self.order.sequence))))
-        reason = F.concat(F.lit("the log has events that contradict each other at "), shown)
-        return F.when(F.col(CONTESTED), refuse(reason).cast("boolean")).otherwise(F.lit(True))
-
-    def _above_floor(self, held: DataFrame, spark: SparkSession) -> DataFrame:
-        """Versions that ended before a key's floor can no longer be rebuilt, and stay as they are."""
-        from pyspark.sql import functions as F
-
-        floors = self.log.floors(spark)
-        if floors is None or "valid_from" not in held.columns:
-            return held
-        known = held.join(F.broadcast(floors.select(*map(quote, self.order.key), SINCE)), list(self.order.key), "left")
-        return known.where(f"{SINCE} IS NULL OR valid_from >= {SINCE}").drop(SINCE)
+        return self.ledger_name

@@ -14,6 +14,7 @@ from floodmark.locations import SPARK_SCHEMES, is_remote, quote
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka.reading import PARSED, REASON, TEXT, is_not_the_object
 from floodmark.sources.values import CORRUPT, Json
+from floodmark.spark.faults import fault_in, raise_in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -30,7 +31,6 @@ Malformed = Literal["fail", "dead_letter"]
 
 CORRUPT_RECORD = "_fm_corrupt"
 FILLER = "_fm_filler"
-MARKER = "floodmark: malformed record"
 GLOB_SIGNS = frozenset("{}[]*?\\")
 READABLE_PART_CHARACTERS = 200
 
@@ -88,7 +88,7 @@ class FileReading:
 
         # A filter that is not deterministic stays below the user's: theirs could drop a malformed record unseen.
         barrier = sf.spark_partition_id() >= 0
-        fine = sf.when(self._is_corrupt(), sf.raise_error(sf.concat(sf.lit(f"{MARKER}: "), self._judged()))).isNull()
+        fine = sf.when(self._is_corrupt(), raise_in_plan("malformed", self._judged())).isNull()
         return self.loaded.where(barrier & fine).drop(*self.hidden)
 
     @property
@@ -274,7 +274,7 @@ def first_malformed(error: Exception, files: FileReading, *, source: str) -> Rec
     if header:
         file = unquote(header["file"]).removeprefix("file://")
         return RecordMalformed(source, file=file, line=1, text=header["header"].strip())
-    if MARKER not in text:
+    if fault_in(error, "malformed") is None:
         return None
     first = files.dead().orderBy("file", "line").limit(1).collect()
     return RecordMalformed(source, file=first[0].file, line=first[0].line, text=first[0].text) if first else None

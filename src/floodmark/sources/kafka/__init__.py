@@ -22,8 +22,9 @@ from floodmark.probes.kafka import Bounds, KafkaProbe, Offsets, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.kafka.offsets import Planner, flat, from_json, mark_of, offsets_in
-from floodmark.sources.kafka.reading import COLUMNS, MARKER, KafkaReading, Key, Malformed
+from floodmark.sources.kafka.reading import COLUMNS, KafkaReading, Key, Malformed
 from floodmark.sources.values import ValueOption, value_of
+from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,7 +101,7 @@ def _of_group(group: str, probe: KafkaProbe, topics: Sequence[Topic]) -> Offsets
 
 
 OnGap = Literal["fail", "skip"]
-MALFORMED_AT = re.compile(re.escape(MARKER) + r" (?P<topic>\S+) (?P<partition>\d+) (?P<offset>\d+): ")
+MALFORMED_AT = re.compile(r"(?P<topic>\S+) (?P<partition>\d+) (?P<offset>\d+): ")
 LOST = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRange", "UnknownTopicOrPartition")
 
 
@@ -191,11 +192,10 @@ class Kafka(Immutable):
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> FloodmarkError | None:
         """What a failed write met: the malformed message, or offsets that went away while they were read."""
-        text = str(error)
-        found = MALFORMED_AT.search(text)
-        if found:
-            return self._malformed(spark, (found["topic"], int(found["partition"])), int(found["offset"]))
-        if any(sign in text for sign in LOST):
+        at = MALFORMED_AT.match(fault_in(error, "malformed") or "")
+        if at:
+            return self._malformed(spark, (at["topic"], int(at["partition"])), int(at["offset"]))
+        if any(sign in str(error) for sign in LOST):
             return self._lost(span)
         return None
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +13,8 @@ from floodmark.probes.kafka import Offsets
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka.offsets import by_topic
 from floodmark.sources.values import CORRUPT, Json, Value
+from floodmark.spark.faults import raise_in_plan
+from floodmark.spark.session import cores
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,7 +27,6 @@ REASON, BARRIER, PARSED, TEXT = "_fm_reason", "_fm_barrier", "_fm_parsed", "_fm_
 PLACE = ("topic", "partition", "offset")
 COLUMNS = ("key", "value", *PLACE, "timestamp", "headers")
 PREFIX = "kafka_"
-MARKER = "[floodmark] malformed message at"
 WHITESPACE = " \t\r\n"
 WORTH_SPLITTING = 20_000
 """Offsets in a partition below which a second consumer costs more than it brings."""
@@ -116,8 +115,8 @@ class KafkaReading:
         from pyspark.sql import functions as F
 
         place = F.concat_ws(" ", *(F.col(f"{self._prefix}{name}") for name in PLACE))
-        told = F.concat(F.lit(f"{MARKER} "), place, F.lit(": "), F.col(REASON))
-        fine = F.when(F.col(REASON).isNotNull(), F.raise_error(told)).isNull()
+        message = F.concat(place, F.lit(": "), F.col(REASON))
+        fine = F.when(F.col(REASON).isNotNull(), raise_in_plan("malformed", message)).isNull()
         # A filter that is not deterministic stays below the user's, which could drop a malformed message unseen; a
         # column that is not deterministic keeps Spark from parsing every value once for the filter and once again.
         return self.rows.where((F.col(BARRIER) >= 0) & (F.spark_partition_id() >= 0) & fine)
@@ -153,9 +152,9 @@ class KafkaReading:
 
     def _splits(self) -> dict[str, str]:
         """More readers than partitions, where few large partitions would leave cores idle."""
-        cores = cores_of(self.spark)
+        tasks = cores(self.spark)
         large = [place for place, at in self.start.items() if self.upto[place] - at > WORTH_SPLITTING]
-        return {"minPartitions": str(cores)} if large and len(self.start) < cores else {}
+        return {"minPartitions": str(tasks)} if large and len(self.start) < tasks else {}
 
     def _reason(self) -> Column:
         """Why a value, or a key that should be text, is not what it should be; null for the others."""
@@ -211,12 +210,3 @@ def _without_headers() -> list[str]:
         *(name for name in COLUMNS if name != "headers"),
         "cast(null as array<struct<key: string, value: binary>>) as headers",
     ]
-
-
-def cores_of(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as the settings tell."""
-    local = re.match(r"local\[(\d+|\*)", spark.conf.get("spark.master", "") or "")
-    if local:
-        return os.cpu_count() or 1 if local[1] == "*" else int(local[1])
-    executors, each = (spark.conf.get(f"spark.executor.{what}", "1") for what in ("instances", "cores"))
-    return int(executors or 1) * int(each or 1)

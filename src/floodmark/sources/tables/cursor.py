@@ -1,4 +1,4 @@
-"""Where a span may end if rows share a value: the keys at its end are known, or the value is final, or it has to wait.
+"""The column or columns that a table is read by, the marks they make, and where a span may end if rows share a value.
 
 A mark on a value that two rows may share says nothing about a third one that comes later. So the keys of the rows that
 were read there are remembered, the next look reads at the mark again, and leaves those out. What is read at the end of
@@ -7,9 +7,8 @@ a span is held to the keys that were seen when it was fixed: then a repeat reads
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -17,19 +16,36 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from floodmark.errors import ConfigError, MarkInvalid, SourceUnreadable, TiesTooMany, UnknownKind
 from floodmark.hwm import ColumnHWM, CompositeHWM
 from floodmark.hwm.parsing import seconds_in
-from floodmark.probes.tables import MARKS, Asked, Ceiling, CursorColumn, Low, Point, TableProbe
-from floodmark.probes.tables import Cursor as Seen
-from floodmark.probes.tables.relation import Relation
-from floodmark.sources.tables.safety import Chosen, Safety, Way
+from floodmark.probes.tables import (
+    MARKS,
+    CursorColumn,
+    CursorValue,
+    LowerBound,
+    RequestedCursor,
+    ResolvedCursor,
+    TableProbe,
+    UpperBound,
+)
+from floodmark.sources.tables.safety import Safety, SafetyOption, Way
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from floodmark.hwm import HWM, Json, Span
 
 
-# The column or columns that a table is read by, as a user names them.
 OnNull = Literal["fail", "exclude", "include"]
+
+KNOWN, ENDS, NULLS, FROM, VOID = "seen", "ends", "nulls", "from", "void"
+"""What a span keeps beside its ends: keys that are left out where it begins, the only keys that are read where it ends,
+keys of rows without a cursor, a start that is read too, and that no range is read at all."""
+TIES = "ties"
+"""Under which the record keeps the keys at the mark."""
+REMEMBERED_BYTES = 64 * 1024
+SHORTEST_KEY_BYTES = 4
+"""A digit, its quotes and a comma."""
+VALUES_TRIED = 16
+"""A table with so many values in a row that cannot be remembered has the wrong cursor."""
+MOVING_ON = ("int", "timestamp", "timestamptz")
+"""Kinds of which a later transaction takes another value. A day lasts, and a text may come again."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +62,7 @@ class Cursor:
     column: str | Sequence[str] = ()
     start: str | int | Sequence[str | int] = "earliest"
     on_null: OnNull = "fail"
-    safety: Chosen | None = None
+    safety: SafetyOption | None = None
     unique: bool = False
     coalesce: Sequence[str] = ()
     max_future: str | None = None
@@ -85,16 +101,16 @@ class Cursor:
         """What makes a row come twice, as a user wrote it."""
         return "on_null: include" if self.on_null == "include" else None
 
-    def asked(self, key: Sequence[str] = ()) -> Asked:
+    def request(self, key: Sequence[str] = ()) -> RequestedCursor:
         """The cursor in the words of a probe; `key` is the source's."""
         stand_in = {name: tuple(self.coalesce) for name in self.coalesce[:1]}
         groups = tuple(stand_in.get(name, (name,)) for name in self.columns)
-        return Asked(groups, tuple(key), self.unique)
+        return RequestedCursor(groups, tuple(key), self.unique)
 
     @classmethod
-    def of(cls, given: str | Cursor) -> Cursor:
+    def of(cls, option: str | Cursor) -> Cursor:
         """The cursor, from its column's name alone too."""
-        cursor = cls(given) if isinstance(given, str) else given
+        cursor = cls(option) if isinstance(option, str) else option
         if not cursor.columns:
             raise ConfigError("a table is read by a cursor.", hint="name a column that grows, as in cursor: id")
         twice = sorted({name for name in cursor.columns if cursor.columns.count(name) > 1})
@@ -103,66 +119,47 @@ class Cursor:
         return cursor
 
 
-def fingerprint(place: str, entity: str, seen: Seen) -> str:
-    """Which table or query, by which columns of which types."""
-    return f"{place} {entity} by {seen.shown} ({seen.types})"
-
-
-def entity(relation: Relation) -> str:
-    """A table by its name, a query by its hash: which rows a mark speaks of."""
-    if relation.table is not None:
-        return relation.table
-    return f"query {hashlib.sha256((relation.query or '').encode()).hexdigest()[:12]}"
-
-
-# Marks of a table's cursor: from the database's own text to a mark, and back to what a statement needs.
-SEEN, ENDS, NULLS, FROM, VOID = "seen", "ends", "nulls", "from", "void"
-"""What a span keeps beside its ends: keys that are left out where it begins, the only keys that are read where it ends,
-keys of rows without a cursor, a start that is read too, and that no range is read at all."""
-
-
 @dataclass(frozen=True)
-class Marks:
-    """Makes the marks of one cursor; `source` is told where a value is wrong."""
+class CursorMarks:
+    """Makes the marks of one cursor; `source` is what an error calls the table."""
 
     source: str
     name: str
     entity: str
-    cursor: Seen
+    cursor: ResolvedCursor
 
-    def given(self, value: object) -> ColumnHWM[Any]:
+    def at_value(self, value: object) -> ColumnHWM[Any]:
         """A mark at a value that a user or a store gave. Raises MarkInvalid."""
-        columns, shown = self.cursor.columns, self.cursor.shown
+        columns, expression = self.cursor.columns, self.cursor.expression
         if len(columns) == 1:
-            mark: ColumnHWM[Any] = MARKS[columns[0].kind](self.name, value, entity=self.entity, expression=shown)
-            return _zoned(mark, columns[0], mark.value)
+            mark: ColumnHWM[Any] = MARKS[columns[0].kind](self.name, value, entity=self.entity, expression=expression)
+            return _require_zone(mark, columns[0], mark.value)
         kinds = [MARKS[column.kind] for column in columns]
-        mark = CompositeHWM(self.name, value, kinds=kinds, entity=self.entity, expression=shown)
+        mark = CompositeHWM(self.name, value, kinds=kinds, entity=self.entity, expression=expression)
         for column, part in zip(columns, mark.value or (), strict=False):
-            _zoned(mark, column, part)
+            _require_zone(mark, column, part)
         return mark
 
-    def found(self, point: Point | None) -> ColumnHWM[Any]:
+    def at(self, value: CursorValue | None) -> ColumnHWM[Any]:
         """A mark at what the database said."""
-        value = point[0] if point is not None and len(self.cursor.columns) == 1 else point
         try:
-            return self.given(value)
+            return self.at_value(value[0] if value is not None and len(self.cursor.columns) == 1 else value)
         except MarkInvalid as error:
-            shown = " and ".join(map(repr, point or ()))
-            what = f"the cursor {self.cursor.shown!r} holds {shown}, which no mark can follow ({error.reason})"
+            texts = " and ".join(map(repr, value or ()))
+            what = f"the cursor {self.cursor.expression!r} holds {texts}, which no mark can follow ({error.reason})"
             raise SourceUnreadable(self.source, reason=what, hint="mend the row, or leave it out by a query") from error
 
-    def start(self, value: object) -> Point:
+    def start_value(self, value: object) -> CursorValue:
         """Where a user wants to begin: a whole value, or one of the first column alone."""
         texts = _parts(value)
         if texts is not None and len(texts) == len(self.cursor.columns):
-            return point_of(self.given(value)) or ()
+            return cursor_value(self.at_value(value)) or ()
         first = self.cursor.columns[0]
-        mark = MARKS[first.kind](self.name, value, entity=self.entity, expression=first.shown)
-        return point_of(_zoned(mark, first, mark.value)) or ()
+        mark = MARKS[first.kind](self.name, value, entity=self.entity, expression=first.expression)
+        return cursor_value(_require_zone(mark, first, mark.value)) or ()
 
 
-def point_of(mark: HWM[Any] | None) -> Point | None:
+def cursor_value(mark: HWM[Any] | None) -> CursorValue | None:
     """The mark's value in the text that a literal is made of."""
     if mark is None or mark.value is None:
         return None
@@ -170,34 +167,34 @@ def point_of(mark: HWM[Any] | None) -> Point | None:
     return tuple(str(part) for part in dumped) if isinstance(dumped, list) else (str(dumped),)
 
 
-def low_of(span: Span) -> Low:
+def lower_bound(span: Span) -> LowerBound:
     """Where a span begins, as a statement needs it."""
     if FROM in span.detail:
-        return Low(point_from(span.detail[FROM]), inclusive=True)
-    value = point_of(span.after)
-    if SEEN in span.detail:
-        return Low(value, inclusive=True, seen=keys_from(span.detail[SEEN]))
-    return Low(value)
+        return LowerBound(value_from_json(span.detail[FROM]), inclusive=True)
+    value = cursor_value(span.after)
+    if KNOWN in span.detail:
+        return LowerBound(value, inclusive=True, known_keys=keys_from_json(span.detail[KNOWN]))
+    return LowerBound(value)
 
 
-def point_from(stored: Json) -> Point:
+def value_from_json(stored: Json) -> CursorValue:
     """A value out of a span's detail."""
     return tuple(map(str, stored)) if isinstance(stored, list) else (str(stored),)
 
 
-def stored_point(point: Point) -> Json:
+def value_to_json(value: CursorValue) -> Json:
     """A value as a span's detail keeps it."""
-    return point[0] if len(point) == 1 else list(point)
+    return value[0] if len(value) == 1 else list(value)
 
 
-def keys_from(stored: Json) -> tuple[Point, ...]:
+def keys_from_json(stored: Json) -> tuple[CursorValue, ...]:
     """Keys out of a span's detail, or out of a record."""
-    return tuple(point_from(each) for each in stored) if isinstance(stored, list) else ()
+    return tuple(value_from_json(each) for each in stored) if isinstance(stored, list) else ()
 
 
-def stored_keys(keys: Sequence[Point]) -> list[Json]:
+def keys_to_json(keys: Sequence[CursorValue]) -> list[Json]:
     """Keys as they are kept."""
-    return [stored_point(key) for key in keys]
+    return [value_to_json(key) for key in keys]
 
 
 def _parts(value: object) -> Sequence[object] | None:
@@ -210,7 +207,7 @@ def _parts(value: object) -> Sequence[object] | None:
     return value if isinstance(value, (list, tuple)) else None
 
 
-def _zoned(mark: ColumnHWM[Any], column: CursorColumn, value: object) -> ColumnHWM[Any]:
+def _require_zone(mark: ColumnHWM[Any], column: CursorColumn, value: object) -> ColumnHWM[Any]:
     """The mark, if a moment has a zone exactly where its column has one."""
     is_moment = value is not None and column.kind in ("timestamp", "timestamptz")
     has_zone = getattr(value, "tzinfo", None) is not None
@@ -220,68 +217,58 @@ def _zoned(mark: ColumnHWM[Any], column: CursorColumn, value: object) -> ColumnH
     return mark
 
 
-REMEMBERED_BYTES = 64 * 1024
-SHORTEST_KEY_BYTES = 4
-"""A digit, its quotes and a comma."""
-VALUES_TRIED = 16
-"""A table with so many values in a row that cannot be remembered has the wrong cursor."""
-TIES, NULL_KEYS = "ties", "nulls"
-MOVING_ON = ("int", "timestamp", "timestamptz")
-"""Kinds of which a later transaction takes another value. A day lasts, and a text may come again."""
-
-
 @dataclass(frozen=True)
-class End:
+class SpanEnd:
     """The value a span reaches, and the keys of the rows there; None if no row can come there any more."""
 
-    value: Point
-    keys: tuple[Point, ...] | None = None
+    value: CursorValue
+    keys: tuple[CursorValue, ...] | None = None
 
-    def remembered(self) -> dict[str, Json]:
+    def extras(self) -> dict[str, Json]:
         """What the record has to know beside the mark."""
-        return {} if self.keys is None else {TIES: {"at": stored_point(self.value), "keys": stored_keys(self.keys)}}
+        return {} if self.keys is None else {TIES: {"at": value_to_json(self.value), "keys": keys_to_json(self.keys)}}
 
 
 @dataclass(frozen=True)
-class Ties:
+class TieSearch:
     """Looks for the end of one span of a cursor that is not unique."""
 
     probe: TableProbe
-    low: Low
-    ceilings: Sequence[Ceiling]
+    low: LowerBound
+    upper: Sequence[UpperBound]
     budget_bytes: int = REMEMBERED_BYTES
 
-    def end(self, wanted: Point) -> End | None:
+    def end(self, wanted: CursorValue) -> SpanEnd | None:
         """At the wanted value if its rows can be remembered; else below it, or above it; None if all have to wait."""
         found = (self._end_at(value) for value in islice(self._candidates(wanted), VALUES_TRIED))
         return next((end for end in found if end is not None), None)
 
-    def _candidates(self, wanted: Point) -> Iterator[Point]:
+    def _candidates(self, wanted: CursorValue) -> Iterator[CursorValue]:
         """The value, then those below it from near to far, then those above it."""
         yield wanted
         yield from islice(self._towards(wanted, 0), VALUES_TRIED // 2)
         yield from self._towards(wanted, 1)
 
-    def _towards(self, value: Point, side: Literal[0, 1]) -> Iterator[Point]:
-        found = self.probe.beside(value, self.low, self.ceilings)[side]
+    def _towards(self, value: CursorValue, side: Literal[0, 1]) -> Iterator[CursorValue]:
+        found = self.probe.neighbours(value, self.low, self.upper)[side]
         while found is not None:
             yield found
-            found = self.probe.beside(found, self.low, self.ceilings)[side]
+            found = self.probe.neighbours(found, self.low, self.upper)[side]
 
-    def _end_at(self, value: Point) -> End | None:
-        keys = known_keys(self.probe, value, self.budget_bytes)
+    def _end_at(self, value: CursorValue) -> SpanEnd | None:
+        keys = few_keys(self.probe, value, self.budget_bytes)
         if keys is not None:
-            return End(value, keys)
-        return End(value) if self._is_final(value) else None
+            return SpanEnd(value, keys)
+        return SpanEnd(value) if self._is_final(value) else None
 
-    def _is_final(self, value: Point) -> bool:
-        final = next((ceiling.upto for ceiling in self.ceilings if ceiling.is_final), None)
+    def _is_final(self, value: CursorValue) -> bool:
+        final = next((bound.upto for bound in self.upper if bound.is_final), None)
         if final is None:
             return False
         return final != value or all(column.kind in MOVING_ON for column in self.probe.cursor().columns)
 
 
-def known_keys(probe: TableProbe, value: Point | None, budget_bytes: int) -> tuple[Point, ...] | None:
+def few_keys(probe: TableProbe, value: CursorValue | None, budget_bytes: int) -> tuple[CursorValue, ...] | None:
     """The keys at a value; None if they are too many to be remembered. Raises ConfigError if two rows have the same."""
     keys = tuple(sorted(probe.keys_at(value, budget_bytes // SHORTEST_KEY_BYTES)))
     twice = next((one for one, other in pairwise(keys) if one == other), None)
@@ -291,18 +278,18 @@ def known_keys(probe: TableProbe, value: Point | None, budget_bytes: int) -> tup
             f"key: several rows with the same cursor have the same {named} ({', '.join(twice)}).",
             hint="name columns that are unique together",
         )
-    return keys if len(json.dumps(stored_keys(keys)).encode()) <= budget_bytes else None
+    return keys if len(json.dumps(keys_to_json(keys)).encode()) <= budget_bytes else None
 
 
-def low_above(point: Point, cursor: Seen, extras: Mapping[str, Json]) -> Low:
+def lower_bound_at(value: CursorValue, cursor: ResolvedCursor, extras: Mapping[str, Json]) -> LowerBound:
     """Above the mark; or at it, without what was read there. A mark that somebody set was read to its end."""
     ties = extras.get(TIES)
-    if cursor.is_unique or not isinstance(ties, dict) or ties.get("at") != stored_point(point):
-        return Low(point)
-    return Low(point, inclusive=True, seen=keys_from(ties.get("keys")))
+    if cursor.is_unique or not isinstance(ties, dict) or ties.get("at") != value_to_json(value):
+        return LowerBound(value)
+    return LowerBound(value, inclusive=True, known_keys=keys_from_json(ties.get("keys")))
 
 
-def require_told_apart(source: str, cursor: Seen, *, is_whole: bool) -> None:
+def require_distinguishable(source: str, cursor: ResolvedCursor, *, is_whole: bool) -> None:
     """A row that comes later, at a value that was read, must not be lost."""
     if cursor.is_unique:
         return
@@ -312,16 +299,17 @@ def require_told_apart(source: str, cursor: Seen, *, is_whole: bool) -> None:
     )
     if not is_whole:
         raise ConfigError(
-            f"{source}: the query reads above :after, and a row that comes later with the same {cursor.shown} is not.",
+            f"{source}: the query reads above :after, and a row that comes later with the same {cursor.expression}"
+            " is not.",
             hint=hint,
         )
     if not cursor.key:
         raise ConfigError(
-            f"{source}: several rows may have the same {cursor.shown}, and nothing tells them apart.",
+            f"{source}: several rows may have the same {cursor.expression}, and nothing tells them apart.",
             hint=f"name the key, as in key: [id]; or {hint}",
         )
 
 
-def too_many(source: str, cursor: Seen, value: Point | None) -> TiesTooMany:
+def too_many_ties(source: str, cursor: ResolvedCursor, value: CursorValue | None) -> TiesTooMany:
     """More rows share a value than can be remembered, and nothing says that no more will come."""
-    return TiesTooMany(source, column=cursor.shown, value=None if value is None else ", ".join(value))
+    return TiesTooMany(source, column=cursor.expression, value=None if value is None else ", ".join(value))

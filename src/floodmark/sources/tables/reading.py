@@ -1,4 +1,7 @@
-"""Reading a span of a table through Spark's JDBC reader, split over ranges of its cursor."""
+"""Reading a span of a table: through Spark's JDBC reader, and split over ranges of its cursor for every reader.
+
+The ranges of a span are read side by side: together they are the whole span, and no row is in two of them.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.hwm import CompositeHWM
 from floodmark.hwm.parsing import EXACT
 from floodmark.locations import quote
-from floodmark.probes.tables import Cursor, CursorColumn, Low, Point
+from floodmark.probes.tables import CursorColumn, CursorValue, LowerBound, ResolvedCursor
 from floodmark.probes.tables.dialects import XMIN, Dialect
-from floodmark.probes.tables.questions import above, at_or_below, from_clause, has_null, is_among, only_among, unseen
+from floodmark.probes.tables.queries import Conditions
 from floodmark.probes.tables.relation import Relation, for_jdbc
 from floodmark.sources.contract import Reading
-from floodmark.sources.tables.cursor import ENDS, NULLS, VOID, keys_from, low_of, point_of
+from floodmark.sources.tables.cursor import ENDS, NULLS, VOID, cursor_value, keys_from_json, lower_bound
+from floodmark.spark.session import cores
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,43 +30,148 @@ if TYPE_CHECKING:
     from floodmark.hwm import Span
 
 
-# Cutting a span into ranges of its cursor that are read side by side: together the whole span, no row in two.
 ROWS_WORTH_SPLITTING = 10_000
 MOST_PARTITIONS = 8
 """Each partition is a connection to somebody's database."""
+NEVER = "1 = 0"
+CURSOR, WITHOUT_CURSOR = "_fm_cursor", "_fm_without"
+"""The cursor as the table has it, beside the columns that Spark gets: a condition on it can use the index."""
+
+
+@dataclass(frozen=True)
+class SelectedColumn:
+    """A column as it stands in a select list, and what Spark makes of it on arrival.
+
+    `arrival` is an expression in which {0} stands for the column; None leaves it as it came.
+    """
+
+    name: str
+    item: str
+    arrival: str | None = None
+
+
+@dataclass(frozen=True)
+class JdbcTable:
+    """What is read, and from where; `properties` hold the login."""
+
+    url: str = field(repr=False)
+    properties: Mapping[str, str] = field(repr=False)
+    dialect: Dialect
+    relation: Relation
+    cursor: ResolvedCursor
+    columns: Sequence[SelectedColumn]
+
+    def reading(self, spark: SparkSession, span: Span, partitions: int | None) -> Reading:
+        """The rows of the span, lazily; the cursor gives their order."""
+        return self._read(spark, self._statement(span), self._predicates(span, partitions_for(spark, partitions)))
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns of `reading`, by a statement that finds nothing."""
+        source = Conditions(self.dialect, self.cursor).from_clause(self.relation, LowerBound(), None)
+        return self._read(spark, f"(SELECT {', '.join(self._items())} FROM {source} fm) fm", [NEVER])
+
+    def _read(self, spark: SparkSession, statement: str, predicates: Sequence[str]) -> Reading:
+        rows = spark.read.jdbc(
+            self.url,
+            for_jdbc(statement),
+            predicates=[for_jdbc(each) for each in predicates],
+            properties=dict(self.properties),
+        )
+        own = tuple(column.name for column in self._own_cursor.columns)
+        if self.cursor.columns == (XMIN,):  # no column of the table, so it is carried along for the order
+            return Reading(self._convert(rows), hidden=own, position=position(self._own_cursor))
+        return Reading(self._convert(rows.drop(*own, WITHOUT_CURSOR)), position=position(self.cursor))
+
+    def _statement(self, span: Span) -> str:
+        conditions, items = Conditions(self.dialect, self.cursor), self._items()
+        source = conditions.from_clause(self.relation, lower_bound(span), cursor_value(span.upto))
+        if null_keys(span):
+            is_one = f"CASE WHEN {conditions.is_among(null_keys(span))} THEN 1 ELSE 0 END"
+            items.append(f"{is_one} AS {self.dialect.quote(WITHOUT_CURSOR)}")
+        where = " AND ".join(tie_conditions(conditions, span))
+        return f"(SELECT {', '.join(items)} FROM {source} fm{f' WHERE {where}' if where else ''}) fm"
+
+    def _items(self) -> list[str]:
+        """What is selected: the columns, and the cursor once more as the table orders it."""
+        pairs = zip(self.cursor.columns, self._own_cursor.columns, strict=True)
+        cursor = [f"{self.dialect.operand(each)} AS {self.dialect.quote(own.name)}" for each, own in pairs]
+        return [*(column.item for column in self.columns), *cursor]
+
+    def _predicates(self, span: Span, partitions: int) -> list[str]:
+        """One for each task; the rows without a cursor are a task of their own."""
+        conditions = Conditions(self.dialect, self._own_cursor)
+        parts = [part.condition(conditions) for part in ranges(span, partitions)]
+        if null_keys(span):
+            parts.append(f"{conditions.is_null()} AND fm.{self.dialect.quote(WITHOUT_CURSOR)} = 1")
+        return parts or [NEVER]
+
+    @cached_property
+    def _own_cursor(self) -> ResolvedCursor:
+        """The cursor as the statement gives it beside the columns; what stood in for a null is in it already."""
+        columns = [
+            replace(column, name=f"{CURSOR}{place or ''}", fallbacks=())
+            for place, column in enumerate(self.cursor.columns)
+        ]
+        return replace(self.cursor, columns=tuple(columns))
+
+    def _convert(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        changed = {c.name: F.expr(c.arrival.format(quote(c.name))) for c in self.columns if c.arrival}
+        return rows.withColumns(changed) if changed else rows
+
+
+def position(cursor: ResolvedCursor) -> Column:
+    """The cursor of a row in Spark, which orders rows as the table does."""
+    from pyspark.sql import functions as F
+
+    def value(column: CursorColumn) -> Column:
+        return F.coalesce(*(F.col(quote(name)) for name in (column.name, *column.fallbacks)))
+
+    return F.struct(*(value(column).alias(column.name) for column in cursor.columns))
+
+
+def require_ordered(cursor: ResolvedCursor, types: Mapping[str, str]) -> None:
+    """A number as text would order 9 above 10, and with it two versions of a row."""
+    for column in cursor.columns:
+        if column.kind in ("int", "decimal") and types.get(column.name) == "string":
+            raise ConfigError(
+                f"types: the cursor {column.name!r} is a number and cannot be read as string.",
+                hint=f"types: {{{column.name}: decimal(38,10)}}",
+            )
 
 
 @dataclass(frozen=True)
 class Range:
     """What lies above `low`, at or below `high`."""
 
-    low: Low
-    high: Point
+    low: LowerBound
+    high: CursorValue
 
-    def condition(self, dialect: Dialect, cursor: Cursor) -> str:
+    def condition(self, conditions: Conditions) -> str:
         """The range in SQL; the lowest one of a first run has no lower end, and takes what arrived there meanwhile."""
-        upper = at_or_below(dialect, cursor, self.high)
-        return upper if self.low.value is None else f"{above(dialect, cursor, self.low)} AND {upper}"
+        upper = conditions.at_or_below(self.high)
+        return upper if self.low.value is None else f"{conditions.above(self.low)} AND {upper}"
 
 
 def ranges(span: Span, partitions: int) -> list[Range]:
     """The span in at most so many ranges, cut by the first column of its cursor; none of a span without a range."""
     if span.detail.get(VOID):
         return []
-    low, rows, high = low_of(span), span.detail.get("rows"), point_of(span.upto) or ()
+    low, rows, high = lower_bound(span), span.detail.get("rows"), cursor_value(span.upto) or ()
     is_small = isinstance(rows, int) and rows <= ROWS_WORTH_SPLITTING
     ends = [*([] if is_small else cuts(span, partitions)), high]
-    starts = [Low(low.value, low.inclusive), *(Low(end) for end in ends[:-1])]
+    starts = [LowerBound(low.value, low.inclusive), *(LowerBound(end) for end in ends[:-1])]
     return [Range(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
-def cuts(span: Span, parts: int) -> list[Point]:
+def cuts(span: Span, parts: int) -> list[CursorValue]:
     """Values of the first column that cut the span."""
     lowest, highest = span.upto.parse(span.detail.get("lowest")), span.upto.value
     if not isinstance(span.upto, CompositeHWM):
-        return [point_of(span.upto.set_value(cut)) or () for cut in between(lowest, highest, parts)]
+        return [cursor_value(span.upto.set_value(cut)) or () for cut in between(lowest, highest, parts)]
     first = span.upto.kinds[0](span.upto.name)
-    return [point_of(first.set_value(cut)) or () for cut in between(lowest[0], highest[0], parts)]
+    return [cursor_value(first.set_value(cut)) or () for cut in between(lowest[0], highest[0], parts)]
 
 
 def between(low: Any, high: Any, parts: int) -> list[Any]:  # noqa: ANN401 - any kind of cursor
@@ -77,133 +187,19 @@ def between(low: Any, high: Any, parts: int) -> list[Any]:  # noqa: ANN401 - any
     return sorted({step for step in steps if low <= step < high})
 
 
-def partitions_for(spark: SparkSession, asked: int | None) -> int:
-    """As asked, else one per core as far as the session's settings tell."""
-    if asked is not None:
-        return asked
-    return min(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), MOST_PARTITIONS)
+def partitions_for(spark: SparkSession, wanted: int | None) -> int:
+    """As the user wants, else one per core."""
+    return min(cores(spark), MOST_PARTITIONS) if wanted is None else wanted
 
 
-def tie_conditions(dialect: Dialect, cursor: Cursor, span: Span) -> list[str]:
+def tie_conditions(conditions: Conditions, span: Span) -> list[str]:
     """What leaves out rows at both ends of the span: those that were read before, and those that came since."""
-    conditions, end = unseen(dialect, cursor, low_of(span)), point_of(span.upto)
+    ties, end = conditions.not_read_before(lower_bound(span)), cursor_value(span.upto)
     if ENDS in span.detail and end is not None:
-        conditions.append(only_among(dialect, cursor, end, keys_from(span.detail[ENDS])))
-    return conditions
+        ties.append(conditions.only_keys_at(end, keys_from_json(span.detail[ENDS])))
+    return ties
 
 
-def null_keys(span: Span) -> tuple[Point, ...]:
+def null_keys(span: Span) -> tuple[CursorValue, ...]:
     """Keys of the rows without a cursor that belong to the span."""
-    return keys_from(span.detail.get(NULLS))
-
-
-NEVER = "1 = 0"
-CURSOR, WITHOUT_CURSOR = "_fm_cursor", "_fm_without"
-"""The cursor as the table has it, beside the columns that Spark gets: a condition on it can use the index."""
-
-
-class Selected(Protocol):
-    """A column of a select list, and the Spark expression it becomes on arrival (None: it stays as it is)."""
-
-    @property
-    def name(self) -> str:
-        """The column's name."""
-
-    @property
-    def item(self) -> str:
-        """The column in a select list."""
-
-    @property
-    def arrival(self) -> str | None:
-        """A Spark expression in which {0} stands for the column."""
-
-
-@dataclass(frozen=True)
-class JdbcTable:
-    """What is read, and from where; `properties` hold the login."""
-
-    url: str = field(repr=False)
-    properties: Mapping[str, str] = field(repr=False)
-    dialect: Dialect
-    relation: Relation
-    cursor: Cursor
-    columns: Sequence[Selected]
-
-    def reading(self, spark: SparkSession, span: Span, partitions: int | None) -> Reading:
-        """The rows of the span, lazily; the cursor gives their order."""
-        return self._read(spark, self._statement(span), self._predicates(span, partitions_for(spark, partitions)))
-
-    def without_rows(self, spark: SparkSession) -> Reading:
-        """The columns of `reading`, by a statement that finds nothing."""
-        source = from_clause(self.dialect, self.relation, self.cursor, Low(None), None)
-        return self._read(spark, f"(SELECT {', '.join(self._items())} FROM {source} fm) fm", [NEVER])
-
-    def _read(self, spark: SparkSession, statement: str, predicates: Sequence[str]) -> Reading:
-        rows = spark.read.jdbc(
-            self.url,
-            for_jdbc(statement),
-            predicates=[for_jdbc(each) for each in predicates],
-            properties=dict(self.properties),
-        )
-        own = tuple(column.name for column in self._renamed().columns)
-        if self.cursor.columns == (XMIN,):  # no column of the table, so it is carried along for the order
-            return Reading(self._arrived(rows), hidden=own, position=position(self._renamed()))
-        return Reading(self._arrived(rows.drop(*own, WITHOUT_CURSOR)), position=position(self.cursor))
-
-    def _statement(self, span: Span) -> str:
-        dialect, cursor = self.dialect, self.cursor
-        source = from_clause(dialect, self.relation, cursor, low_of(span), point_of(span.upto))
-        items = self._items()
-        if null_keys(span):
-            is_one = f"CASE WHEN {is_among(dialect, cursor, null_keys(span))} THEN 1 ELSE 0 END"
-            items.append(f"{is_one} AS {dialect.quote(WITHOUT_CURSOR)}")
-        where = " AND ".join(tie_conditions(dialect, cursor, span))
-        return f"(SELECT {', '.join(items)} FROM {source} fm{f' WHERE {where}' if where else ''}) fm"
-
-    def _items(self) -> list[str]:
-        """What is selected: the columns, and the cursor once more as the table orders it."""
-        pairs = zip(self.cursor.columns, self._renamed().columns, strict=True)
-        ordered = [f"{self.dialect.ordered(each)} AS {self.dialect.quote(renamed.name)}" for each, renamed in pairs]
-        return [*(column.item for column in self.columns), *ordered]
-
-    def _predicates(self, span: Span, partitions: int) -> list[str]:
-        """One for each task; the rows without a cursor are a task of their own."""
-        dialect, cursor = self.dialect, self._renamed()
-        parts = [part.condition(dialect, cursor) for part in ranges(span, partitions)]
-        if null_keys(span):
-            parts.append(f"{has_null(dialect, cursor)} AND fm.{dialect.quote(WITHOUT_CURSOR)} = 1")
-        return parts or [NEVER]
-
-    def _renamed(self) -> Cursor:
-        """The cursor as the statement gives it beside the columns; what stood in for a null is in it already."""
-        columns = [
-            replace(column, name=f"{CURSOR}{place or ''}", fallbacks=())
-            for place, column in enumerate(self.cursor.columns)
-        ]
-        return replace(self.cursor, columns=tuple(columns))
-
-    def _arrived(self, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        changed = {c.name: F.expr(c.arrival.format(quote(c.name))) for c in self.columns if c.arrival}
-        return rows.withColumns(changed) if changed else rows
-
-
-def position(cursor: Cursor) -> Column:
-    """The cursor of a row in Spark, which orders rows as the table does."""
-    from pyspark.sql import functions as F
-
-    def value(column: CursorColumn) -> Column:
-        return F.coalesce(*(F.col(quote(name)) for name in (column.name, *column.fallbacks)))
-
-    return F.struct(*(value(column).alias(column.name) for column in cursor.columns))
-
-
-def require_ordered(cursor: Cursor, types: Mapping[str, str]) -> None:
-    """A number as text would order 9 above 10, and with it two versions of a row."""
-    for column in cursor.columns:
-        if column.kind in ("int", "decimal") and types.get(column.name) == "string":
-            raise ConfigError(
-                f"types: the cursor {column.name!r} is a number and cannot be read as string.",
-                hint=f"types: {{{column.name}: decimal(38,10)}}",
-            )
+    return keys_from_json(span.detail.get(NULLS))

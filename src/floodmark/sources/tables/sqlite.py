@@ -1,4 +1,7 @@
-"""A SQLite table or query as a source; each task reads its range from the file itself."""
+"""A SQLite table or query as a source; each task reads its range from the file itself, and every value is checked.
+
+SQLite does not hold a column to its declared type. A value of another type fails here; it never becomes a null.
+"""
 
 from __future__ import annotations
 
@@ -8,76 +11,146 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ColumnUnmapped, ConfigError
 from floodmark.hwm.parsing import split_moment
 from floodmark.locations import quote
-from floodmark.probes.sqlite import SqliteProbe, opened
+from floodmark.probes.sqlite import SqliteProbe, open_file
 from floodmark.probes.tables import Column
 from floodmark.probes.tables.dialects import Sqlite as Dialect
-from floodmark.probes.tables.questions import from_clause, has_null, is_among
-from floodmark.probes.tables.relation import Relation
-from floodmark.sources.contract import Reading, Request, Session, Sight
-from floodmark.sources.tables.cursor import Cursor, entity, fingerprint, low_of, point_of
-from floodmark.sources.tables.looking import looker_for, repeated_by
+from floodmark.probes.tables.queries import Conditions
+from floodmark.sources.contract import Reading
+from floodmark.sources.tables import TableSource, no_session
+from floodmark.sources.tables.cursor import Cursor, cursor_value, lower_bound
 from floodmark.sources.tables.reading import null_keys, partitions_for, position, ranges, tie_conditions
-from floodmark.sources.tables.safety import guard_of
-from floodmark.spark.faults import GUARD_BEGIN as BEGIN
-from floodmark.spark.faults import GUARD_END as END
-from floodmark.spark.faults import explained
+from floodmark.spark.faults import fault_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from floodmark.errors import SourceUnreadable
-    from floodmark.hwm import HWM, Span
+    from floodmark.hwm import Span
+    from floodmark.sources.contract import Session
 
 
-# Rows of a SQLite file as Arrow batches: each range is read by the task that needs it, and every value is checked.
-#
-# SQLite does not hold a column to its declared type. A value of another type fails here; it never becomes a null.
+SQL = Dialect()
 DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 LARGEST_DECIMAL = 38
 LARGEST_EXACT = 2**53
+TYPES_BY_WORD = {
+    "INT": "long",
+    "CHAR": "string",
+    "CLOB": "string",
+    "TEXT": "string",
+    "JSON": "string",
+    "UUID": "string",
+    "BLOB": "binary",
+    "REAL": "double",
+    "FLOA": "double",
+    "DOUB": "double",
+    "BOOL": "boolean",
+    "DATETIME": "timestamp_ntz",
+    "TIMESTAMP": "timestamp_ntz",
+    "DATE": "date",
+}
+"""Which word in a declared type means what, in the order in which SQLite itself looks for them."""
 
 
 @dataclass(frozen=True)
-class Field:
+class Sqlite(TableSource):
+    """Rows of a table or of a query in a SQLite file, read above the mark of `cursor`.
+
+    The file has to be on a disk that Spark's tasks see: local mode, or a shared folder. Values are held to the
+    declared types of their columns, or to `types`; one that does not fit stops the batch with its column and row.
+    `key` tells rows apart that share a value of the cursor; left out, it is the primary key.
+    """
+
+    path: str | os.PathLike[str]
+    table: str | None = None
+    query: str | None = None
+    cursor: str | Cursor = ""
+    types: Mapping[str, str] = field(default_factory=dict)
+    partitions: int | None = None
+    fetch_rows: int = 10_000
+    name: str = "sqlite"
+    key: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self.require_sound()
+
+    def probe(self, session: Session = no_session) -> SqliteProbe:
+        return self._kept_probe
+
+    @cached_property
+    def _kept_probe(self) -> SqliteProbe:
+        return SqliteProbe(Path(self.path).absolute(), self.relation, self.own_cursor.request(self.key))
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        """The rows of the span. Raises ColumnUnmapped for a column without a declared type."""
+        columns = self._typed_columns()
+        work = read_ranges(str(self._kept_probe.path), columns, self.own_cursor.columns[0], self.fetch_rows)
+        rows = self._statements(spark, span).mapInArrow(work, _ddl(columns))
+        return Reading(rows, position=position(self._kept_probe.cursor()))
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The columns, by their declared types."""
+        rows = spark.createDataFrame([], _ddl(self._typed_columns()))
+        return Reading(rows, position=position(self._kept_probe.cursor()))
+
+    def _typed_columns(self) -> tuple[TypedColumn, ...]:
+        return typed_columns(self._kept_probe.columns(), self.types, self.description(no_session))
+
+    def _statements(self, spark: SparkSession, span: Span) -> DataFrame:
+        """One row per range; Spark makes a task of each, as far as it has cores."""
+        conditions = Conditions(SQL, self._kept_probe.cursor())
+        source = conditions.from_clause(self.relation, lower_bound(span), cursor_value(span.upto))
+        ties = tie_conditions(conditions, span)
+        parts = ranges(span, partitions_for(spark, self.partitions))
+        wheres = [" AND ".join([part.condition(conditions), *ties]) for part in parts]
+        if null_keys(span):
+            wheres.append(f"{conditions.is_null()} AND {conditions.is_among(null_keys(span))}")
+        texts = [f"SELECT * FROM {source} AS fm WHERE {where}" for where in wheres]
+        return spark.createDataFrame([(text,) for text in texts], "statement string")
+
+
+@dataclass(frozen=True)
+class TypedColumn:
     """A column and the Spark type that its values are held to."""
 
     name: str
     type: str
 
 
-def fields(columns: Sequence[Column], types: Mapping[str, str], source: str) -> tuple[Field, ...]:
+def typed_columns(columns: Sequence[Column], types: Mapping[str, str], source: str) -> tuple[TypedColumn, ...]:
     """Every column with its type. Raises ColumnUnmapped for one that was declared without a type Spark has."""
     unknown = sorted(set(types) - {column.name for column in columns})
     if unknown:
         raise ConfigError(f"types: {source} has no column {unknown[0]!r}.", hint="take it out of types")
     return tuple(
-        Field(each.name, _known(types[each.name])) if each.name in types else _field(each, source) for each in columns
+        TypedColumn(each.name, _known_type(types[each.name])) if each.name in types else _typed(each, source)
+        for each in columns
     )
 
 
-def ddl_of(columns: Sequence[Field]) -> str:
+def _ddl(columns: Sequence[TypedColumn]) -> str:
     """The columns as Spark takes a schema."""
     return ", ".join(f"{quote(column.name)} {column.type}" for column in columns)
 
 
-def _field(column: Column, source: str) -> Field:
+def _typed(column: Column, source: str) -> TypedColumn:
     declared = column.type
     if column.precision is not None and column.precision <= LARGEST_DECIMAL:
-        return Field(column.name, f"decimal({column.precision},{column.scale})")
+        return TypedColumn(column.name, f"decimal({column.precision},{column.scale})")
     for word, spark_type in TYPES_BY_WORD.items():
         if word in declared:
-            return Field(column.name, spark_type)
-    raise ColumnUnmapped(source, column=column.name, type_name=column.declared)
+            return TypedColumn(column.name, spark_type)
+    raise ColumnUnmapped(source, column=column.name, type_name=column.declaration)
 
 
-def _known(wanted: str) -> str:
+def _known_type(wanted: str) -> str:
     text = {"bigint": "long"}.get(wanted.strip().lower(), wanted.strip().lower())
     if text in CHECKS or DECIMAL.fullmatch(text):
         return text
@@ -85,7 +158,7 @@ def _known(wanted: str) -> str:
 
 
 def read_ranges(
-    path: str, columns: Sequence[Field], cursor: str, rows_at_once: int
+    path: str, columns: Sequence[TypedColumn], cursor: str, rows_at_once: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What each task does with its share of the statements. The file has to be on a disk that the task sees."""
 
@@ -98,25 +171,25 @@ def read_ranges(
 
 
 def rows_of(
-    path: Path, statement: str, columns: Sequence[Field], cursor: str, rows_at_once: int
+    path: Path, statement: str, columns: Sequence[TypedColumn], cursor: str, rows_at_once: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one statement, so many at a time."""
     import pyarrow as pa
 
     schema = pa.schema([(column.name, _arrow_type(column.type)) for column in columns])
     place = [column.name for column in columns].index(cursor)
-    with opened(path) as connection:
+    with open_file(path) as connection:
         found = connection.execute(statement)
         while rows := found.fetchmany(rows_at_once):
-            held = list(zip(*rows, strict=True))
+            values_of = list(zip(*rows, strict=True))
             arrays = [
-                pa.array(list(_checked(column, values, held[place], cursor)), field.type)
-                for column, values, field in zip(columns, held, schema, strict=True)
+                pa.array(list(_check(column, values, values_of[place], cursor)), field.type)
+                for column, values, field in zip(columns, values_of, schema, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _checked(column: Field, values: Sequence[Any], places: Sequence[Any], cursor: str) -> Iterator[Any]:
+def _check(column: TypedColumn, values: Sequence[Any], places: Sequence[Any], cursor: str) -> Iterator[Any]:
     decimal = DECIMAL.fullmatch(column.type)
     check = _decimal(int(decimal[1]), int(decimal[2])) if decimal else CHECKS[column.type]
     for value, place in zip(values, places, strict=True):
@@ -124,7 +197,7 @@ def _checked(column: Field, values: Sequence[Any], places: Sequence[Any], cursor
             yield None if value is None else check(value)
         except (ValueError, ArithmeticError) as error:
             what = f"column {column.name!r} holds {str(value)[:80]!r} in the row where {cursor} is {place!r}"
-            raise ValueError(f"{BEGIN}{what}, which is no {column.type}{END}") from error
+            raise ValueError(fault_text("value", f"{what}, which is no {column.type}")) from error
 
 
 def _arrow_type(spark_type: str) -> pa.DataType:
@@ -192,104 +265,3 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "date": _date,
     "timestamp_ntz": _timestamp,
 }
-TYPES_BY_WORD = {
-    "INT": "long",
-    "CHAR": "string",
-    "CLOB": "string",
-    "TEXT": "string",
-    "JSON": "string",
-    "UUID": "string",
-    "BLOB": "binary",
-    "REAL": "double",
-    "FLOA": "double",
-    "DOUB": "double",
-    "BOOL": "boolean",
-    "DATETIME": "timestamp_ntz",
-    "TIMESTAMP": "timestamp_ntz",
-    "DATE": "date",
-}
-"""Which word in a declared type means what, in the order in which SQLite itself looks for them."""
-
-
-SQL = Dialect()
-
-
-@dataclass(frozen=True)
-class Sqlite:
-    """Rows of a table or of a query in a SQLite file, read above the mark of `cursor`.
-
-    The file has to be on a disk that Spark's tasks see: local mode, or a shared folder. Values are held to the
-    declared types of their columns, or to `types`; one that does not fit stops the batch with its column and row.
-    `key` tells rows apart that share a value of the cursor; left out, it is the primary key.
-    """
-
-    path: str | os.PathLike[str]
-    table: str | None = None
-    query: str | None = None
-    cursor: str | Cursor = ""
-    types: Mapping[str, str] = field(default_factory=dict)
-    partitions: int | None = None
-    fetch_rows: int = 10_000
-    name: str = "sqlite"
-    key: Sequence[str] = ()
-    _relation: Relation = field(init=False, repr=False, compare=False)
-    _cursor: Cursor = field(init=False, repr=False, compare=False)
-    _probe: SqliteProbe = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        relation, cursor, path = Relation(self.table, self.query), Cursor.of(self.cursor), Path(self.path).absolute()
-        object.__setattr__(self, "_relation", relation)
-        object.__setattr__(self, "_cursor", cursor)
-        object.__setattr__(self, "_probe", SqliteProbe(path, relation, cursor.asked(self.key)))
-
-    def fingerprint(self, session: Session) -> str:
-        return fingerprint(self._probe.place(), entity(self._relation), self._probe.cursor())
-
-    def repeats_by(self) -> tuple[str, ...]:
-        """Its key and its cursor, where rows are read again."""
-        return repeated_by(self._cursor, self.key)
-
-    def restates(self) -> str | None:
-        """A row without a cursor comes again once it has one."""
-        return self._cursor.restates
-
-    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
-        """One statement on the file, opened read-only."""
-        whole, name = not self._relation.is_bounded, entity(self._relation)
-        probe, guard = self._probe, guard_of(self._cursor.safety, self._probe)
-        what = (self._described(), self.name, name, self._cursor, probe)
-        return looker_for(self._cursor)(*what, is_whole=whole, guard=guard).look(mark, request)
-
-    def read(self, spark: SparkSession, span: Span) -> Reading:
-        """The rows of the span. Raises ColumnUnmapped for a column without a declared type."""
-        columns = self._fields()
-        work = read_ranges(str(self._probe.path), columns, self._cursor.columns[0], self.fetch_rows)
-        rows = self._statements(spark, span).mapInArrow(work, ddl_of(columns))
-        return Reading(rows, position=position(self._probe.cursor()))
-
-    def without_rows(self, spark: SparkSession) -> Reading:
-        """The columns, by their declared types."""
-        rows = spark.createDataFrame([], ddl_of(self._fields()))
-        return Reading(rows, position=position(self._probe.cursor()))
-
-    def explain(self, error: Exception, spark: SparkSession, span: Span) -> SourceUnreadable | None:
-        """A value that is not of its column's type, met while reading."""
-        return explained(error, self._described())
-
-    def _fields(self) -> tuple[Field, ...]:
-        return fields(self._probe.columns(), self.types, self._described())
-
-    def _statements(self, spark: SparkSession, span: Span) -> DataFrame:
-        """One row per range; Spark makes a task of each, as far as it has cores."""
-        cursor, end = self._probe.cursor(), point_of(span.upto)
-        source = from_clause(SQL, self._relation, cursor, low_of(span), end)
-        ties = tie_conditions(SQL, cursor, span)
-        parts = ranges(span, partitions_for(spark, self.partitions))
-        conditions = [" AND ".join([part.condition(SQL, cursor), *ties]) for part in parts]
-        if null_keys(span):
-            conditions.append(f"{has_null(SQL, cursor)} AND {is_among(SQL, cursor, null_keys(span))}")
-        texts = [f"SELECT * FROM {source} AS fm WHERE {condition}" for condition in conditions]
-        return spark.createDataFrame([(text,) for text in texts], "statement string")
-
-    def _described(self) -> str:
-        return f"{self._probe.place()} {entity(self._relation)}"

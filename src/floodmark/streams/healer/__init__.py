@@ -9,20 +9,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from floodmark.failpoints import reach
-from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Offsets, Place
 from floodmark.sources.contract import Session
-from floodmark.step.commit import as_texts
 from floodmark.step.engine import LONGEST_MARK_SHOWN, Clock, nothing_new, session_under
 from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
+from floodmark.stores.extras import IntentExtras
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 from floodmark.streams.healer.closing import Closing, stuck_lines
 from floodmark.streams.healer.journal import StateFolder
 from floodmark.streams.healer.looking import Lookout, Outlook, reads_in
-from floodmark.streams.healer.progress import EXTRAS, Progress, extras_with, standing_in
+from floodmark.streams.healer.progress import Progress, extras_with, standing_in
 from floodmark.streams.healer.turn import Agenda, Order, Turn
 from floodmark.streams.healer.unsettled import Tries, Ward
 from floodmark.streams.healing_step import OnError
@@ -141,7 +140,7 @@ class Healer:
         intent = record.intent
         if intent is None:
             return None
-        self.lookout.require_same(as_texts(intent.extras.get("sources")))
+        self.lookout.require_same(intent.extras.sources or {})
         again = replace(intent, attempt=uuid.uuid4().hex[:12])
         log.info("finishing an open batch", stream=self.group, number=intent.number)
         self.store.intend(replace(record, intent=again), expected=record.number, lease=lease.lease)
@@ -152,7 +151,7 @@ class Healer:
             reads=reads_in(intent.spans),
             again=self.ward.tries.due(self.ward.failed(standing), self.now()),
             held=self.ward.held_offsets(),
-            flushes=bool(intent.extras.get("flushes")),
+            flushes=bool(intent.extras.flushes),
         )
         return replace(record, intent=again), agenda
 
@@ -164,8 +163,7 @@ class Healer:
         agenda = self.agenda(record, seen, limit)
         if agenda.is_empty and not seen.is_beginning:
             return record, agenda
-        healing = extras_with(record, seen.standing)[EXTRAS]
-        extras: dict[str, Json] = {"sources": dict(seen.sources), EXTRAS: healing, "flushes": agenda.flushes}
+        healing = extras_with(record, seen.standing).healing
         intent = Intent(
             number=agenda.number,
             kind="batch",
@@ -174,7 +172,7 @@ class Healer:
             attempt=uuid.uuid4().hex[:12],
             spool=None,
             fingerprints={"the program": self.program.fingerprint()},
-            extras=extras,
+            extras=IntentExtras(sources=seen.sources, healing=healing, flushes=agenda.flushes),
         )
         begun = replace(record, intent=intent)
         self.store.intend(begun, expected=record.number, lease=lease.lease)
@@ -224,4 +222,4 @@ def planned(record: JobRecord) -> JobRecord:
     """The record as its open batch saw it: a first batch has chosen where partitions begin."""
     if record.intent is None:
         return record
-    return replace(record, extras={**record.extras, EXTRAS: record.intent.extras[EXTRAS]})
+    return replace(record, extras=record.extras.with_healing(record.intent.extras.healing or {}))

@@ -16,7 +16,6 @@ from floodmark.failpoints import reach
 from floodmark.hwm import HWM, Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
-from floodmark.step.commit import as_texts
 from floodmark.step.engine import Clock
 from floodmark.step.work import shown
 from floodmark.stores.contract import MarkStore
@@ -219,7 +218,7 @@ def committed(begun: JobRecord, before: Mapping[Place, Progress], after: Mapping
         begun,
         number=intent.number,
         marks=marks_with(begun, before, after),
-        sources={**begun.sources, **as_texts(intent.extras.get("sources"))},
+        sources={**begun.sources, **(intent.extras.sources or {})},
         extras=extras_with(begun, after),
         intent=None,
         origin="commit",

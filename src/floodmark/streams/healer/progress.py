@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from floodmark.errors import MarkInvalid
 from floodmark.hwm import HWM, Json, KeyValueIntHWM
 from floodmark.probes.kafka import Place
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import JobRecord
 
 # The rule of healing: which outcomes a record can have, and how far they let the mark of a partition move.
@@ -99,9 +100,6 @@ class Progress:
         return found
 
 
-EXTRAS = "healing"
-
-
 def standing_in(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progress]:
     """The progress that a record holds of these topics.
 
@@ -118,14 +116,14 @@ def standing_in(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progres
     return found
 
 
-def extras_with(record: JobRecord, standing: Mapping[Place, Progress]) -> dict[str, Json]:
+def extras_with(record: JobRecord, standing: Mapping[Place, Progress]) -> RecordExtras:
     """The record's extras once its partitions stand here."""
-    healing: dict[str, Json] = dict(_healing(record))
+    healing: dict[str, Json] = dict(record.extras.healing or {})
     for topic in {topic for topic, _ in standing}:
         own = {str(part): progress.serialize() for (name, part), progress in standing.items() if name == topic}
         before = healing.get(topic)
         healing[topic] = {**(before if isinstance(before, dict) else {}), **own}
-    return {**record.extras, EXTRAS: healing}
+    return record.extras.with_healing(healing)
 
 
 def marks_with(
@@ -144,14 +142,9 @@ def marks_with(
 
 
 def _kept(record: JobRecord, topic: str) -> dict[int, Progress]:
-    stored = _healing(record).get(topic)
+    stored = (record.extras.healing or {}).get(topic)
     parts = stored if isinstance(stored, dict) else {}
     return {int(part): Progress.deserialize(found) for part, found in parts.items() if isinstance(found, dict)}
-
-
-def _healing(record: JobRecord) -> Mapping[str, Json]:
-    stored = record.extras.get(EXTRAS)
-    return stored if isinstance(stored, dict) else {}
 
 
 def _offsets(mark: HWM[Any] | None) -> dict[int, int]:

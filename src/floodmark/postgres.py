@@ -1,0 +1,125 @@
+"""Where a PostgreSQL database is, with which login, and how it is connected to: for probes, sinks and stores alike.
+
+A free leaf, since stores may not import probes. What is read or written over the connection is theirs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from getpass import getuser
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from psycopg import Connection
+
+
+EXAMPLE = "postgresql://user:password@host:5432/database"
+SECRETS = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret", "scram_client_key")
+VARIABLES = {
+    "host": "PGHOST",
+    "port": "PGPORT",
+    "dbname": "PGDATABASE",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+}
+"""What a URL leaves out comes from where PostgreSQL's own programs look; Spark's driver would not look there."""
+CONNECT_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database and a login, by the names that libpq has for them; only the database is ever shown."""
+
+    parameters: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, url: str, example: str = EXAMPLE) -> Address:
+        """From a URL or `host=… dbname=…`. Raises ConfigError, without the text: it may hold a password."""
+        psycopg = driver()
+        try:
+            parts = psycopg.conninfo.conninfo_to_dict(url.removeprefix("jdbc:"))
+        except psycopg.ProgrammingError:  # its message may quote the password
+            raise _unreadable(example) from None
+        address = cls({name: str(value) for name, value in parts.items() if value is not None})
+        if not all(port.isdigit() for port in address.parameters.get("port", "0").split(",")):
+            raise _unreadable(example)
+        return address
+
+    @property
+    def host(self) -> str:
+        return self._known("host") or self.parameters.get("hostaddr") or "localhost"
+
+    @property
+    def port(self) -> int:
+        """Raises ConfigError if several are named: a look goes to one server, and so does Spark."""
+        port = self._known("port") or "5432"
+        if not port.isdigit():
+            raise _unreadable(EXAMPLE)
+        return int(port)
+
+    @property
+    def database(self) -> str:
+        return self._known("dbname") or self.user
+
+    @property
+    def user(self) -> str:
+        return self._known("user") or getuser()
+
+    @property
+    def password(self) -> str | None:
+        return self._known("password")
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Everything beside the database and the login."""
+        return {name: value for name, value in self.parameters.items() if name not in VARIABLES}
+
+    def resolve(self) -> Address:
+        """The same with nothing left to libpq's defaults, so that Spark's driver reaches the very same database."""
+        own = {"host": self.host, "port": str(self.port), "dbname": self.database, "user": self.user}
+        login = {"password": self.password} if self.password else {}
+        return Address({**self.options, **own, **login})
+
+    def without_secrets(self, text: str) -> str:
+        """The text of an error as it may be shown."""
+        for secret in (self.parameters[name] for name in SECRETS if self.parameters.get(name)):
+            text = text.replace(secret, "***")
+        return text
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.database}"
+
+    def _known(self, name: str) -> str | None:
+        return self.parameters.get(name) or os.environ.get(VARIABLES[name])
+
+
+def connect(
+    address: Address,
+    application: str,
+    defaults: Mapping[str, object] | None = None,
+    **session: Any,  # noqa: ANN401 (psycopg's own)
+) -> Connection[tuple[Any, ...]]:
+    """A connection without a transaction; the address wins over `defaults`, `session` is psycopg's own."""
+    parameters = {"connect_timeout": CONNECT_SECONDS, **(defaults or {}), **address.parameters}
+    parameters["application_name"] = application[:63]
+    return driver().connect(**parameters, **session, autocommit=True)  # type: ignore[no-any-return]
+
+
+def driver() -> ModuleType:
+    """psycopg. Raises ConfigError with the command that installs it, if it is not there."""
+    try:
+        import psycopg
+        import psycopg.conninfo
+    except ImportError as error:
+        raise ConfigError("PostgreSQL needs the driver psycopg.", hint="pip install 'floodmark[postgres]'") from error
+    return psycopg
+
+
+def _unreadable(example: str) -> ConfigError:
+    return ConfigError("the url of the PostgreSQL database cannot be read.", hint=f"write it like {example}")
