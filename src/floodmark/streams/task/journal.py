@@ -1,7 +1,8 @@
-"""What the tasks of a turn write as they go: one byte for every offset, set before and after the user's code runs.
+"""What the tasks of a turn write as they go, in a folder that the driver and all executors share.
 
-The bytes are a memory-mapped file that the driver and all executors share, so that a task that is evaluated twice, or
-again after its worker died, finds what is settled. Whoever writes holds the lock of the partition.
+The journal is one byte for every offset, set before and after the user's code runs; the log of failures and the healed
+rows lie beside it. A task that is evaluated twice, or again after its worker died, finds there what is settled. Whoever
+writes holds the lock of the partition.
 """
 
 from __future__ import annotations
@@ -16,64 +17,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
-from floodmark.hwm import Json
 from floodmark.logs import redact
 from floodmark.machine import ensure_folder, file_name, locked, replace_file, sync_folder
-from floodmark.probes.kafka import Place
-from floodmark.stores.contract import MarkStore
-from floodmark.stores.opening import folder_beside
-from floodmark.streams.elements import Arrival
+from floodmark.streams.elements import HealedElement
 
-
-# Healed rows that something follows in the driver: kept by the tasks, and given to it after the commit.
-class ArrivalFile:
-    """The rows that one partition healed in a turn, in their order; the file is made when the first one comes."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: BinaryIO | None = None
-
-    def add(self, arrivals: Sequence[Arrival]) -> None:
-        """Keep them: they outlive this process on return."""
-        if not arrivals:
-            return
-        if self._file is None:
-            self._file = self._path.open("ab", buffering=0)
-        self._file.write(b"".join(map(_pickled, arrivals)))
-
-    def sync(self) -> None:
-        """Make them outlive the machine."""
-        if self._file is not None:
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._file is not None:
-            self._file.close()
-
-
-def _pickled(arrival: Arrival) -> bytes:
-    """In the quick way, or for what a script defines itself in the thorough one."""
-    try:
-        return pickle.dumps(tuple(arrival))
-    except (pickle.PicklingError, AttributeError, TypeError):
-        from pyspark import cloudpickle
-
-        return bytes(cloudpickle.dumps(tuple(arrival)))  # type: ignore[no-untyped-call]
-
-
-def read_arrivals(path: Path) -> Iterator[Arrival]:
-    """The healed rows of a file; one that a crash cut off was not healed."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        while True:
-            try:
-                yield Arrival(*pickle.load(file))  # noqa: S301 (our own file, beside the marks)
-            except (EOFError, pickle.UnpicklingError):
-                return
+if TYPE_CHECKING:
+    from floodmark.hwm import Json
+    from floodmark.probes.kafka import Place
 
 
 UNTOUCHED, RUNNING, DONE, DROPPED, FAILED, HELD, SUSPECT, ALONE, KILLED, EARLIER, DEAD = range(11)
@@ -85,11 +37,8 @@ TAKEN = bytes((DONE, DROPPED, FAILED, HELD, DEAD))
 _UNSETTLED = re.compile(b"[^%s]" % re.escape(bytes((UNTOUCHED, DONE, DROPPED, EARLIER, DEAD))))
 LOCK_PATIENCE_SECONDS = 60.0
 """A worker whose task was cancelled lives for a few seconds more, and holds its lock until then."""
-
-
-def state_folder(store: MarkStore, stream: str) -> Path:
-    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
-    return folder_beside(store) / "streams" / file_name(stream)
+LONGEST_ERROR = 4_000
+Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
 
 
 @dataclass(frozen=True)
@@ -99,23 +48,20 @@ class StateFolder:
     root: Path
 
     def states(self, number: int, place: Place) -> Path:
-        return self.turn(number) / f"{_named(place)}.states"
+        return self.turn(number) / f"{_file_stem(place)}.states"
 
-    def arrivals(self, number: int, place: Place) -> Path:
-        return self.turn(number) / f"{_named(place)}.arrivals"
+    def healed_rows(self, number: int, place: Place) -> Path:
+        return self.turn(number) / f"{_file_stem(place)}.arrivals"
 
-    def carried(self, number: int, place: Place) -> Path:
-        return self.root / "carried" / f"{_named(place)}.{number}"
+    def carried_state(self, number: int, place: Place) -> Path:
+        return self.root / "carried" / f"{_file_stem(place)}.{number}"
 
     @property
-    def dead(self) -> Path:
+    def dead_letters(self) -> Path:
         return self.root / "dead"
 
     def failures(self, place: Place) -> Path:
-        return self.root / "failures" / f"{_named(place)}.jsonl"
-
-    def lock(self, place: Place) -> Path:
-        return self.root / "locks" / _named(place)
+        return self.root / "failures" / f"{_file_stem(place)}.jsonl"
 
     def turn(self, number: int) -> Path:
         return self.turns / str(number)
@@ -130,9 +76,9 @@ class StateFolder:
             ensure_folder(folder)
 
     @contextmanager
-    def alone_with(self, place: Place) -> Iterator[None]:
+    def lock(self, place: Place) -> Iterator[None]:
         """Hold the partition against other tasks and drivers, the late ones too."""
-        with locked(self.lock(place), exclusive=True, patience_seconds=LOCK_PATIENCE_SECONDS):
+        with locked(self.root / "locks" / _file_stem(place), exclusive=True, patience_seconds=LOCK_PATIENCE_SECONDS):
             yield
 
 
@@ -145,7 +91,7 @@ class Journal:
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, low: int) -> Iterator[Journal]:
+    def open(cls, path: Path, low: int) -> Iterator[Journal]:
         """The journal as it is on disk; hold the lock of its partition."""
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as states:
             yield cls(low, states)
@@ -164,44 +110,44 @@ class Journal:
         self.put(by_itself, alone)
         return bool(running or by_itself)
 
-    def let_go(self, kept: Iterable[int]) -> None:
+    def let_go(self, carried: Iterable[int]) -> None:
         """What a step held and nobody carries has to come again."""
-        self.put(set(self.offsets(HELD)) - set(kept), UNTOUCHED)
+        self.put(set(self.offsets(HELD)) - set(carried), UNTOUCHED)
 
-    def offsets(self, *wanted: int) -> list[int]:
+    def offsets(self, *states: int) -> list[int]:
         """The records in these states, in order."""
-        found = bytes(self.states)
-        return sorted(self.low + place for state in wanted for place in _places(found, state))
+        content = bytes(self.states)
+        return sorted(self.low + place for state in states for place in _places(content, state))
 
     def put(self, offsets: Iterable[int], state: int) -> None:
         """Set the state of some records."""
         for offset in offsets:
             self.states[offset - self.low] = state
 
-    def last_touched(self) -> int:
+    def touched_upto(self) -> int:
         """The offset after the last one that has any state."""
         return self.low + len(bytes(self.states).rstrip(bytes((UNTOUCHED,))))
 
-    def unsettled(self, start: int, upto: int, reached: int) -> list[int]:
-        """Records below `reached` that wait, once a job has read from `start` to before `upto` to its end.
+    def unsettled_offsets(self, start: int, upto: int, read_upto: int) -> list[int]:
+        """Records below `read_upto` that wait, once a job has read from `start` to before `upto` to its end.
 
         Where that job met nothing, there is no record; what lies beside its range was not asked for and waits.
         """
-        waiting = [self.low + found.start() for found in _UNSETTLED.finditer(self.states)]
-        unread = [*self._untouched(self.low, start), *self._untouched(upto, reached)]
-        return sorted(offset for offset in {*waiting, *unread} if offset < reached)
+        waiting = [self.low + match.start() for match in _UNSETTLED.finditer(self.states)]
+        unread = [*self._untouched_offsets(self.low, start), *self._untouched_offsets(upto, read_upto)]
+        return sorted(offset for offset in {*waiting, *unread} if offset < read_upto)
 
-    def _untouched(self, start: int, end: int) -> list[int]:
+    def _untouched_offsets(self, start: int, end: int) -> list[int]:
         part = self.states[max(start - self.low, 0) : max(end - self.low, 0)]
         return [max(start, self.low) + place for place in _places(part, UNTOUCHED)]
 
-    def count(self, *wanted: int) -> int:
+    def count(self, *states: int) -> int:
         """How many records are in these states."""
-        found = bytes(self.states)
-        return sum(found.count(state) for state in wanted)
+        content = bytes(self.states)
+        return sum(content.count(state) for state in states)
 
 
-def create(path: Path, low: int, upto: int, states: Iterable[tuple[int, int, int]]) -> None:
+def create_journal(path: Path, low: int, upto: int, states: Iterable[tuple[int, int, int]]) -> None:
     """Make the journal of offsets from `low` to before `upto`, whole or not at all; one that is there stays.
 
     `states` gives ranges of offsets that have a state already: from, to before, state.
@@ -221,33 +167,14 @@ def create(path: Path, low: int, upto: int, states: Iterable[tuple[int, int, int
 
 
 def _places(states: bytes, state: int) -> list[int]:
-    return [found.start() for found in re.finditer(re.escape(bytes((state,))), states)]
+    return [match.start() for match in re.finditer(re.escape(bytes((state,))), states)]
 
 
-def _named(place: Place) -> str:
+def _file_stem(place: Place) -> str:
     return f"{file_name(place[0])}.{place[1]}"
 
 
-# Bytes of a record as text, in Base64, where they are kept in lines of JSON.
-def text_of(value: bytes | None) -> str | None:
-    """Null stays null."""
-    return None if value is None else b64encode(value).decode()
-
-
-def bytes_of(text: str | None) -> bytes | None:
-    """What `text_of` was given."""
-    return None if text is None else b64decode(text)
-
-
-# The log of failed records of one partition: every attempt with its error, and the record's bytes at the first one.
-#
-# It outlives the turn, so that a record can be tried again when Kafka's retention has taken it away.
-LONGEST_ERROR = 4_000
-
-Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
-
-
-class Raw(NamedTuple):
+class RawRecord(NamedTuple):
     """A record as Kafka gave it; `timestamp` counts milliseconds."""
 
     key: bytes | None
@@ -256,18 +183,19 @@ class Raw(NamedTuple):
     timestamp: int
 
     def serialize(self) -> dict[str, Json]:
-        headers: Json = None if self.headers is None else [[name, text_of(value)] for name, value in self.headers]
-        return {"key": text_of(self.key), "value": text_of(self.value), "headers": headers, "timestamp": self.timestamp}
+        headers: Json = None if self.headers is None else [[name, bytes_to_text(value)] for name, value in self.headers]
+        key, value = bytes_to_text(self.key), bytes_to_text(self.value)
+        return {"key": key, "value": value, "headers": headers, "timestamp": self.timestamp}
 
     @classmethod
-    def deserialize(cls, stored: Mapping[str, Any]) -> Raw:
+    def deserialize(cls, stored: Mapping[str, Any]) -> RawRecord:
         headers = stored["headers"]
-        found = None if headers is None else tuple((name, bytes_of(value)) for name, value in headers)
-        return cls(bytes_of(stored["key"]), bytes_of(stored["value"]), found, stored["timestamp"])
+        pairs = None if headers is None else tuple((name, bytes_from_text(value)) for name, value in headers)
+        return cls(bytes_from_text(stored["key"]), bytes_from_text(stored["value"]), pairs, stored["timestamp"])
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedRecord:
     """A record that failed: how often, when first and last (seconds of the epoch), and why the last time."""
 
     offset: int
@@ -276,51 +204,56 @@ class Failed:
     last_at: float
     step: str
     error: str
-    raw: Raw = field(repr=False)
+    raw: RawRecord = field(repr=False)
 
     def __str__(self) -> str:
         return f"{self.step}: {self.error}" if self.step else self.error
 
 
-def read(path: Path) -> dict[int, Failed]:
+def read_failures(path: Path) -> dict[int, FailedRecord]:
     """The failed records by their offsets; a line that a crash cut off is none."""
-    found: dict[int, Failed] = {}
+    failures: dict[int, FailedRecord] = {}
     for entry in _entries(path):
-        offset, known = entry["offset"], found.get(entry["offset"])
+        offset, known = entry["offset"], failures.get(entry["offset"])
         if known is None and "record" not in entry:
             continue
         last = {"attempts": entry["attempt"], "last_at": entry["at"], "step": entry["step"], "error": entry["error"]}
         if known is None:
-            found[offset] = Failed(offset, first_at=entry["at"], raw=Raw.deserialize(entry["record"]), **last)
+            raw = RawRecord.deserialize(entry["record"])
+            failures[offset] = FailedRecord(offset, first_at=entry["at"], raw=raw, **last)
         else:
-            found[offset] = replace(known, **last)
-    return found
+            failures[offset] = replace(known, **last)
+    return failures
 
 
 class FailureLog:
-    """The log, open for whoever holds the lock of the partition."""
+    """The failed records of one partition: every attempt with its error, and the record's bytes at the first one.
+
+    It outlives the turn, so that a record can be tried again when Kafka's retention has taken it away. Open for whoever
+    holds the lock of the partition.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.known = read(path)
+        self.records = read_failures(path)
         self._file: BinaryIO | None = None
         self._path = path
         self._is_synced = True
 
     def attempts(self, offset: int) -> int:
         """How often the record has failed already."""
-        known = self.known.get(offset)
+        known = self.records.get(offset)
         return known.attempts if known else 0
 
-    def add(self, offset: int, *, at: float, step: str, error: str, raw: Raw) -> None:
+    def add(self, offset: int, *, at: float, step: str, error: str, raw: RawRecord) -> None:
         """One more failed attempt; it survives this process on return, and the machine after `sync`."""
-        known = self.known.get(offset)
-        told = redact(error)[:LONGEST_ERROR]
-        failed = Failed(offset, self.attempts(offset) + 1, known.first_at if known else at, at, step, told, raw)
-        entry: dict[str, Json] = {"offset": offset, "attempt": failed.attempts, "at": at, "step": step, "error": told}
+        known = self.records.get(offset)
+        text = redact(error)[:LONGEST_ERROR]
+        failed = FailedRecord(offset, self.attempts(offset) + 1, known.first_at if known else at, at, step, text, raw)
+        entry: dict[str, Json] = {"offset": offset, "attempt": failed.attempts, "at": at, "step": step, "error": text}
         if known is None:
             entry["record"] = raw.serialize()
-        self._opened().write(json.dumps(entry).encode() + b"\n")
-        self.known[offset], self._is_synced = failed, False
+        self._open().write(json.dumps(entry).encode() + b"\n")
+        self.records[offset], self._is_synced = failed, False
 
     def sync(self) -> None:
         """Make what was added durable."""
@@ -334,7 +267,7 @@ class FailureLog:
         if self._file is not None:
             self._file.close()
 
-    def _opened(self) -> BinaryIO:
+    def _open(self) -> BinaryIO:
         if self._file is None:
             self._file = self._path.open("ab", buffering=0)
             if self._file.tell() and not self._path.read_bytes().endswith(b"\n"):
@@ -342,15 +275,15 @@ class FailureLog:
         return self._file
 
 
-def keep_only(path: Path, offsets: Collection[int]) -> None:
+def keep_failures(path: Path, offsets: Collection[int]) -> None:
     """Forget the records that are settled now; hold the lock of the partition."""
     if not path.exists():
         return
     if not offsets:
         path.unlink()
         return
-    kept = [json.dumps(entry) for entry in _entries(path) if entry["offset"] in offsets]
-    replace_file(path, "".join(f"{line}\n" for line in kept))
+    lines = [json.dumps(entry) for entry in _entries(path) if entry["offset"] in offsets]
+    replace_file(path, "".join(f"{line}\n" for line in lines))
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
@@ -362,3 +295,61 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
             except ValueError:
                 continue
+
+
+class HealedRowsFile:
+    """The rows that one partition healed in a turn, in their order; the file is made when the first one comes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def add(self, rows: Sequence[HealedElement]) -> None:
+        """Keep them: they outlive this process on return."""
+        if not rows:
+            return
+        if self._file is None:
+            self._file = self._path.open("ab", buffering=0)
+        self._file.write(b"".join(map(_pickle, rows)))
+
+    def sync(self) -> None:
+        """Make them outlive the machine."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _pickle(healed: HealedElement) -> bytes:
+    """In the quick way, or for what a script defines itself in the thorough one."""
+    try:
+        return pickle.dumps(tuple(healed))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        from pyspark import cloudpickle
+
+        return bytes(cloudpickle.dumps(tuple(healed)))  # type: ignore[no-untyped-call]
+
+
+def read_healed_rows(path: Path) -> Iterator[HealedElement]:
+    """The healed rows of a file; one that a crash cut off was not healed."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        while True:
+            try:
+                yield HealedElement(*pickle.load(file))  # noqa: S301 (our own file, beside the marks)
+            except (EOFError, pickle.UnpicklingError):
+                return
+
+
+def bytes_to_text(value: bytes | None) -> str | None:
+    """In Base64, as it is kept in lines of JSON; null stays null."""
+    return None if value is None else b64encode(value).decode()
+
+
+def bytes_from_text(text: str | None) -> bytes | None:
+    """What `bytes_to_text` was given."""
+    return None if text is None else b64decode(text)
