@@ -59,7 +59,7 @@ def test_a_letter_that_is_dealt_with_is_no_longer_open(letters: DeadLetters) -> 
     """It stays as history."""
     letters.add([LETTER, TOMBSTONE])
     letters.resolve(LETTER.record, "discarded", at=200.0)
-    assert letters.opened() == (TOMBSTONE,)
+    assert letters.open_letters() == (TOMBSTONE,)
     assert letters.all()[1] == replace(LETTER, status="discarded", status_at=200.0)
 
 
@@ -92,8 +92,8 @@ def test_replay_runs_each_letter_through_the_stream_and_closes_what_is_healed(le
     letters.add([LETTER])
     source = Stream()
     seen = source.map(lambda row: (row[0], row[0]["attempt"])).map(healing, stream=source).sink_to_list()
-    told = replay(letters, letters.opened(), compile_program(source.node), now=lambda: 300.0)
-    assert told.healed == [RecordId("orders", 0, 17)]
+    report = replay(letters, letters.open_letters(), compile_program(source.node), now=lambda: 300.0)
+    assert report.healed_records == [RecordId("orders", 0, 17)]
     assert letters.all() == (replace(LETTER, status="replayed", status_at=300.0),)
     assert seen == [
         {
@@ -112,8 +112,8 @@ def test_a_letter_that_fails_again_stays_open_with_its_new_reason(letters: DeadL
     letters.add([LETTER, TOMBSTONE])
     source = Stream()
     source.map(lambda row: (row[0], row[1].decode())).sink(healing, stream=source)
-    told = replay(letters, letters.opened(), compile_program(source.node), now=lambda: 300.0)
-    assert list(told.failed) == [RecordId("orders", 0, 9), RecordId("orders", 0, 17)]
+    report = replay(letters, letters.open_letters(), compile_program(source.node), now=lambda: 300.0)
+    assert list(report.failures) == [RecordId("orders", 0, 9), RecordId("orders", 0, 17)]
     assert [(each.status, each.attempts, each.last_at) for each in letters.all()] == [("open", 4, 300.0)] * 2
     assert "'NoneType' object has no attribute 'decode'" in letters.all()[0].error
 
@@ -123,19 +123,21 @@ def test_a_letter_of_a_stream_of_lists_is_replayed_as_a_list_of_one(letters: Dea
     letters.add([LETTER])
     source = Stream()
     source.flatten().sink(healing, stream=source)
-    assert replay(letters, letters.opened(), compile_program(source.node), as_list=True).healed == [LETTER.record]
+    assert replay(letters, letters.open_letters(), compile_program(source.node), as_list=True).healed_records == [
+        LETTER.record
+    ]
 
 
 def test_a_letter_that_a_filter_takes_out_is_dealt_with(letters: DeadLetters) -> None:
-    """Mending the stream by a filter is a way to get rid of a poison record."""
+    """Repairing the stream by a filter is a way to get rid of a poison record."""
     letters.add([LETTER])
     source = Stream()
     source.filter(lambda row: False).sink(healing, stream=source)
-    assert replay(letters, letters.opened(), compile_program(source.node)).dropped == [LETTER.record]
-    assert letters.opened() == ()
+    assert replay(letters, letters.open_letters(), compile_program(source.node)).dropped_records == [LETTER.record]
+    assert letters.open_letters() == ()
 
 
 def test_two_replays_at_once_are_refused(letters: DeadLetters) -> None:
     """Both would run the same letters."""
-    with letters.replayed_by_one(), pytest.raises(LeaseHeld, match="another `deadletters replay`"):
-        letters.replayed_by_one().__enter__()
+    with letters.lock_replay(), pytest.raises(LeaseHeld, match="another `deadletters replay`"):
+        letters.lock_replay().__enter__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from floodmark.streams.healer.looking import may_pass
+from floodmark.probes.kafka.group import may_pass
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from floodmark.errors import PublicationFailed, RecordsFailed
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.healer.dead_letters import DeadLetters
 from tests.sources.reading_kafka import add_partitions, offsets_of, put, put_slowly, until
-from tests.streams.healing_streams import Clinic
+from tests.streams.harness import StreamHarness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,80 +29,80 @@ HEADERS = [("trace", b"1"), ("trace", None), ("raw", b"\xff\x00"), ("größe", b
 
 
 def test_a_record_that_kills_its_worker_costs_itself_and_the_others_go_on(
-    clinic: Clinic, topic: Callable[..., str]
+    harness: StreamHarness, topic: Callable[..., str]
 ) -> None:
     """The process is really gone, by `os._exit` or a segmentation fault; partitions beside it are done once."""
     name = topic(2)
-    put(clinic.broker, name, "a", "kill", "c", "d", key=b"k", headers=HEADERS)
-    put(clinic.broker, name, "e", "f", partition=1)
+    put(harness.broker, name, "a", "kill", "c", "d", key=b"k", headers=HEADERS)
+    put(harness.broker, name, "e", "f", partition=1)
 
     def step(row: Any) -> object:  # noqa: ANN401 (a row)
         if row[1] == b"kill":
             os._exit(9) if row[0]["attempt"] == 1 else ctypes.string_at(0)
         return row
 
-    source = clinic.healed(name, step, on_error=retry(1, 0, then="dead_letter"))
+    source = harness.healed(name, step, on_error=retry(1, 0, then="dead_letter"))
     receipt = source.run_once()
-    calls = clinic.calls()
-    assert clinic.marks(source, name) == {0: 4, 1: 2}
+    calls = harness.calls()
+    assert harness.marks(source, name) == {0: 4, 1: 2}
     assert (receipt.rows_dead, receipt.rows_written) == (1, {"healed": 5})
     assert [call for call in calls if call[:2] == (0, 1)] == [(0, 1, 1), (0, 1, 1), (0, 1, 2), (0, 1, 2)]
     assert {call[:2] for call in calls} == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)}
-    (letter,) = DeadLetters(source.state.dead).all()
+    (letter,) = DeadLetters(source.state.dead_letters).all()
     assert (letter.value, letter.key, letter.headers, letter.attempts) == (b"kill", b"k", tuple(HEADERS), 2)
     assert "killed its worker" in letter.error
 
 
-def test_a_compacted_topic_is_passed_over_its_holes(clinic: Clinic, topic: Callable[..., str]) -> None:
+def test_a_compacted_topic_is_passed_over_its_holes(harness: StreamHarness, topic: Callable[..., str]) -> None:
     """Offsets that compaction took away are no records, and hold no mark."""
     name = topic(1, **COMPACTED)
-    put_slowly(clinic.broker, name, "1", "2", "3", key="same")
-    put_slowly(clinic.broker, name, "last", key="other")
-    until(lambda: 0 not in offsets_of(clinic.broker, name))
-    there = offsets_of(clinic.broker, name)
-    source = clinic.healed(name, lambda row: row)
+    put_slowly(harness.broker, name, "1", "2", "3", key="same")
+    put_slowly(harness.broker, name, "last", key="other")
+    until(lambda: 0 not in offsets_of(harness.broker, name))
+    there = offsets_of(harness.broker, name)
+    source = harness.healed(name, lambda row: row)
     source.run_once()
-    assert [offset for _, offset, _ in clinic.calls()] == there
-    assert clinic.marks(source, name) == {0: there[-1] + 1}
+    assert [offset for _, offset, _ in harness.calls()] == there
+    assert harness.marks(source, name) == {0: there[-1] + 1}
 
 
-def test_lists_nested_batches_and_new_partitions_heal(clinic: Clinic, topic: Callable[..., str]) -> None:
+def test_lists_nested_batches_and_new_partitions_heal(harness: StreamHarness, topic: Callable[..., str]) -> None:
     """The seed's nested example over lists: what follows healing gets results in the shape of the batches."""
     name = topic(1)
-    put(clinic.broker, name, *(str(number) for number in range(5)))
+    put(harness.broker, name, *(str(number) for number in range(5)))
     outputs: list[object] = []
-    source = clinic.batched([name], maxlen=2)
+    source = harness.batched([name], maxlen=2)
     source.flatten().map(lambda row: (row[0], int(row[1]) + 1)).partition(2).partition(2).foreach_async(
         healing_batch, stream=source, asynchronous=True
     ).sink(outputs.append)
     source.run_once()
-    assert clinic.published(name, 1) == {0: 5}
+    assert harness.published(name, 1) == {0: 5}
     assert [[[each["data"] for each in inner] for inner in outer] for outer in outputs] == [  # type: ignore[attr-defined]
         [[1, 2], [3, 4]],
         [[5]],
     ]
-    add_partitions(clinic.broker, name, 3)
-    put(clinic.broker, name, "6", partition=2)
+    add_partitions(harness.broker, name, 3)
+    put(harness.broker, name, "6", partition=2)
     source.run_once()
-    assert clinic.marks(source, name) == {0: 5, 2: 1}
+    assert harness.marks(source, name) == {0: 5, 2: 1}
 
 
 def test_a_group_that_another_consumer_is_a_member_of_cannot_be_published(
-    clinic: Clinic, topic: Callable[..., str]
+    harness: StreamHarness, topic: Callable[..., str]
 ) -> None:
     """Our own mark has moved: the next run repeats nothing. With ignore=True it is a warning and success is False."""
     name = topic(1)
-    put(clinic.broker, name, "a")
-    source = clinic.healed(name, lambda row: row)
-    member = Consumer({"bootstrap.servers": clinic.broker.bootstrap, "group.id": clinic.group})
+    put(harness.broker, name, "a")
+    source = harness.healed(name, lambda row: row)
+    member = Consumer({"bootstrap.servers": harness.broker.bootstrap, "group.id": harness.group})
     member.subscribe([name])
     until(lambda: bool(member.poll(0.2) or member.assignment()))
-    with pytest.raises(PublicationFailed, match=clinic.group):
+    with pytest.raises(PublicationFailed, match=harness.group):
         source.run_once()
-    assert (clinic.calls(), clinic.marks(source, name)) == ([(0, 0, 1)], {0: 1})
-    put(clinic.broker, name, "b")
+    assert (harness.calls(), harness.marks(source, name)) == ([(0, 0, 1)], {0: 1})
+    put(harness.broker, name, "b")
     results: list[dict[str, object]] = []
-    ignoring = clinic.source([name])
+    ignoring = harness.source([name])
     ignoring.map(healing, stream=ignoring, ignore=True).sink(results.append)
     ignoring.run_once()
     member.close()
@@ -111,24 +111,24 @@ def test_a_group_that_another_consumer_is_a_member_of_cannot_be_published(
 
 
 def test_a_stuck_stream_names_its_record_in_the_error_the_receipt_and_the_runs(
-    clinic: Clinic, topic: Callable[..., str]
+    harness: StreamHarness, topic: Callable[..., str]
 ) -> None:
     """Partition, offset, age, attempts and error, wherever an operator looks."""
     name = topic(1)
-    put(clinic.broker, name, "a", "bad", "c")
+    put(harness.broker, name, "a", "bad", "c")
 
     def step(row: Any) -> object:  # noqa: ANN401 (a row)
         if row[1] == b"bad":
             raise ValueError("no such customer")
         return row
 
-    source = clinic.healed(name, step, on_error=retry(2, "100ms"))
+    source = harness.healed(name, step, on_error=retry(2, "100ms"))
     with pytest.raises(RecordsFailed) as stuck:
         source.run_once()
     (line,) = stuck.value.records
     assert line.startswith(f"{name}/0, offset 1, since ")
     assert line.endswith("3 attempts: map(counted) (step 1): ValueError: no such customer")
-    failed, done = source.store.runs(clinic.group)[0], source.store.runs(clinic.group)[1]
+    failed, done = source.store.runs(harness.group)[0], source.store.runs(harness.group)[1]
     assert (failed.status, line.split("since")[0] in str(failed.error)) == ("failed", True)
     assert "offset 1" in done.notes[0]
-    assert clinic.calls() == [(0, 0, 1), (0, 1, 1), (0, 1, 2), (0, 1, 3), (0, 2, 1)]
+    assert harness.calls() == [(0, 0, 1), (0, 1, 1), (0, 1, 2), (0, 1, 3), (0, 2, 1)]

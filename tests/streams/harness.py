@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from floodmark.probes.kafka import KafkaProbe
+from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.streams import from_kafka, from_kafka_batched, healing, healing_batch
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Clinic:
+class StreamHarness:
     """A broker, a session and a folder: everything but the pipeline itself."""
 
     broker: Broker
@@ -73,6 +76,14 @@ class Clinic:
         """The next offset of each partition, as our own mark says."""
         record = stream.store.read(self.group)
         return dict(record.marks[topic].value) if record and topic in record.marks else {}
+
+    def wait_until_stable(self, topic: str) -> None:
+        """Until the markers of transactions that ended are written: the broker does so after it has answered."""
+        probe = KafkaProbe(KafkaOptions(self.broker.bootstrap))
+        deadline = time.monotonic() + 20
+        while any(each.stable < each.end for each in probe.bounds(probe.topics([topic]).values()).values()):
+            assert time.monotonic() < deadline, "a transaction is still open"
+            time.sleep(0.05)
 
     def published(self, topic: str, partitions: int) -> dict[int, int]:
         """The group's offsets, as Kafka's tools see them."""

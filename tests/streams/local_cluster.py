@@ -19,19 +19,20 @@ from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.streams import healing
 from floodmark.streams.healer import Healer
-from floodmark.streams.healer.closing import Closing
-from floodmark.streams.healer.journal import StateFolder
-from floodmark.streams.healer.looking import Lookout
+from floodmark.streams.healer.commit import TurnCommit
+from floodmark.streams.healer.looking import TopicLook
 from floodmark.streams.healer.turn import Turn
-from floodmark.streams.healing_step import OnError, stop
+from floodmark.streams.healer.unsettled import UnsettledRecords
+from floodmark.streams.policy import OnError, RetryBudget, stop
 from floodmark.streams.program import compile_program
 from floodmark.streams.stream import Stream
+from floodmark.streams.task.journal import StateFolder
 
 if TYPE_CHECKING:
     from floodmark.sources.contract import Session
     from floodmark.stores.contract import MarkStore
-    from floodmark.streams.healer.turn import Agenda
-    from floodmark.streams.healer.unsettled import FailedRecords
+    from floodmark.streams.healer.unsettled import TurnPlan
+    from floodmark.streams.policy import FailedRecords
 
 TOPIC = "t"
 BATCH = 3
@@ -91,23 +92,23 @@ class LocalTurn(Turn):
     def require_no_speculation(self) -> None:
         """There is no Spark to ask."""
 
-    def read(self, spans: Mapping[Place, tuple[int, int]]) -> Any:  # noqa: ANN401 (a frame)
+    def rows_of_topics(self, spans: Mapping[Place, tuple[int, int]]) -> Any:  # noqa: ANN401 (a frame)
         return Frame([batches(place, self.log.records[place[1]], *span) for place, span in sorted(spans.items())])
 
-    def saved(self, records: FailedRecords) -> Any:  # noqa: ANN401 (a frame)
+    def rows_of_copies(self, records: FailedRecords) -> Any:  # noqa: ANN401 (a frame)
         found = {place: {offset: each.raw.value for offset, each in own.items()} for place, own in records.items()}
         return Frame([batches(place, own, 0, 1 << 40) for place, own in sorted(found.items())])
 
-    def visiting(self, places: Iterable[Place]) -> Any:  # noqa: ANN401 (a frame)
+    def rows_of_visits(self, places: Iterable[Place]) -> Any:  # noqa: ANN401 (a frame)
         return Frame([[batch_of(place, [(None, None)])] for place in sorted(places)])
 
 
 class LocalHealer(Healer):
     """A healer whose turns need no Spark."""
 
-    def heal(self, agenda: Agenda, session: Session) -> Turn:
-        log: Any = self.lookout.probe
-        turn = LocalTurn(self.group, agenda, self.order(agenda), self.lookout.options, None)  # type: ignore[arg-type]
+    def heal(self, plan: TurnPlan, session: Session) -> Turn:
+        log: Any = self.topic_look.probe
+        turn = LocalTurn(self.job, plan, self.task_plan(plan), self.topic_look.options, None)  # type: ignore[arg-type]
         turn.log = log
         turn.run()
         return turn
@@ -134,7 +135,7 @@ class NoGroup:
 
 
 @dataclass
-class Hospital:
+class LocalCluster:
     """A log, a store and a folder that outlive every healer."""
 
     folder: Path
@@ -148,12 +149,12 @@ class Hospital:
         """A fresh process: the same steps over the same marks."""
         source = Stream()
         build(source)
-        program, state = compile_program(source.node), StateFolder(self.folder)
-        lookout = Lookout("g", (TOPIC,), KafkaOptions("nowhere:1"), "earliest")
-        lookout.__dict__["probe"] = self.log
+        topic_look = TopicLook("g", (TOPIC,), KafkaOptions("nowhere:1"), "earliest")
+        topic_look.__dict__["probe"] = self.log
         group: Any = self.group
-        closing = Closing(self.store, program, group, state)
-        return LocalHealer("g", program, lookout, self.store, _no_session, state, policy, closing, rows_at_once)
+        unsettled = UnsettledRecords(StateFolder(self.folder), RetryBudget(policy))
+        commit = TurnCommit(self.store, compile_program(source.node), group, unsettled)
+        return LocalHealer(self.store, _no_session, topic_look, commit, rows_at_once)
 
     def marks(self) -> dict[int, int]:
         record = self.store.read("g")

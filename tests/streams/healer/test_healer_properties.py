@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from floodmark.errors import RecordsFailed
 from floodmark.streams import healing_batch
 from floodmark.streams.running import run_once
-from tests.streams.hospital import DriverDied, Hospital, Log, WorkerDied, healed_by
+from tests.streams.local_cluster import DriverDied, LocalCluster, Log, WorkerDied, healed_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,11 +61,11 @@ def test_whatever_fails_or_dies_every_record_is_done_once_and_the_mark_is_the_ru
     """Random outcomes, kills of workers and of the driver, restarts, records that come in between."""
     every = {(part, offset) for part in (0, 1) for offset in range(LENGTH)} - holes
     log = Log({part: {o: b"x" for p, o in every if p == part} for part in (0, 1)}, {0: 0, 1: 0})
-    hospital = Hospital(tmp_path_factory.mktemp("hospital"), log)
+    cluster = LocalCluster(tmp_path_factory.mktemp("cluster"), log)
     calm = (Fate(set(), set(), None), LENGTH, LENGTH)
-    finished = live_through(hospital, [*runs, calm], every, require=require_the_rule)
+    finished = live_through(cluster, [*runs, calm], every, require=require_the_rule)
     assert sorted(finished) == sorted(every)
-    assert hospital.marks() == {0: LENGTH, 1: LENGTH}
+    assert cluster.marks() == {0: LENGTH, 1: LENGTH}
 
 
 @settings(max_examples=15, deadline=None)
@@ -80,12 +80,12 @@ def test_whatever_happens_to_batches_no_record_is_passed_before_it_was_healed(
     """Steps that hold records, and lists of them: a batch that dies runs again, and nothing of it is lost."""
     every = {(part, offset) for part in (0, 1) for offset in range(LENGTH)} - holes
     log = Log({part: {o: b"x" for p, o in every if p == part} for part in (0, 1)}, {0: 0, 1: 0})
-    hospital = Hospital(tmp_path_factory.mktemp("hospital"), log)
+    cluster = LocalCluster(tmp_path_factory.mktemp("cluster"), log)
     calm = (Fate(set(), set(), None), LENGTH, LENGTH)
     batches = batched_by(size, flattens=rows_at_once is not None)
-    finished = live_through(hospital, [*runs, calm], every, batches, rows_at_once)
+    finished = live_through(cluster, [*runs, calm], every, batches, rows_at_once)
     assert set(finished) == every
-    assert hospital.marks() == {0: LENGTH, 1: LENGTH}
+    assert cluster.marks() == {0: LENGTH, 1: LENGTH}
 
 
 def batched_by(size: int, *, flattens: bool) -> Callable[[Callable[[Any], object]], Callable[[Stream], None]]:
@@ -102,41 +102,41 @@ def batched_by(size: int, *, flattens: bool) -> Callable[[Callable[[Any], object
 
 
 def live_through(
-    hospital: Hospital,
+    cluster: LocalCluster,
     runs: list[tuple[Fate, int, int]],
     every: set[tuple[int, int]],
     steps: Callable[[Callable[[Any], object]], Callable[[Stream], None]] = healed_by,
     rows_at_once: int | None = None,
-    require: Callable[[Hospital, set[tuple[int, int]]], None] | None = None,
+    require: Callable[[LocalCluster, set[tuple[int, int]]], None] | None = None,
 ) -> list[tuple[int, int]]:
     """One run after the other, with the rule checked after each; the records that were finished, in order."""
     finished: list[tuple[int, int]] = []
     for fate, *ends in runs:
-        hospital.log.ends = {part: max(hospital.log.ends[part], ends[part]) for part in (0, 1)}
+        cluster.log.ends = {part: max(cluster.log.ends[part], ends[part]) for part in (0, 1)}
         with suppress(DriverDied, RecordsFailed):
-            run_once(hospital.healer(steps(fate), rows_at_once=rows_at_once))
+            run_once(cluster.healer(steps(fate), rows_at_once=rows_at_once))
         finished += fate.finished
-        require_nothing_passed(hospital, every - set(finished))
-        (require or require_nothing_passed)(hospital, every - set(finished))
+        require_nothing_passed(cluster, every - set(finished))
+        (require or require_nothing_passed)(cluster, every - set(finished))
     return finished
 
 
-def require_the_rule(hospital: Hospital, unfinished: set[tuple[int, int]]) -> None:
+def require_the_rule(cluster: LocalCluster, unfinished: set[tuple[int, int]]) -> None:
     """Where no batch is open, every mark lies at the first record that is not done."""
-    record = hospital.store.read("g")
+    record = cluster.store.read("g")
     if record is not None and record.intent is None:
-        marks = {part: hospital.marks().get(part, 0) for part in hospital.log.ends}
-        assert marks == first_unfinished(hospital, unfinished)
+        marks = {part: cluster.marks().get(part, 0) for part in cluster.log.ends}
+        assert marks == first_unfinished(cluster, unfinished)
 
 
-def require_nothing_passed(hospital: Hospital, unfinished: set[tuple[int, int]]) -> None:
+def require_nothing_passed(cluster: LocalCluster, unfinished: set[tuple[int, int]]) -> None:
     """No mark lies above a record that is not done."""
-    firsts = first_unfinished(hospital, unfinished)
-    assert [part for part, mark in hospital.marks().items() if mark > firsts[part]] == []
+    firsts = first_unfinished(cluster, unfinished)
+    assert [part for part, mark in cluster.marks().items() if mark > firsts[part]] == []
 
 
-def first_unfinished(hospital: Hospital, unfinished: set[tuple[int, int]]) -> dict[int, int]:
-    ends = hospital.log.ends
+def first_unfinished(cluster: LocalCluster, unfinished: set[tuple[int, int]]) -> dict[int, int]:
+    ends = cluster.log.ends
     return {
         part: min([offset for place, offset in unfinished if place == part and offset < end], default=end)
         for part, end in ends.items()

@@ -9,10 +9,10 @@ import pytest
 
 from floodmark.errors import ConfigError
 from floodmark.streams import Stream, healing
-from floodmark.streams.elements import element_of
+from floodmark.streams.delivery import Undelivered
 from floodmark.streams.program import compile_program
-from floodmark.streams.workers import Undelivered
 from tests.sinks.kafka.messages import values
+from tests.streams.rows import element_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

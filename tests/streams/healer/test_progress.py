@@ -13,7 +13,7 @@ OFFSETS = st.integers(min_value=0, max_value=60)
 
 
 @pytest.mark.parametrize(
-    ("before", "reached", "unsettled", "mark", "settled"),
+    ("before", "read_upto", "unsettled", "mark", "settled"),
     [
         (Progress.beginning(0), 3, [], 3, ()),
         (Progress.beginning(0), 3, [0, 1], 0, ((2, 3),)),
@@ -28,11 +28,11 @@ OFFSETS = st.integers(min_value=0, max_value=60)
     ],
 )
 def test_the_mark_is_the_first_record_that_waits(
-    before: Progress, reached: int, unsettled: list[int], mark: int, settled: tuple[tuple[int, int], ...]
+    before: Progress, read_upto: int, unsettled: list[int], mark: int, settled: tuple[tuple[int, int], ...]
 ) -> None:
     """The spec's table: outcomes in any order, holes, one partition at a time, and never back."""
-    after = before.after(reached, unsettled)
-    assert (after.mark, after.settled) == (mark, settled)
+    after = before.after(read_upto, unsettled)
+    assert (after.mark, after.settled_ranges) == (mark, settled)
 
 
 @given(start=OFFSETS, length=OFFSETS, unsettled=st.sets(OFFSETS))
@@ -41,24 +41,24 @@ def test_settled_and_waiting_are_the_two_halves_of_what_was_read(start: int, len
     after = Progress.beginning(start).after(start + length, unsettled)
     read = range(start, start + length)
     waiting = sorted(unsettled & set(read))
-    assert list(after.unsettled()) == waiting
+    assert list(after.unsettled_offsets()) == waiting
     assert [offset for offset in read if not after.is_settled(offset)] == waiting
     assert after.mark == min([*waiting, start + length])
 
 
-@given(first=st.sets(OFFSETS), later=st.sets(OFFSETS), reached=OFFSETS, more=OFFSETS)
-def test_a_mark_never_goes_back(first: set[int], later: set[int], reached: int, more: int) -> None:
+@given(first=st.sets(OFFSETS), later=st.sets(OFFSETS), read_upto=OFFSETS, more=OFFSETS)
+def test_a_mark_never_goes_back(first: set[int], later: set[int], read_upto: int, more: int) -> None:
     """What was passed once stays passed, whatever a later turn reports."""
-    before = Progress.beginning(0).after(reached, first)
-    after = before.after(reached + more, later)
+    before = Progress.beginning(0).after(read_upto, first)
+    after = before.after(read_upto + more, later)
     assert after.mark >= before.mark
-    assert after.reached >= before.reached
+    assert after.read_upto >= before.read_upto
 
 
-@given(reached=OFFSETS, unsettled=st.sets(OFFSETS))
-def test_progress_comes_back_from_the_record_as_it_was(reached: int, unsettled: set[int]) -> None:
+@given(read_upto=OFFSETS, unsettled=st.sets(OFFSETS))
+def test_progress_comes_back_from_the_record_as_it_was(read_upto: int, unsettled: set[int]) -> None:
     """Extras are JSON; a restart finds exactly what was settled."""
-    progress = Progress.beginning(0).after(reached, unsettled)
+    progress = Progress.beginning(0).after(read_upto, unsettled)
     assert Progress.deserialize(progress.serialize()) == progress
 
 
@@ -81,7 +81,7 @@ def test_damaged_progress_is_refused(stored: dict[str, object]) -> None:
 def test_a_partition_is_full_when_it_remembers_too_many_ranges() -> None:
     """Every other record failed: there is no room for one more gap."""
     full = Progress.beginning(0).after(2 * MOST_RANGES, range(0, 2 * MOST_RANGES, 2))
-    assert (len(full.settled), full.free_ranges, full.free_offsets) == (MOST_RANGES, 0, 0)
+    assert (len(full.settled_ranges), full.free_ranges, full.free_offsets) == (MOST_RANGES, 0, 0)
 
 
 def test_a_partition_is_full_when_it_remembers_too_many_offsets() -> None:
