@@ -29,7 +29,7 @@ from floodmark.jobs.rollback import LAST_GOOD, Past, batch_of
 from floodmark.jobs.table_readers import newest_built_on, versions_read
 from floodmark.lineage import datasets as places
 from floodmark.lineage.flows import Parts, inputs_of
-from floodmark.step.work import shown
+from floodmark.step.work import display_marks
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -246,7 +246,8 @@ class Told:
         yield f"{way.job}: {self._heading()}"
         if way.moves:
             behind = f", then behind the restore of {', '.join(self._follows())}" if way.follows else ""
-            yield f"  mark {in_short(shown(way.record.marks))} → {in_short(shown(way.goal.marks))}{behind}"
+            before, after = display_marks(way.record.marks), display_marks(way.goal.marks)
+            yield f"  mark {in_short(before)} → {in_short(after)}{behind}"
             yield from (f"  {self.table(p.name)}: version {p.latest} → {p.version}" for p in way.points)
         yield from (f"  {line}" for line in [*self._open(), *self._undone(), *self._beneath()])
 
@@ -266,12 +267,12 @@ class Told:
             "beneath": [*self._beneath()],
             "open_batch": way.record.intent.number if way.record.intent else None,
             "number": after.number if after else None,
-            "mark": shown(after.marks if after else way.record.marks),
+            "mark": display_marks(after.marks if after else way.record.marks),
         }
 
     def result(self, after: JobRecord) -> str:
         """The line after it was done."""
-        mark = in_short(shown(after.marks))
+        mark = in_short(display_marks(after.marks))
         return f"{self.way.job}: back as {self._state(self.way.goal)} left it, mark {mark}, number {after.number}"
 
     def table(self, name: str) -> str:
@@ -294,7 +295,7 @@ class Told:
             "number": record.number,
             "batch": batch_of(record),
             "run": receipt.run if receipt else None,
-            "mark": shown(record.marks),
+            "mark": display_marks(record.marks),
             "modified_time": record.modified_time.isoformat() if record.modified_time else None,
             "flaw": self.past.flaw(record) or None,
         }

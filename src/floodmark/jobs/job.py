@@ -24,7 +24,7 @@ from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform,
 from floodmark.step.engine import LastSeen
 from floodmark.step.run import reset_marks, set_mark
 from floodmark.step.stopping import asked_to_stop
-from floodmark.step.work import Building, OnSchemaChange
+from floodmark.step.work import OnSchemaChange, TransformMaker, without_repeats
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
@@ -278,13 +278,15 @@ class Job:
 
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
-        malformed = "dead_letter" if self.dead_letters else "fail"
+        malformed, rules = "dead_letter" if self.dead_letters else "fail", RuleSet(tuple(self.rules))
+        sources = tuple(having(source, malformed=malformed) for source in self.sources)
+        sinks = tuple(having(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks)
         return Work(
             name=self.name,
-            sources=tuple(having(source, malformed=malformed) for source in self.sources),
-            sinks=tuple(having(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks),
+            sources=sources,
+            sinks=without_repeats(self.name, sources, sinks, rules),
             transform=self._transform(),
-            rules=RuleSet(tuple(self.rules)),
+            rules=rules,
             dead_letters=Delta(path=self.dead_letters, name="dead_letters", evolve=True) if self.dead_letters else None,
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
@@ -293,7 +295,7 @@ class Job:
 
     def _transform(self) -> Transform:
         given, [first, *_] = as_transform(self.transform), self.sources
-        return first.building(given) if isinstance(first, Building) else given
+        return first.transform_for(given) if isinstance(first, TransformMaker) else given
 
 
 def run_to_the_end(step: Step) -> Receipt:

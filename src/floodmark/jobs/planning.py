@@ -12,7 +12,7 @@ from floodmark.step.checks import compare
 from floodmark.step.intents import new_intent
 from floodmark.step.looking import Outlook, marks_after, require_a_beginning, require_agreement
 from floodmark.step.looking import read_ledgers as ledgers_of
-from floodmark.step.work import shown
+from floodmark.step.work import display_marks
 from floodmark.stores.record import Intent, JobRecord
 
 
@@ -40,7 +40,7 @@ def plan(step: Step) -> Plan:
         return plan_of_open_batch(step, record, record.intent)
     outlook = step.look(record)
     if outlook.is_empty:
-        before = shown(record.marks)
+        before = display_marks(record.marks)
         return Plan(record.job, before, before, 0, outlook.held_back, outlook.held_reason)
     return plan_of_new_batch(step, record, outlook)
 
@@ -48,11 +48,11 @@ def plan(step: Step) -> Plan:
 def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
     """An open batch is finished first, whatever came since."""
     ledgers = ledgers_of(step.work, step.store.namespace, step.session)
-    confirmed = ", ".join(ledgers.confirmed(intent.number)) or "no sink"
+    confirmed = ", ".join(ledgers.sinks_with(intent.number)) or "no sink"
     return Plan(
         job=record.job,
-        mark_before=shown(record.marks),
-        mark_after=shown(marks_after(record, intent)),
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks_after(record, intent)),
         open_batch=intent.number,
         notes=(f"batch {intent.number} was begun and not committed; {confirmed} has it; it is finished first",),
         has_work=True,
@@ -68,8 +68,8 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
     intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
     return Plan(
         job=record.job,
-        mark_before=shown(record.marks),
-        mark_after=shown(marks_after(record, intent)),
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks_after(record, intent)),
         expected_rows=outlook.expected_rows,
         rows_held_back=outlook.held_back,
         held_reason=outlook.held_reason,

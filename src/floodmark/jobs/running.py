@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseH
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause
-from floodmark.step.work import RunRequest, shown
+from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import Receipt
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Runner:
         # a second's grace: a store may cut fractions off
         ours = [r for r in newest if r.status == "failed" and r.started >= failed.started - timedelta(seconds=1)]
         kept = replace(ours[0], seconds=failed.seconds) if ours else failed
-        mark = shown(record.marks) if record else None
+        mark = display_marks(record.marks) if record else None
         return replace(kept, mark_before=mark if kept.mark_before is None else kept.mark_before, mark_after=mark)
 
 

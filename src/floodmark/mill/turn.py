@@ -26,7 +26,7 @@ from floodmark.step.batch import Prepared
 from floodmark.step.checks import Judgement
 from floodmark.step.engine import OpenBatch
 from floodmark.step.looking import Outlook, look
-from floodmark.step.spool import Counted, Spool
+from floodmark.step.spool import RowCounts, Spool
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord
@@ -163,8 +163,8 @@ class EndTaking(Protocol):
 class MillWork(Work):
     """The work of a mill; its function may give other output the second time, so every turn is spooled."""
 
-    def needs_spool(self) -> bool:
-        return True
+    def why_spooled(self) -> str | None:
+        return "the process function may give other output the second time"
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class MillStep(Step):
         """The turn's output, from the spool if an earlier attempt finished it; nothing behind a returned end."""
         spark, spool = self.session(), Spool(str(intent.spool))
         try:
-            counted = spool.counted() or self.ground(intent, spool, spark)
+            counted = spool.counts() or self.ground(intent, spool, spark)
         except Exception as error:
             raise self.error_for(error, "spool", intent, spark) from error
         finally:
@@ -286,7 +286,7 @@ class MillStep(Step):
         output = with_end(kept) if end or self.stops(intent) else kept
         return Ground(Judgement(self.work.rules, output, intent.batch_time), (), counted, {}, end=end)
 
-    def ground(self, intent: Intent, spool: Spool, spark: SparkSession) -> Counted:
+    def ground(self, intent: Intent, spool: Spool, spark: SparkSession) -> RowCounts:
         """Run the process function over the elements of the turn, once for this attempt."""
         shelf = self.watch.shelf
         frames = {
@@ -297,7 +297,7 @@ class MillStep(Step):
         numbered = replace(transform, number=intent.number) if isinstance(transform, Milling) else transform
         rows = numbered.apply(frames, job=self.work.name, attempt=intent.attempt, batch_time=intent.batch_time)
         spool.write(rows)
-        counted = Counted(read=sum(elements_in(span) for span in intent.spans.values()))
+        counted = RowCounts(read=sum(elements_in(span) for span in intent.spans.values()))
         spool.finish(counted)
         return counted
 

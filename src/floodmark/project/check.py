@@ -26,7 +26,7 @@ from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import select_columns
 from floodmark.step.looking import require_same_sources, source_request
 from floodmark.step.transform import first_lines
-from floodmark.step.work import RunRequest, shown
+from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
@@ -223,7 +223,9 @@ class JobCheck:
 
     def lines(self) -> Iterator[Checked]:
         record = self.step.read()
-        yield self.well("mark", f"at {shown(record.marks)}" if record.marks else "none: the next run is the first one")
+        yield self.well(
+            "mark", f"at {display_marks(record.marks)}" if record.marks else "none: the next run is the first one"
+        )
         for source in self.step.work.sources:
             yield from self.asked(f"source {source.name}", self.source(source, record))
         for sink in self.step.work.sinks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ from floodmark.project.models import JobModel, examine
 
 if TYPE_CHECKING:
     from floodmark.project.file import Document, Place
+    from floodmark.project.kinds.rules import RuleModel
+    from floodmark.step.transform import Transform
 
 
 # What a job does not promise, in plain words: one table of rules, each with its id and what to do about it.
@@ -255,43 +257,31 @@ class JobLint:
             yield self._found((), "FM301", said, "nothing to do; it costs one more write of the batch")
 
     def _why_spooled(self) -> str | None:
-        """As Work.needs_spool decides, in words."""
-        sinks, transform = self.job.sinks, self.job.transform
-        if any(sink.type == "console" for sink in sinks):
-            return "a console sink takes only some of the rows"
-        if any(isinstance(sink, DeltaSink) and sink.mode in ("scd1", "scd2") for sink in sinks):
-            return "a table with history looks at a batch more than once"
-        judging = self._why_judged_first()
-        if judging is not None:
-            return judging
-        if len(sinks) == 1 and sinks[0].type != "kafka":
-            return None  # all or nothing, so nobody compares two attempts
-        if self.job.source.type not in IMMUTABLE:
-            return "the source may give other rows when it is read again"
-        if transform is not None and transform.python is not None:
-            return "a Python function may give other rows when it is called again"
-        if transform is not None and transform.sql is not None and not _is_deterministic(transform.sql):
-            return "the SQL is not known to give the same rows again"
-        return None
+        """The step's own reason; none, where a sink cannot be built and FM206 says so."""
+        from floodmark.step.work import why_spooled
 
-    def _why_judged_first(self) -> str | None:
-        """As Work.judges_on_the_way decides, in words."""
-        rules, transform = self.job.rules, self.job.transform
-        whole = [rule for rule in rules if rule.action == "fail" or rule.given()[0] in WHOLE_BATCH]
-        if whole:
-            return "a rule has to see all rows before any is written"
-        if rules and any(sink.type == "kafka" for sink in self.job.sinks):
-            return "rows are judged before a sink that takes a batch piece by piece"
-        if rules and transform is not None and not (transform.sql is not None and _is_row_by_row(transform.sql)):
-            return "rows that a rule breaks are counted once they lie still, and the transform may shuffle them"
-        if any(rule.action == "quarantine" for rule in rules) and not self._is_repeatable():
-            return "rows for the quarantine are read a second time, and must be the same then"
-        return None
+        try:
+            sinks = [sink.build(Site(self.document.folder)) for sink in self.job.sinks]
+        except ConfigError:
+            return None
+        is_immutable = self.job.source.type in IMMUTABLE
+        return why_spooled(sinks, _transform(self.job), DeclaredRules(self.job.rules), is_immutable=is_immutable)
 
-    def _is_repeatable(self) -> bool:
-        transform = self.job.transform
-        known = transform is None or (transform.sql is not None and _is_deterministic(transform.sql))
-        return self.job.source.type in IMMUTABLE and known
+
+@dataclass(frozen=True)
+class DeclaredRules:
+    """What is known of rules that stand in a file, whether or not they could be built."""
+
+    rules: Sequence[RuleModel]
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def needs_whole_batch(self) -> bool:
+        return any(rule.action == "fail" or rule.given()[0] in WHOLE_BATCH for rule in self.rules)
+
+    def quarantines(self) -> bool:
+        return any(rule.action == "quarantine" for rule in self.rules)
 
 
 def _sources(job: JobModel) -> list[str]:
@@ -300,22 +290,20 @@ def _sources(job: JobModel) -> list[str]:
     return names if len(names) > 1 else ["source"]
 
 
-def _is_row_by_row(sql: str) -> bool:
-    from floodmark.step.transform import Sql
+def _transform(job: JobModel) -> Transform:
+    """The transform as the step knows it, without importing the user's code."""
+    from floodmark.step.transform import Function, Identity, Sql
 
+    model = job.transform
+    if model is None:
+        return Identity()
+    if model.sql is None:
+        return Function(lambda rows: rows) if model.dimension is None else model.dimension.build()
     try:
-        return Sql(sql).is_row_by_row()
+        Sql(model.sql).is_deterministic()
     except ConfigError:
-        return True  # it cannot be parsed, and FM101 says so
-
-
-def _is_deterministic(sql: str) -> bool:
-    from floodmark.step.transform import Sql
-
-    try:
-        return Sql(sql).is_deterministic()
-    except ConfigError:
-        return True  # it cannot be parsed, and FM101 says so
+        return Identity()  # it cannot be parsed, and FM101 says so
+    return Sql(model.sql)
 
 
 WHOLE_BATCH = ("unique", "references", "row_count", "fresh")

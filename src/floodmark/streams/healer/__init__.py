@@ -13,7 +13,7 @@ from floodmark.logs import get_logger
 from floodmark.probes.kafka import Offsets, Place
 from floodmark.sources.contract import Session
 from floodmark.step.engine import LONGEST_MARK_SHOWN, Clock, nothing_new, session_under
-from floodmark.step.work import shown
+from floodmark.step.work import display_marks
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.extras import IntentExtras
 from floodmark.stores.lease import HeldLease, hold
@@ -63,7 +63,7 @@ class Healer:
     def begin(self) -> None:
         """A run begins: records that failed in earlier ones are tried again."""
         record = self.read()
-        mark = str(shown(record.marks))[:LONGEST_MARK_SHOWN]
+        mark = str(display_marks(record.marks))[:LONGEST_MARK_SHOWN]
         log.info("using the mark", stream=self.group, mark=mark, number=record.number, store=self.store.describe())
         self.ward.begin({*self.standing(), *standing_in(planned(record), self.lookout.topics)})
 

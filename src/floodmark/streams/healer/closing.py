@@ -17,7 +17,7 @@ from floodmark.hwm import HWM, Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
 from floodmark.step.engine import Clock
-from floodmark.step.work import shown
+from floodmark.step.work import display_marks
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import JobRecord, Receipt
@@ -61,8 +61,8 @@ def receipt_of(
         rows_refused=sum(each.dropped for each in own),
         rows_dead=dead,
         rows_held_back=sum(each.failed + len(each.held) for each in own),
-        mark_before=shown(record.marks),
-        mark_after=shown(marks),
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks),
         span=span,
         durations=dict(clock.seconds),
         notes=tuple(notes),
