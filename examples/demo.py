@@ -32,7 +32,7 @@ from observability.reckoning import cost_by_date  # noqa: E402
 from observability.tasks import all_jobs  # noqa: E402
 
 if TYPE_CHECKING:
-    from floodmark.jobs.workflow import Ended
+    from floodmark.jobs.workflow import TaskEnd
 
 WORKFLOW = PLATFORM / "jobs" / "daily_observability_workflow.json"
 FACT = "fact_usage_priced_day"
@@ -64,7 +64,7 @@ def run_workflow(lake: Lake) -> bool:
     return run.go().exit_code == 0
 
 
-def tell(ended: Ended) -> None:
+def tell(ended: TaskEnd) -> None:
     outcome = ended.outcome
     say(f"{outcome.task:<25} {outcome.state:<8} {outcome.seconds:5.1f} s  {outcome.note or outcome.error or ''}")
 

@@ -266,7 +266,7 @@ def test_a_failure_after_the_first_job_is_back_is_told_as_such(capsys: pytest.Ca
     """Exit 3; the same command again does the rest."""
     invocation = Invocation()
     steps = [job.step(None, invocation.store(), RunRequest()) for job in without_python(invocation, ["gold", "orders"])]
-    breaking = Breaking(tuple(steps), Target.named("last-good", invocation.store()))
+    breaking = Breaking(tuple(steps), Target.parse("last-good", invocation.store()))
     code = RollbackCommand(invocation, breaking, as_json=True).go(yes=True, dry_run=False)
     invocation.close()
     out, err = capsys.readouterr()

@@ -37,7 +37,7 @@ class Story:
         """How each task of the workflow ended."""
         around = Surroundings(lambda: self.spark, self.store)
         finished = WorkflowRun(read_workflow(WORKFLOW), Library((PLATFORM,)), around).go()
-        return {each.outcome.task: each.outcome.state for each in finished.ended}
+        return {each.outcome.task: each.outcome.state for each in finished.ends}
 
     def files_of(self, fact: str) -> dict[str, tuple[tuple[str, int], ...]]:
         """By date: name and time of every data file."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.health.alerts import Alert, AlertFile, Severity, Subscription, Webhook, judged, send, summary
+from floodmark.health.alerts import Alert, AlertFile, Severity, Subscription, Webhook, judge, send, summary
 from floodmark.health.report import Finding, Report, Status
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
@@ -53,13 +53,13 @@ def test_an_alert_is_told_when_it_opens_worsens_or_ends(
     known: dict[str, str], status: Status, told: list[tuple[str, str]]
 ) -> None:
     """And never twice."""
-    alerts, _ = judged(report(status), known)
+    alerts, _ = judge(report(status), known)
     assert [(alert.severity, alert.status) for alert in alerts] == told
 
 
 def test_what_was_told_is_known_the_next_time() -> None:
     """By its id and severity."""
-    assert judged(report("WARNING"), {})[1] == {"stale:orders": "warning"}
+    assert judge(report("WARNING"), {})[1] == {"stale:orders": "warning"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError, SinkFailed
-from floodmark.jobs.quarantine import Heap, Quarantine, Replayed, Selection, replay
+from floodmark.jobs.quarantine import Quarantine, QuarantineGroup, ReplayResult, Selection, replay
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ class Shop:
     store: MarkStore
     sinks: tuple[ListSink, ...]
 
-    def replay(self, selection: Selection, **changes: str) -> Replayed:
+    def replay(self, selection: Selection, **changes: str) -> ReplayResult:
         return replay(self.job, selection, changes, lambda: self.spark, self.store)
 
     def statuses(self) -> list[tuple[str, int]]:
-        heaps = Quarantine.of(self.job, lambda: self.spark, self.store).heaps()
-        return sorted((heap.status, heap.rows) for heap in heaps)
+        groups = Quarantine.of(self.job, lambda: self.spark, self.store).groups()
+        return sorted((heap.status, heap.rows) for heap in groups)
 
     def ids(self) -> list[list[int]]:
         return [sorted(each["id"] for each in sink.rows) for sink in self.sinks]
@@ -92,9 +92,9 @@ def test_discarded_rows_are_not_replayed(shop: Shop) -> None:
     quarantine = Quarantine.of(shop.job, lambda: shop.spark, shop.store)
     [third] = [each for each in quarantine.rows(Selection(), limit=10) if '"id":9' in each.row]
     assert quarantine.discard(Selection(ids=[third.id[:8]]), shop.store) == 1
-    assert quarantine.heaps() == [
-        Heap("shop", 1, ("positive",), "open", 2),
-        Heap("shop", 1, ("positive", "small id"), "discarded", 1),
+    assert quarantine.groups() == [
+        QuarantineGroup("shop", 1, ("positive",), "open", 2),
+        QuarantineGroup("shop", 1, ("positive", "small id"), "discarded", 1),
     ]
     assert shop.replay(Selection(rule="small id")).rows_selected == 0
 

@@ -9,7 +9,7 @@ import pytest
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound
 from floodmark.hwm import ColumnIntHWM
 from floodmark.jobs.rollback import Past, Target
-from floodmark.jobs.workflow.running import Remembered, TaskOutcome, holding
+from floodmark.jobs.workflow.running import TaskOutcome, WorkflowState, hold_memory
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
@@ -95,7 +95,7 @@ def store_of(*receipts: Receipt) -> MemoryMarkStore:
 
 def test_a_run_is_a_batch_of_its_job_and_a_moment_for_others() -> None:
     """Ids are made for each batch, so a run has one job; it may be named by how its id begins."""
-    target = Target.named("c2", store_of(receipt(1), receipt(2, job="customers")))
+    target = Target.parse("c2", store_of(receipt(1), receipt(2, job="customers")))
     assert target == Target("c2aa", ("customers",), 2, NOON + timedelta(hours=2))
     kept = past(state(3), state(2), state(1), receipts=())
     assert target.goal(kept, state(3)).number == 2
@@ -105,8 +105,8 @@ def test_a_run_is_a_batch_of_its_job_and_a_moment_for_others() -> None:
 def test_digits_are_the_number_of_a_batch_unless_a_run_is_called_so() -> None:
     """An id is twelve hexadecimal digits, which may all be decimal ones."""
     store = store_of(Receipt("orders", "123456789012", "done", NOON, number=4))
-    assert Target.named("4", store) == Target("4", number=4)
-    assert Target.named("123456789012", store).jobs == ("orders",)
+    assert Target.parse("4", store) == Target("4", number=4)
+    assert Target.parse("123456789012", store).jobs == ("orders",)
 
 
 def test_a_number_needs_one_job() -> None:
@@ -119,12 +119,12 @@ def test_a_number_needs_one_job() -> None:
 def test_a_run_of_a_workflow_stands_for_the_end_of_its_last_task() -> None:
     """Its tasks are the jobs that took part; how each ended is in the history of the workflow's record."""
     store = store_of(receipt(1))
-    run = Remembered("feed00000001", NOON)
-    with holding(store, "daily", 1) as memory:
+    run = WorkflowState("feed00000001", NOON)
+    with hold_memory(store, "daily", 1) as memory:
         memory.keep(run.with_outcome(TaskOutcome("orders", "SUCCESS")))
         memory.keep(run.with_outcome(TaskOutcome("orders", "SUCCESS")).with_outcome(TaskOutcome("gold", "SUCCESS")))
-        memory.keep(Remembered("feed00000002", NOON))
-    target = Target.named("feed00000001", store)
+        memory.keep(WorkflowState("feed00000002", NOON))
+    target = Target.parse("feed00000001", store)
     [newest, *_] = [each for each in store.history("workflow.daily") if each.number == 2]
     assert target == Target("feed00000001", ("orders", "gold"), None, newest.modified_time)
 
@@ -132,7 +132,7 @@ def test_a_run_of_a_workflow_stands_for_the_end_of_its_last_task() -> None:
 def test_an_unknown_run_is_refused_with_those_that_are_near() -> None:
     """As `floodmark diff` does."""
     with pytest.raises(RunNotFound, match="there is no run 'o9zz'"):
-        Target.named("o9zz", store_of(receipt(1)))
+        Target.parse("o9zz", store_of(receipt(1)))
 
 
 def test_a_state_that_is_no_longer_kept_is_refused_with_those_that_are() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from floodmark import stores
 from floodmark.errors import ConfigError
-from floodmark.medallion.silver import (
+from floodmark.medallion import (
     Processed,
     commit_processing_state,
     get_last_processed_timestamp,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.errors import ConfigError
-from floodmark.medallion.tags import Tags, exploded
+from floodmark.medallion import Tags, exploded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

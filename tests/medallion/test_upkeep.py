@@ -12,9 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from floodmark.hwm import TableVersionsHWM, VersionHWM
 from floodmark.jobs.table_readers import Reader, readers_of, safe_retention
+from floodmark.medallion import Processed, Upkeep, commit_processing_state, optimize
 from floodmark.medallion.facts import FactRows, Lookup, TouchedDates
-from floodmark.medallion.silver import Processed, commit_processing_state
-from floodmark.medallion.upkeep import Upkeep, optimize
 from floodmark.probes.delta import DeltaProbe
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore

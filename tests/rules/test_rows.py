@@ -97,8 +97,8 @@ def test_the_strictest_broken_rule_decides_where_a_row_goes(spark: SparkSession)
     marked, legend = given.mark(frame), given.legend()
     ways = {way: sorted(row.id for row in marked.where(legend.goes(way)).collect()) for way in ("quarantine", "drop")}
     assert ways == {"quarantine": [4, 5], "drop": [3]}
-    assert sorted(row.id for row in legend.kept(marked).collect()) == [1, 2]
-    assert legend.kept(marked).columns == ["id", "a", "b", "c"]
+    assert sorted(row.id for row in legend.kept_rows(marked).collect()) == [1, 2]
+    assert legend.kept_rows(marked).columns == ["id", "a", "b", "c"]
 
 
 def test_a_job_may_have_more_rules_than_a_number_has_bits(spark: SparkSession) -> None:
@@ -107,7 +107,7 @@ def test_a_job_may_have_more_rules_than_a_number_has_bits(spark: SparkSession) -
     marked = many.mark(spark.range(128, 132))
     judged = marked.select("id", many.legend().reasons().alias("broken")).collect()
     assert {row.id: row.broken for row in judged} == {128: ["r128"], 129: ["r129"], 130: [], 131: []}
-    assert sorted(row.id for row in many.legend().kept(marked).collect()) == [130, 131]
+    assert sorted(row.id for row in many.legend().kept_rows(marked).collect()) == [130, 131]
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import floodmark as fm
 from floodmark.errors import TaskFailed
 from floodmark.health import (
     AlertFile,
+    HealthMemory,
     JobWatch,
-    Remembered,
     Subscription,
     TableWatch,
     Watch,
     examine,
-    judged,
+    judge,
     recall,
     remember,
     row_counts,
@@ -99,9 +99,9 @@ def health_report(lake: Lake, store: MarkStore) -> Report:
     jobs = tuple(JobWatch(job.name) for job in all_jobs(lake))
     before = recall(store)
     report = examine(Watch(tables, jobs), store, datetime.now(timezone.utc), before.counts)
-    alerts, known = judged(report, before.alerts)
+    alerts, known = judge(report, before.alerts)
     send(alerts, [Subscription(AlertFile(str(lake.home / "alerts.jsonl")))])
-    remember(store, Remembered(row_counts(report), known))
+    remember(store, HealthMemory(row_counts(report), known))
     return report
 
 

@@ -32,8 +32,8 @@ def list_alerts(ctx: typer.Context, as_json: AsJson = False) -> None:
 def test(ctx: typer.Context) -> None:
     """Send a trial alert through every channel."""
     from floodmark.health.alerts import Alert, send
+    from floodmark.project.health import subscriptions_of
     from floodmark.project.kinds import Site
-    from floodmark.project.watching import subscriptions_of
 
     invocation: Invocation = ctx.obj
     subscriptions = subscriptions_of(invocation.loaded_project(), Site(invocation.document().folder))

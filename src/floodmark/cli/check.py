@@ -1,4 +1,4 @@
-"""`floodmark check`: what can be told online, before the first run."""
+"""`floodmark check`: what can be said online, before the first run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, OneJob, Select, print_json, print_line
 
 if TYPE_CHECKING:
-    from floodmark.project.check import Checked
+    from floodmark.project.check import CheckResult
 
 
 app = typer.Typer(add_completion=False)
@@ -26,23 +26,23 @@ def check(ctx: typer.Context, job: OneJob = None, select: Select = None, as_json
     invocation: Invocation = ctx.obj
     jobs = invocation.jobs([*([job] if job else ()), *(select or ())])
     session, store = invocation.session(), invocation.store()
-    lines = [line for each in jobs for line in JobCheck(each.step(session, store, RunRequest())).lines()]
+    results = [result for each in jobs for result in JobCheck(each.step(session, store, RunRequest())).results()]
     if as_json:
-        print_json({"checks": [_entry(line, invocation) for line in lines]})
+        print_json({"checks": [_entry(result, invocation) for result in results]})
     else:
-        for line in lines:
-            _print(line, invocation)
-    if code := exit_code(lines):
+        for result in results:
+            _print(result, invocation)
+    if code := exit_code(results):
         raise typer.Exit(code)
 
 
-def _entry(line: Checked, invocation: Invocation) -> dict[str, object]:
-    fields = {"severity": line.severity, **asdict(line)}
+def _entry(result: CheckResult, invocation: Invocation) -> dict[str, object]:
+    fields = {"severity": result.severity, **asdict(result)}
     return {name: invocation.scrub(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
-def _print(line: Checked, invocation: Invocation) -> None:
-    rule = f" {line.rule}" if line.rule else ""
-    print_line(invocation.scrub(f"{line.job}: {line.part}: {line.severity}{rule}: {line.message}"))
-    if line.rule:
-        print_line(invocation.scrub(f"  Try: {line.hint}"))
+def _print(result: CheckResult, invocation: Invocation) -> None:
+    rule = f" {result.rule}" if result.rule else ""
+    print_line(invocation.scrub(f"{result.job}: {result.part}: {result.severity}{rule}: {result.message}"))
+    if result.rule:
+        print_line(invocation.scrub(f"  Try: {result.hint}"))

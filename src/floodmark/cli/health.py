@@ -28,7 +28,7 @@ def health(
     if as_metrics:
         print_metrics(ctx.obj)
         return
-    report = examined(ctx.obj, quiet=quiet)
+    report = examine_project(ctx.obj, quiet=quiet)
     document = report.serialize()
     if as_json:
         print_json(document)
@@ -41,8 +41,8 @@ def print_metrics(invocation: Invocation) -> None:
     """The numbers, for a collector of text files or a job that pushes them."""
     from floodmark.health.metrics import exposition, metrics
     from floodmark.project.check import rows_behind
+    from floodmark.project.health import watch_of
     from floodmark.project.kinds import Site
-    from floodmark.project.watching import watch_of
 
     project, site, store = invocation.loaded_project(), Site(invocation.document().folder), invocation.store()
     behind = rows_behind(project.jobs, site, store)
@@ -50,20 +50,20 @@ def print_metrics(invocation: Invocation) -> None:
     print_line(exposition(found).rstrip("\n"))
 
 
-def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
-    """Look at everything; unless it is to be quiet, tell what is new and remember it."""
-    from floodmark.health.alerts import Remembered, judged, recall, remember, send, summary
+def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
+    """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
+    from floodmark.health.alerts import HealthMemory, judge, recall, remember, send, summary
     from floodmark.health.checks import examine, row_counts
+    from floodmark.project.health import subscriptions_of, watch_of
     from floodmark.project.kinds import Site
-    from floodmark.project.watching import subscriptions_of, watch_of
 
     project, site, store = invocation.loaded_project(), Site(invocation.document().folder), invocation.store()
     before = recall(store)
     report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts)
     if not quiet:
-        alerts, known = judged(report, before.alerts)
+        alerts, known = judge(report, before.alerts)
         send([*alerts, summary(report)], subscriptions_of(project, site))
-        remember(store, Remembered(row_counts(report), known))
+        remember(store, HealthMemory(row_counts(report), known))
     return report
 
 

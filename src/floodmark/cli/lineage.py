@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, Select, print_json, print_line, scrubbed
+from floodmark.cli.output import AsJson, Select, print_json, print_line, scrub_document
 from floodmark.lineage import lineage_of
 from floodmark.lineage.flows import Parts
 from floodmark.lineage.graph import job_event
@@ -42,7 +42,7 @@ def lineage(ctx: typer.Context, select: Select = None, table: Table = None, as_j
     point = found.point(table) if table else None
     if as_json:
         events: list[Json] = [job_event(flow, project.namespace, datetime.now(timezone.utc)) for flow in flows]
-        print_json(scrubbed({"events": events, **(_around(found, point) if point else {})}, invocation.scrub))
+        print_json(scrub_document({"events": events, **(_around(found, point) if point else {})}, invocation.scrub))
         return
     words = Words(site.folder)
     for line in words.around(found, point) if point else words.flows(flows):
@@ -52,17 +52,17 @@ def lineage(ctx: typer.Context, select: Select = None, table: Table = None, as_j
 def _around(found: Lineage, point: Point) -> dict[str, Json]:
     """What lies upstream and downstream of a table or column, the nearest first."""
     return {
-        "point": _named(point),
+        "point": _point_entry(point),
         "upstream": [_entry(hop) for hop in found.upstream(point)],
         "downstream": [_entry(hop) for hop in found.downstream(point)],
     }
 
 
 def _entry(hop: Hop) -> dict[str, Json]:
-    return {**_named(hop.point), "job": hop.job, "how": hop.how or None, "depth": hop.depth}
+    return {**_point_entry(hop.point), "job": hop.job, "how": hop.how or None, "depth": hop.depth}
 
 
-def _named(point: Point) -> dict[str, Json]:
+def _point_entry(point: Point) -> dict[str, Json]:
     return {"namespace": point.dataset.namespace, "name": point.dataset.name, "field": point.column}
 
 
@@ -92,7 +92,7 @@ class Words:
                 yield f"  {word}: {'  ' * (hop.depth - 1)}{self._point(hop.point)} (job {hop.job}{how})"
 
     def _columns(self, flow: Flow, rows: Relation) -> Iterator[str]:
-        unknown = "not known" if flow.unread else "nothing it reads"
+        unknown = "not known" if flow.unread_transform else "nothing it reads"
         for name, origins in rows.columns.items():
             yield f"{name} ← {', '.join(map(self._origin, origins)) or unknown}"
         for rest in rows.rest:
@@ -102,8 +102,8 @@ class Words:
         if rows.influences:
             deciding = dict.fromkeys(f"{self._short(e.dataset)}.{e.column} ({e.how})" for e in rows.influences)
             yield f"rows by {', '.join(deciding)}"
-        if flow.unread:
-            yield f"{flow.unread} is Python: columns are matched by name, or not at all"
+        if flow.unread_transform:
+            yield f"{flow.unread_transform} is Python: columns are matched by name, or not at all"
 
     def _origin(self, origin: Origin) -> str:
         how = f" ({origin.how})" if origin.how != "as it is" else ""

@@ -30,13 +30,13 @@ Set = Annotated[
 def list_(ctx: typer.Context, select: Select = None, as_json: AsJson = False) -> None:
     """Show how many rows were put aside, by batch, broken rules and status."""
     invocation: Invocation = ctx.obj
-    heaps = [heap for job in invocation.jobs(select or ()) for heap in _quarantine(invocation, job.name).heaps()]
+    groups = [group for job in invocation.jobs(select or ()) for group in _quarantine(invocation, job.name).groups()]
     if as_json:
-        print_json({"quarantine": [asdict(heap) for heap in heaps]})
-    elif not heaps:
+        print_json({"quarantine": [asdict(group) for group in groups]})
+    elif not groups:
         print_line("no row was ever put aside")
     else:
-        cells = [(h.job, str(h.number), ", ".join(h.reasons), h.status, str(h.rows)) for h in heaps]
+        cells = [(h.job, str(h.number), ", ".join(h.reasons), h.status, str(h.rows)) for h in groups]
         print_table(("job", "batch", "broken rules", "status", "rows"), cells)
 
 

@@ -14,7 +14,7 @@ from floodmark.cli.output import AsJson, OneJob, Select, one_job, print_json, pr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from floodmark.jobs.reconcile import Reconciled
+    from floodmark.jobs.reconcile import ReconcileResult
 
 
 app = typer.Typer(add_completion=False)
@@ -53,18 +53,18 @@ def reconcile(
         raise typer.Exit(FOUND_DIFFERENCES)
 
 
-def _lines(found: Reconciled) -> list[str]:
+def _lines(found: ReconcileResult) -> list[str]:
     what = f"{found.job} and {found.sink}, {found.bounds}: {found.compared} keys compared"
     counts = f"{found.missing} missing, {found.extra} extra, {found.different} different"
     same = not (found.missing or found.extra or found.different)
     return [
         f"{what}, all the same" if same else f"{what}, {counts}",
         *(f"  {note}" for note in found.notes),
-        *(f"  {s.what}: {_shown(s.key)}{' in ' + ', '.join(s.columns) if s.columns else ''}" for s in found.samples),
+        *(f"  {s.what}: {_key_text(s.key)}{' in ' + ', '.join(s.columns) if s.columns else ''}" for s in found.samples),
         *([f"  repaired: {sum(found.receipt.rows_written.values())} rows"] if found.receipt else []),
         *(["  Try: --repair"] if not found.agrees else []),
     ]
 
 
-def _shown(key: Mapping[str, object]) -> str:
+def _key_text(key: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in key.items())

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, message_and_hint, print_json, print_line, tell
+from floodmark.cli.output import AsJson, message_and_hint, print_failure, print_json, print_line
 from floodmark.errors import ConfigError
 from floodmark.health.alerts import Alert, Email, Subscription, send
 
 if TYPE_CHECKING:
     from floodmark.jobs.workflow.code import Library
-    from floodmark.jobs.workflow.document import Moment, Watched, Workflow
-    from floodmark.jobs.workflow.running import Ended, Finished, WorkflowRun
+    from floodmark.jobs.workflow.document import Moment, NotifyingPart, Workflow
+    from floodmark.jobs.workflow.running import TaskEnd, WorkflowResult, WorkflowRun
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run or check the tasks of a Databricks-Jobs file.")
@@ -56,10 +56,10 @@ def validate(ctx: typer.Context, file: FileArgument, as_json: AsJson = False) ->
 
     workflow = read_workflow(file)
     command = WorkflowCommand(ctx.obj, workflow, file, as_json)
-    library, unused = command.library(), [*workflow.unused(), *command.notices().unheard()]
+    library, unused = command.library(), [*workflow.unused_fields(), *command.notices().unheard_wishes()]
     for each in workflow.tasks:
         library.action(each)
-    order, schedule = require_an_order(workflow.needs(), file.name), workflow.due()
+    order, schedule = require_an_order(workflow.needs(), file.name), workflow.active_schedule()
     due = schedule.next_after(utc_now()) if schedule else None
     if as_json:
         print_json({"workflow": workflow.name, "order": order, "next": due, "unused": unused})
@@ -84,7 +84,7 @@ def part(workflow: Workflow, task: str | None, *, with_upstream: bool, with_down
 
 
 class WorkflowCommand:
-    """One call of `workflow run`: where tasks get their code, session and store, and where their ends are told."""
+    """One call of `workflow run`: where tasks get their code, session and store, and where their ends are reported."""
 
     def __init__(self, invocation: Invocation, workflow: Workflow, file: Path, as_json: bool) -> None:
         self.invocation, self.workflow, self.file, self.as_json = invocation, workflow, file, as_json
@@ -95,7 +95,7 @@ class WorkflowCommand:
 
         with stopping_on(signal.SIGTERM) as stopping:
             finished = self.prepared(stopping.wait).go(chosen)
-        self.told(finished)
+        self.announce(finished)
         return finished.exit_code
 
     def loop(self) -> int:
@@ -107,9 +107,9 @@ class WorkflowCommand:
         with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping:
             prepared = self.prepared(stopping.wait)
 
-            def run_at(tick: datetime) -> Finished:
+            def run_at(tick: datetime) -> WorkflowResult:
                 finished = prepared.go(tick=tick)
-                self.told(finished)
+                self.announce(finished)
                 return finished
 
             return keep_schedule(self.workflow, self.invocation.store(), run_at, stopping.wait)
@@ -123,13 +123,13 @@ class WorkflowCommand:
 
     def notices(self) -> Notices:
         """Where the file's notifications go."""
+        from floodmark.project.health import subscriptions_of
         from floodmark.project.kinds import Site
-        from floodmark.project.watching import subscriptions_of
 
         project, site = self.invocation.loaded_project(), Site(self.invocation.document().folder)
         return Notices(self.workflow, subscriptions_of(project, site), self.invocation.scrub)
 
-    def told(self, finished: Finished) -> None:
+    def announce(self, finished: WorkflowResult) -> None:
         """The end of a run, on the screen and through the alert channels."""
         self.summarise(finished)
         self.notices().ended(finished)
@@ -152,8 +152,8 @@ class WorkflowCommand:
         folders = tuple(dict.fromkeys((self.file.absolute().parent, folder)))
         return Library(folders, run_job, names, functions)  # type: ignore[arg-type]
 
-    def report(self, ended: Ended) -> None:
-        """A line for each task that ended; a failure is told on stderr as every failure is."""
+    def report(self, ended: TaskEnd) -> None:
+        """A line for each task that ended; a failure goes to stderr as every failure does."""
         outcome = ended.outcome
         if ended.error is None:
             if not self.as_json:
@@ -161,30 +161,31 @@ class WorkflowCommand:
                 print_line(f"{outcome.task}: {outcome.state} ({outcome.seconds:.1f} s){note}")
             return
         message, hint = message_and_hint(ended.error)
-        tell(f"task '{outcome.task}' {outcome.state}: {message}", hint, self.invocation)
+        print_failure(f"task '{outcome.task}' {outcome.state}: {message}", hint, self.invocation)
 
-    def summarise(self, finished: Finished) -> None:
+    def summarise(self, finished: WorkflowResult) -> None:
         """The document, or the last line."""
-        outcomes = [each.outcome for each in finished.ended]
+        outcomes = [each.outcome for each in finished.ends]
         if self.as_json:
             told = [{**asdict(o), "error": o.error and self.invocation.scrub(o.error)} for o in outcomes]
             heading = {"workflow": finished.workflow, "run": finished.run, "seconds": finished.seconds}
-            print_json({**heading, "resumed": list(finished.resumed), "tasks": told})
+            print_json({**heading, "resumed": list(finished.resumed_tasks), "tasks": told})
             return
         states = ("SUCCESS", "FAILED", "TIMEDOUT", "SKIPPED")
         counts = {state: sum(o.state == state for o in outcomes) for state in states}
         said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        earlier = f", {len(finished.resumed)} done earlier" if finished.resumed else ""
+        earlier = f", {len(finished.resumed_tasks)} done earlier" if finished.resumed_tasks else ""
         print_line(f"{finished.workflow}: {said or 'nothing to do'}{earlier} ({finished.seconds:.1f} s)")
 
 
-# What a workflow's file asks to be told, through the alert channels of the project.
 ERROR_SHOWN = 300
 
 
 @dataclass(frozen=True)
 class Notices:
-    """Every channel hears what the file asks for; a channel for mail writes to the file's addresses as well.
+    """What a workflow's file asks to be told, through the alert channels of the project.
+
+    Every channel hears what the file asks for; a channel for mail writes to the file's addresses as well.
 
     A failure is told when it begins and when it ends, not again by every run that fails in the same tasks.
     """
@@ -197,13 +198,13 @@ class Notices:
         """A run has its lease and is about to begin."""
         self._tell(self.workflow, "on_start", _note("run_started", self._name, "it begins"))
 
-    def ended(self, finished: Finished) -> None:
+    def ended(self, finished: WorkflowResult) -> None:
         """A run is over: tell of the workflow, and of each task that has wishes of its own."""
         self._tell_workflow(finished)
-        for each in finished.ended:
+        for each in finished.ends:
             self._tell_task(each, was_failed=each.outcome.task in finished.failed_before)
 
-    def unheard(self) -> list[str]:
+    def unheard_wishes(self) -> list[str]:
         """What the file asks for and nobody would hear, as `validate` shows it."""
         is_unheard = self.workflow.notifies() and not self.subscriptions
         return ["notifications (the project file has no `alerts`: nobody would be told)"] if is_unheard else []
@@ -212,18 +213,18 @@ class Notices:
     def _name(self) -> str:
         return f"workflow {self.workflow.name}"
 
-    def _tell_workflow(self, finished: Finished) -> None:
-        failed = frozenset(each.outcome.task for each in finished.failed)
+    def _tell_workflow(self, finished: WorkflowResult) -> None:
+        failed = frozenset(each.outcome.task for each in finished.failures)
         if failed and failed != finished.failed_before:
-            reasons = "; ".join(f"{each.outcome.task} {self._reason(each)}" for each in finished.failed)
+            reasons = "; ".join(f"{each.outcome.task} {self._reason(each)}" for each in finished.failures)
             self._tell(self.workflow, "on_failure", _trouble(self._name, reasons))
         elif finished.failed_before and finished.exit_code == 0:
             self._tell(self.workflow, "on_failure", _over(_trouble(self._name, "")))
         if finished.exit_code == 0:
-            said = f"{len(finished.ended)} tasks done in {finished.seconds:.1f} s"
+            said = f"{len(finished.ends)} tasks done in {finished.seconds:.1f} s"
             self._tell(self.workflow, "on_success", _note("run_succeeded", self._name, said))
 
-    def _tell_task(self, ended: Ended, *, was_failed: bool) -> None:
+    def _tell_task(self, ended: TaskEnd, *, was_failed: bool) -> None:
         task, outcome = self.workflow.task(ended.outcome.task), ended.outcome
         name = f"task {self.workflow.name}.{outcome.task}"
         if outcome.state in ("FAILED", "TIMEDOUT") and not was_failed:
@@ -234,11 +235,11 @@ class Notices:
             said = f"done in {outcome.seconds:.1f} s"
             self._tell(task, "on_success", _note("run_succeeded", name, said))
 
-    def _tell(self, who: Watched, moment: Moment, alert: Alert) -> None:
+    def _tell(self, who: NotifyingPart, moment: Moment, alert: Alert) -> None:
         if who.wants(moment):
             send([alert], [_addressed(each, who.addresses(moment)) for each in self.subscriptions])
 
-    def _reason(self, ended: Ended) -> str:
+    def _reason(self, ended: TaskEnd) -> str:
         return f"{ended.outcome.state}: {self.scrub(ended.outcome.error or '')[:ERROR_SHOWN]}"
 
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from floodmark.health.alerts import AlertFile as AlertFile
     from floodmark.health.alerts import AlertLog as AlertLog
     from floodmark.health.alerts import Email as Email
-    from floodmark.health.alerts import Remembered as Remembered
+    from floodmark.health.alerts import HealthMemory as HealthMemory
     from floodmark.health.alerts import Subscription as Subscription
     from floodmark.health.alerts import Webhook as Webhook
-    from floodmark.health.alerts import judged as judged
+    from floodmark.health.alerts import judge as judge
     from floodmark.health.alerts import recall as recall
     from floodmark.health.alerts import remember as remember
     from floodmark.health.alerts import send as send

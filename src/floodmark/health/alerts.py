@@ -1,4 +1,4 @@
-"""Alerts: findings that somebody asked to hear of, each told once when it opens, worsens or ends."""
+"""Alerts: findings that somebody asked to hear of, each sent once when it opens, worsens or ends."""
 
 from __future__ import annotations
 
@@ -21,42 +21,20 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-# What health remembers between two looks: the tables' row counts, and which alerts are open.
 RECORD = "floodmark.health"
-
-
-@dataclass(frozen=True)
-class Remembered:
-    """`counts` by table; `alerts` by alert id: their severity."""
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    alerts: Mapping[str, str] = field(default_factory=dict)
-
-
-def recall(store: MarkStore) -> Remembered:
-    """What the last examination left; nothing, if there was none."""
-    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.health
-    return Remembered(**stored) if stored else Remembered()
-
-
-def remember(store: MarkStore, remembered: Remembered) -> None:
-    """Keep it for the next one; unchanged, nothing is written."""
-    extras = RecordExtras({HEALTH: {"counts": dict(remembered.counts), "alerts": dict(remembered.alerts)}})
-    change_record(store, RECORD, lambda record: record if record.extras == extras else replace(record, extras=extras))
-
-
 NOTICES = ("run_started", "run_succeeded", "summary")
-"""Kinds that tell no trouble: somebody asked to be told when all is well, so no severity holds them back."""
+"""Kinds that are no trouble: somebody asked to hear when all is well, so no severity holds them back."""
 SUMMARY = "summary"
 """Comes with every examination, so only a channel that names it hears it."""
+PATIENCE_SECONDS = 10.0
 Severity = Literal["warning", "critical"]
 
 
 @dataclass(frozen=True)
 class Alert:
-    """Something to tell. `id` is the same as long as the trouble lasts; `status` says whether it began or ended.
+    """A notice for somebody. `id` is the same as long as the trouble lasts; `status` says whether it began or ended.
 
-    A "note" tells no trouble, and its severity is "info".
+    A "note" is no trouble, and its severity is "info".
     """
 
     id: str
@@ -78,7 +56,7 @@ class Channel(Protocol):
         """What it is, for logs; never with a secret in it."""
 
     def send(self, alert: Alert) -> None:
-        """Tell it, or raise."""
+        """Send it, or raise."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +75,14 @@ class Subscription:
         return loud_enough and (not self.on or alert.kind in self.on)
 
 
-def judged(report: Report, known: Mapping[str, str]) -> tuple[list[Alert], dict[str, str]]:
+def judge(report: Report, known: Mapping[str, str]) -> tuple[list[Alert], dict[str, str]]:
     """What is new since `known` (alert id → severity), and what is known from now on."""
     now_open = {alert.id: alert for alert in (_alert(each, report.timestamp) for each in _troubles(report))}
     new = [alert for alert in now_open.values() if known.get(alert.id) != alert.severity]
-    ended = [_ended(each, severity, report.timestamp) for each, severity in known.items() if each not in now_open]
-    return new + ended, {alert.id: alert.severity for alert in now_open.values()}
+    resolved = [
+        _resolution(each, severity, report.timestamp) for each, severity in known.items() if each not in now_open
+    ]
+    return new + resolved, {alert.id: alert.severity for alert in now_open.values()}
 
 
 def summary(report: Report) -> Alert:
@@ -113,16 +93,16 @@ def summary(report: Report) -> Alert:
 
 
 def send(alerts: Iterable[Alert], subscriptions: Sequence[Subscription]) -> list[str]:
-    """Tell everybody who wants it; a channel that fails is told of in the log and fails nothing else."""
+    """Send to everybody who wants it; a channel that fails is a warning in the log and fails nothing else."""
     failures = []
     for alert in alerts:
         for each in subscriptions:
             if each.wants(alert):
-                failures += _sent(alert, each.channel)
+                failures += _send_to(alert, each.channel)
     return failures
 
 
-def _sent(alert: Alert, channel: Channel) -> list[str]:
+def _send_to(alert: Alert, channel: Channel) -> list[str]:
     try:
         channel.send(alert)
     except Exception as error:  # noqa: BLE001 - a broken pager must not break the pipeline
@@ -140,18 +120,34 @@ def _alert(finding: Finding, time: datetime) -> Alert:
     return Alert(alert_id, finding.kind, finding.subject, finding.status.lower(), "open", finding.message, time)
 
 
-def _ended(alert_id: str, severity: str, time: datetime) -> Alert:
+def _resolution(alert_id: str, severity: str, time: datetime) -> Alert:
     kind, _, subject = alert_id.partition(":")
     return Alert(alert_id, kind, subject, severity, "resolved", "it is well again", time)
 
 
-# Where alerts go: a webhook, mail, a file of JSON lines, the log.
-PATIENCE_SECONDS = 10.0
+@dataclass(frozen=True)
+class HealthMemory:
+    """What health remembers between two looks: row `counts` by table, the severity of open `alerts` by their id."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    alerts: Mapping[str, str] = field(default_factory=dict)
+
+
+def recall(store: MarkStore) -> HealthMemory:
+    """What the last examination left; nothing, if there was none."""
+    stored = (store.read(RECORD) or JobRecord(RECORD)).extras.health
+    return HealthMemory(**stored) if stored else HealthMemory()
+
+
+def remember(store: MarkStore, memory: HealthMemory) -> None:
+    """Keep it for the next one; unchanged, nothing is written."""
+    extras = RecordExtras({HEALTH: {"counts": dict(memory.counts), "alerts": dict(memory.alerts)}})
+    change_record(store, RECORD, lambda record: record if record.extras == extras else replace(record, extras=extras))
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """A POST of the alert as JSON; `text` is what chat tools show. The address may hold a secret and is never told."""
+    """A POST of the alert as JSON; `text` is what chat tools show. The address may hold a secret and is never shown."""
 
     url: str
 

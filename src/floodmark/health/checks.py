@@ -1,4 +1,4 @@
-"""One examination: look at every table and job once, and let every check judge what was seen."""
+"""One examination: look at every table and job once, and let each of the five checks judge what was seen."""
 
 from __future__ import annotations
 
@@ -19,165 +19,55 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
-# Marks: how long ago each job last moved its mark or looked and found nothing, and whether its last run failed.
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
 MOMENT = "%Y-%m-%d %H:%M UTC"
-
-
-@dataclass(frozen=True)
-class JobFacts:
-    """What the store says of a job; `runs` are newest first."""
-
-    record: JobRecord | None = None
-    runs: tuple[Receipt, ...] = ()
-    looked: datetime | None = None
-
-    def last_of(self, status: str) -> Receipt | None:
-        return next((run for run in self.runs if run.status == status), None)
-
-    def is_a_stream(self) -> bool:
-        return self.record is not None and self.record.extras.healing is not None
-
-    def held(self) -> Mapping[str, Json] | None:
-        """What a source said of rows that wait for somebody: how many, since when and why."""
-        return self.record.extras.held_rows() if self.record else None
-
-    def last_sign(self) -> datetime | None:
-        """When the job last knew that it was up to date."""
-        moved = self.record.modified_time if self.record else None
-        return max((each for each in (moved, self.looked) if each is not None), default=None)
-
-
-def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
-    """A failed last run is worst; then a mark that does not move, an open batch, rows that are held back."""
-    told, sign = _told(facts, now), facts.last_sign()
-    last = facts.runs[0] if facts.runs else None
-    if last is not None and last.status == "failed" and (sign is None or last.started > sign):
-        when = f" on {last.started:{MOMENT}}" if facts.is_a_stream() else ""  # its error tells ages of that moment
-        message = f"its last run failed{when}: {(last.error or '')[:ERROR_SHOWN]}"
-        advice = f"{job.name}: mend what its last run says, then {_run(job, facts)}"
-        return Finding("processing_offsets", job.name, "CRITICAL", message, told, "failed_run", advice)
-    waiting = facts.held()
-    if sign is None and waiting is not None:  # its first rows wait
-        return _waiting(job, waiting, now, told)
-    if sign is None:
-        advice = f"{job.name}: {_run(job, facts)}"
-        return Finding("processing_offsets", job.name, "WARNING", "it has never run", told, "lag", advice)
-    age = (now - sign).total_seconds()
-    if age > job.limits.lag_seconds:
-        message = f"its mark has not been looked after for {age / HOUR:.1f} h"
-        advice = f"{job.name}: is its loop or schedule alive? {_run(job, facts)}"
-        return Finding("processing_offsets", job.name, "WARNING", message, told, "lag", advice)
-    return _open_or_held(job, facts, now, told)
-
-
-def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, told: dict[str, Json]) -> Finding:
-    intent = facts.record.intent if facts.record else None
-    if intent is not None and now - intent.batch_time > OPEN_TOO_LONG:
-        message = f"batch {intent.number} has been open since {intent.batch_time:{MOMENT}}"
-        advice = f"{job.name}: {_run(job, facts)}, which finishes the open batch"
-        return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
-    if facts.is_a_stream() and facts.runs and facts.runs[0].notes:
-        last = facts.runs[0]
-        message = f"records wait to be healed, as of {last.started:{MOMENT}}: {'; '.join(last.notes)}"
-        advice = f"{job.name}: mend what fails these records; `floodmark deadletters list` shows what was given up"
-        return Finding("processing_offsets", job.name, "WARNING", message, told, "stuck", advice)
-    waiting = facts.held()
-    if waiting is not None:
-        return _waiting(job, waiting, now, told)
-    held = facts.runs[0].rows_held_back if facts.runs else 0
-    if held:
-        message = f"{held} rows are held back: {'; '.join(facts.runs[0].notes)}"
-        return Finding("processing_offsets", job.name, "HEALTHY", message, told, "stuck")
-    return Finding("processing_offsets", job.name, "HEALTHY", "its mark is looked after", told, "lag")
-
-
-def _waiting(job: JobWatch, held: Mapping[str, Json], now: datetime, told: dict[str, Json]) -> Finding:
-    """Rows that wait for a transaction; one that lasts for an hour was probably forgotten."""
-    since = datetime.fromisoformat(str(held["since"]))
-    message = f"{held['rows']} rows are held back since {since:{MOMENT}}: they {held['reason']}"
-    advice = f"{job.name}: end the transaction that holds its rows back, or choose another `safety`"
-    status: Status = "WARNING" if now - since > OPEN_TOO_LONG else "HEALTHY"
-    return Finding("processing_offsets", job.name, status, message, {**told, "held_back": dict(held)}, "stuck", advice)
-
-
-def _run(job: JobWatch, facts: JobFacts) -> str:
-    """How it is run: a stream is the user's own program."""
-    return "start the program of this stream" if facts.is_a_stream() else f"`floodmark run --select {job.name}`"
-
-
-def _told(facts: JobFacts, now: datetime) -> dict[str, Json]:
-    sign, record = facts.last_sign(), facts.record
-    marks: dict[str, Json] = {source: mark.show() for source, mark in record.marks.items()} if record else {}
-    return {
-        "marks": marks,
-        "number": record.number if record else 0,
-        "lag_hours": round((now - sign).total_seconds() / HOUR, 2) if sign else None,
-        "last_run": facts.runs[0].status if facts.runs else None,
-    }
-
-
-# Pace: the last batch of a job against the median of those before it.
-COMPARED = 10
-FEWEST = 3
+RUNS_COMPARED = 10
+FEWEST_RUNS = 3
 NOTICEABLE_SECONDS = 1.0
 """Below this, twice as long is noise."""
-
-
-def performance(job: JobWatch, facts: JobFacts) -> Finding | None:
-    """Slower than its limit's factor in both seconds and seconds per row, so that a larger batch is not blamed."""
-    done = [run for run in facts.runs if run.status == "done"][: COMPARED + 1]
-    if not done:
-        return None
-    last, before = done[0], done[1:]
-    told: dict[str, Json] = {"seconds": last.seconds, "rows_per_second": _rate(last.rows_read, last.seconds)}
-    if len(before) < FEWEST:
-        return Finding("performance_metrics", job.name, "HEALTHY", "too few runs to compare", told, "slow_run")
-    usual = median(run.seconds for run in before)
-    rate = median(run.rows_read / max(run.seconds, 1e-3) for run in before)
-    told |= {"median_seconds": round(usual, 3), "median_rows_per_second": round(rate, 1)}
-    is_long = last.seconds > max(usual * job.limits.slow_factor, NOTICEABLE_SECONDS)
-    is_slow = last.rows_read / max(last.seconds, 1e-3) * job.limits.slow_factor < rate
-    if not (is_long and is_slow):
-        return Finding("performance_metrics", job.name, "HEALTHY", f"{last.seconds:.1f} s", told, "slow_run")
-    message = f"{last.seconds:.1f} s for {last.rows_read} rows, usually {usual:.1f} s"
-    advice = f"{job.name}: its `durations` in `floodmark runs --job {job.name} --json` show where the time went"
-    return Finding("performance_metrics", job.name, "WARNING", message, told, "slow_run", advice)
-
-
-def _rate(rows: int, seconds: float) -> float:
-    return round(rows / max(seconds, 1e-3), 1)
-
-
-# Quality: what the last run of each job refused or could not parse.
-def quality(job: JobWatch, facts: JobFacts) -> Finding | None:
-    """How the rows of the last batch did, rule by rule; None if there was no batch yet."""
-    last = facts.last_of("done")
-    if last is None:
-        return None
-    bad = last.rows_refused + last.rows_dead
-    kept = 1.0 if not last.rows_read else 1 - bad / last.rows_read
-    failed: dict[str, Json] = {rule.name: rule.failed for rule in last.rules}
-    told: dict[str, Json] = {
-        "rows_read": last.rows_read,
-        "rows_refused": last.rows_refused,
-        "rows_dead": last.rows_dead,
-    }
-    told |= {"score": round(kept if last.score is None else last.score, 4), "failed_by_rule": failed}
-    broken = [name for name, count in failed.items() if count]
-    if not bad and not broken:
-        return Finding("data_quality", job.name, "HEALTHY", "every row was kept", told, "quality")
-    message = f"{last.rows_refused} rows refused and {last.rows_dead} dead of {last.rows_read}"
-    message += f"; broken: {', '.join(broken)}" if broken else ""
-    advice = f"{job.name}: look at what it put aside with `floodmark quarantine list` and `floodmark deadletters list`"
-    kind = "dead_letters" if last.rows_dead else "quality"
-    return Finding("data_quality", job.name, "WARNING", message, told, kind, advice)
-
-
-# The facts of a Delta table, from its log alone: when its rows last changed, how many there are, in how many files.
+RUNS_READ = 5 * RUNS_COMPARED
+"""Failed runs stand between those that are compared."""
 COMMITS_READ = 50
-"""Maintenance rarely fills that many commits in a row; where it does, the oldest of them is the age that is told."""
+"""Maintenance rarely fills that many commits in a row; where it does, the oldest of them gives the age."""
+
+
+def examine(watch: Watch, store: MarkStore, now: datetime, counts_before: Mapping[str, int] | None = None) -> Report:
+    """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks."""
+    looks = [(table, look_at(table)) for table in watch.tables]
+    findings = [finding for table, facts in looks for finding in _of_table(table, facts, now, counts_before or {})]
+    for job in [*watch.jobs, *_streams(watch, store)]:
+        known = JobFacts(store.read(job.name), tuple(store.runs(job.name, RUNS_READ)), store.last_looked(job.name))
+        findings += _of_job(job, known, now)
+    return Report(now, tuple(findings))
+
+
+def row_counts(report: Report) -> dict[str, int]:
+    """The tables' counts, for the next examination to compare with."""
+    counted = [f for f in report.findings if f.check == "record_counts" and "rows_before" in f.facts]
+    return {f.subject: rows for f in counted if isinstance(rows := f.facts["rows"], int)}
+
+
+def _streams(watch: Watch, store: MarkStore) -> list[JobWatch]:
+    """Streams stand in no project file: the store knows which there are."""
+    known = {job.name for job in watch.jobs}
+    records = {name: store.read(name) for name in store.jobs() if name not in known}
+    streams = [name for name, record in records.items() if record and record.extras.healing is not None]
+    return [JobWatch(name, watch.limits) for name in streams]
+
+
+def _of_table(table: TableWatch, facts: TableFacts, now: datetime, before: Mapping[str, int]) -> list[Finding]:
+    return [freshness(table, facts, now), table_count(table, facts, before.get(table.name))]
+
+
+def _of_job(job: JobWatch, facts: JobFacts, now: datetime) -> list[Finding]:
+    found = (
+        rows_agree(job, facts.last_of("done")),
+        quality(job, facts),
+        processing_offset(job, facts, now),
+        performance(job, facts),
+    )
+    return [finding for finding in found if finding is not None]
 
 
 @dataclass(frozen=True)
@@ -186,7 +76,7 @@ class TableFacts:
 
     name: str
     exists: bool = True
-    changed: datetime | None = None
+    last_change: datetime | None = None
     rows: int | None = None
     files: int = 0
     bytes: int = 0
@@ -214,14 +104,39 @@ def last_change(probe: DeltaProbe) -> datetime | None:
     return datetime.fromtimestamp(found.timestamp_ms / 1000, timezone.utc) if found else None
 
 
-# Row counts: empty tables, tables below their minimum, jumps, and rows that went missing between read and written.
+def freshness(table: TableWatch, facts: TableFacts, now: datetime) -> Finding:
+    """FRESH below the limit, STALE below twice the limit, VERY_STALE above."""
+    if facts.error or not facts.exists or facts.last_change is None:
+        why = f"could not look: {facts.error}" if facts.error else "there is no such table"
+        return Finding("data_freshness", table.name, "CRITICAL", why, {"freshness": None}, "stale", _advice(table))
+    age = max(0.0, (now - facts.last_change).total_seconds())
+    word, status = _grade(age, table.limits.freshness_seconds)
+    details: dict[str, Json] = {
+        "freshness": word,
+        "age_hours": round(age / HOUR, 2),
+        "last_change": facts.last_change.isoformat(),
+    }
+    message = f"{word}: rows last changed {age / HOUR:.1f} h ago"
+    return Finding("data_freshness", table.name, status, message, details, "stale", _advice(table))
+
+
+def _grade(age: float, limit: float) -> tuple[str, Status]:
+    if age < limit:
+        return "FRESH", "HEALTHY"
+    return ("STALE", "WARNING") if age < 2 * limit else ("VERY_STALE", "CRITICAL")
+
+
+def _advice(table: TableWatch) -> str:
+    return f"{table.name}: run the job that fills it, and look at `floodmark runs` for why it did not"
+
+
 def table_count(table: TableWatch, facts: TableFacts, before: int | None) -> Finding:
     """Against zero, the minimum, and the count of the last examination."""
-    told = {"rows": facts.rows, "rows_before": before, "files": facts.files, "bytes": facts.bytes}
+    details = {"rows": facts.rows, "rows_before": before, "files": facts.files, "bytes": facts.bytes}
     advice = f"{table.name}: compare it with its source; `floodmark runs` shows what was written"
 
     def finding(status: str, message: str) -> Finding:
-        return Finding("record_counts", table.name, status, message, told, "count", advice)  # type: ignore[arg-type]
+        return Finding("record_counts", table.name, status, message, details, "count", advice)  # type: ignore[arg-type]
 
     if facts.error or not facts.exists:
         return finding("CRITICAL", f"could not look: {facts.error}" if facts.error else "there is no such table")
@@ -237,86 +152,160 @@ def table_count(table: TableWatch, facts: TableFacts, before: int | None) -> Fin
     return finding("HEALTHY", f"{facts.rows} rows")
 
 
+@dataclass(frozen=True)
+class JobFacts:
+    """What the store says of a job; `runs` are newest first."""
+
+    record: JobRecord | None = None
+    runs: tuple[Receipt, ...] = ()
+    last_look: datetime | None = None
+
+    def last_of(self, status: str) -> Receipt | None:
+        return next((run for run in self.runs if run.status == status), None)
+
+    def is_a_stream(self) -> bool:
+        return self.record is not None and self.record.extras.healing is not None
+
+    def held_rows(self) -> Mapping[str, Json] | None:
+        """What a source said of rows that wait for somebody: how many, since when and why."""
+        return self.record.extras.held_rows() if self.record else None
+
+    def last_sign(self) -> datetime | None:
+        """When the job last knew that it was up to date."""
+        moved = self.record.modified_time if self.record else None
+        return max((each for each in (moved, self.last_look) if each is not None), default=None)
+
+
+def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
+    """A failed last run is worst; then a mark that does not move, an open batch, rows that are held back."""
+    details, sign = _details(facts, now), facts.last_sign()
+    last = facts.runs[0] if facts.runs else None
+    if last is not None and last.status == "failed" and (sign is None or last.started > sign):
+        when = f" on {last.started:{MOMENT}}" if facts.is_a_stream() else ""  # its error counts ages from that moment
+        message = f"its last run failed{when}: {(last.error or '')[:ERROR_SHOWN]}"
+        advice = f"{job.name}: mend what its last run says, then {_run(job, facts)}"
+        return Finding("processing_offsets", job.name, "CRITICAL", message, details, "failed_run", advice)
+    waiting = facts.held_rows()
+    if sign is None and waiting is not None:  # its first rows wait
+        return _rows_waiting(job, waiting, now, details)
+    if sign is None:
+        advice = f"{job.name}: {_run(job, facts)}"
+        return Finding("processing_offsets", job.name, "WARNING", "it has never run", details, "lag", advice)
+    age = (now - sign).total_seconds()
+    if age > job.limits.lag_seconds:
+        message = f"its mark has not been looked after for {age / HOUR:.1f} h"
+        advice = f"{job.name}: is its loop or schedule alive? {_run(job, facts)}"
+        return Finding("processing_offsets", job.name, "WARNING", message, details, "lag", advice)
+    return _open_or_held(job, facts, now, details)
+
+
+def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, details: dict[str, Json]) -> Finding:
+    intent = facts.record.intent if facts.record else None
+    if intent is not None and now - intent.batch_time > OPEN_TOO_LONG:
+        message = f"batch {intent.number} has been open since {intent.batch_time:{MOMENT}}"
+        advice = f"{job.name}: {_run(job, facts)}, which finishes the open batch"
+        return Finding("processing_offsets", job.name, "WARNING", message, details, "stuck", advice)
+    if facts.is_a_stream() and facts.runs and facts.runs[0].notes:
+        last = facts.runs[0]
+        message = f"records wait to be healed, as of {last.started:{MOMENT}}: {'; '.join(last.notes)}"
+        advice = f"{job.name}: mend what fails these records; `floodmark deadletters list` shows what was given up"
+        return Finding("processing_offsets", job.name, "WARNING", message, details, "stuck", advice)
+    waiting = facts.held_rows()
+    if waiting is not None:
+        return _rows_waiting(job, waiting, now, details)
+    held = facts.runs[0].rows_held_back if facts.runs else 0
+    if held:
+        message = f"{held} rows are held back: {'; '.join(facts.runs[0].notes)}"
+        return Finding("processing_offsets", job.name, "HEALTHY", message, details, "stuck")
+    return Finding("processing_offsets", job.name, "HEALTHY", "its mark is looked after", details, "lag")
+
+
+def _rows_waiting(job: JobWatch, held: Mapping[str, Json], now: datetime, details: dict[str, Json]) -> Finding:
+    """Rows that wait for a transaction; one that lasts for an hour was probably forgotten."""
+    since = datetime.fromisoformat(str(held["since"]))
+    message = f"{held['rows']} rows are held back since {since:{MOMENT}}: they {held['reason']}"
+    advice = f"{job.name}: end the transaction that holds its rows back, or choose another `safety`"
+    status: Status = "WARNING" if now - since > OPEN_TOO_LONG else "HEALTHY"
+    return Finding(
+        "processing_offsets", job.name, status, message, {**details, "held_back": dict(held)}, "stuck", advice
+    )
+
+
+def _run(job: JobWatch, facts: JobFacts) -> str:
+    """How it is run: a stream is the user's own program."""
+    return "start the program of this stream" if facts.is_a_stream() else f"`floodmark run --select {job.name}`"
+
+
+def _details(facts: JobFacts, now: datetime) -> dict[str, Json]:
+    sign, record = facts.last_sign(), facts.record
+    marks: dict[str, Json] = {source: mark.show() for source, mark in record.marks.items()} if record else {}
+    return {
+        "marks": marks,
+        "number": record.number if record else 0,
+        "lag_hours": round((now - sign).total_seconds() / HOUR, 2) if sign else None,
+        "last_run": facts.runs[0].status if facts.runs else None,
+    }
+
+
 def rows_agree(job: JobWatch, last: Receipt | None) -> Finding | None:
     """Rows read = written + refused + dead, for a job that keeps its rows; None where that says nothing."""
     if not job.keeps_rows or last is None or last.status != "done":
         return None
     out = {sink: rows + last.rows_refused + last.rows_dead for sink, rows in last.rows_written.items()}
     written: dict[str, Json] = dict(last.rows_written)
-    told: dict[str, Json] = {"rows_read": last.rows_read, "rows_written": written, "rows_refused": last.rows_refused}
+    details: dict[str, Json] = {"rows_read": last.rows_read, "rows_written": written, "rows_refused": last.rows_refused}
     missing = [f"{sink} {total - last.rows_read:+d}" for sink, total in out.items() if total != last.rows_read]
     if not missing:
-        return Finding("record_counts", f"job {job.name}", "HEALTHY", "read = written + refused + dead", told)
+        return Finding("record_counts", f"job {job.name}", "HEALTHY", "read = written + refused + dead", details)
     message = f"{last.rows_read} rows read, but the sinks differ: {', '.join(missing)}"
     advice = f"{job.name}: look at its last run with `floodmark runs --job {job.name} --json`"
-    return Finding("record_counts", f"job {job.name}", "CRITICAL", message, told, "count", advice)
+    return Finding("record_counts", f"job {job.name}", "CRITICAL", message, details, "count", advice)
 
 
-# Freshness: how long ago the rows of a table last changed.
-def freshness(table: TableWatch, facts: TableFacts, now: datetime) -> Finding:
-    """FRESH below the limit, STALE below twice the limit, VERY_STALE above."""
-    if facts.error or not facts.exists or facts.changed is None:
-        why = f"could not look: {facts.error}" if facts.error else "there is no such table"
-        return Finding("data_freshness", table.name, "CRITICAL", why, {"freshness": None}, "stale", _advice(table))
-    age = max(0.0, (now - facts.changed).total_seconds())
-    word, status = _grade(age, table.limits.freshness_seconds)
-    told: dict[str, Json] = {
-        "freshness": word,
-        "age_hours": round(age / HOUR, 2),
-        "last_change": facts.changed.isoformat(),
+def quality(job: JobWatch, facts: JobFacts) -> Finding | None:
+    """How the rows of the last batch did, rule by rule; None if there was no batch yet."""
+    last = facts.last_of("done")
+    if last is None:
+        return None
+    bad = last.rows_refused + last.rows_dead
+    kept = 1.0 if not last.rows_read else 1 - bad / last.rows_read
+    failed: dict[str, Json] = {rule.name: rule.failed for rule in last.rules}
+    details: dict[str, Json] = {
+        "rows_read": last.rows_read,
+        "rows_refused": last.rows_refused,
+        "rows_dead": last.rows_dead,
     }
-    message = f"{word}: rows last changed {age / HOUR:.1f} h ago"
-    return Finding("data_freshness", table.name, status, message, told, "stale", _advice(table))
+    details |= {"score": round(kept if last.score is None else last.score, 4), "failed_by_rule": failed}
+    broken = [name for name, count in failed.items() if count]
+    if not bad and not broken:
+        return Finding("data_quality", job.name, "HEALTHY", "every row was kept", details, "quality")
+    message = f"{last.rows_refused} rows refused and {last.rows_dead} dead of {last.rows_read}"
+    message += f"; broken: {', '.join(broken)}" if broken else ""
+    advice = f"{job.name}: look at what it put aside with `floodmark quarantine list` and `floodmark deadletters list`"
+    kind = "dead_letters" if last.rows_dead else "quality"
+    return Finding("data_quality", job.name, "WARNING", message, details, kind, advice)
 
 
-def _grade(age: float, limit: float) -> tuple[str, Status]:
-    if age < limit:
-        return "FRESH", "HEALTHY"
-    return ("STALE", "WARNING") if age < 2 * limit else ("VERY_STALE", "CRITICAL")
+def performance(job: JobWatch, facts: JobFacts) -> Finding | None:
+    """Slower than its limit's factor in both seconds and seconds per row, so that a larger batch is not blamed."""
+    done = [run for run in facts.runs if run.status == "done"][: RUNS_COMPARED + 1]
+    if not done:
+        return None
+    last, before = done[0], done[1:]
+    details: dict[str, Json] = {"seconds": last.seconds, "rows_per_second": _rate(last.rows_read, last.seconds)}
+    if len(before) < FEWEST_RUNS:
+        return Finding("performance_metrics", job.name, "HEALTHY", "too few runs to compare", details, "slow_run")
+    usual = median(run.seconds for run in before)
+    rate = median(run.rows_read / max(run.seconds, 1e-3) for run in before)
+    details |= {"median_seconds": round(usual, 3), "median_rows_per_second": round(rate, 1)}
+    is_long = last.seconds > max(usual * job.limits.slow_factor, NOTICEABLE_SECONDS)
+    is_slow = last.rows_read / max(last.seconds, 1e-3) * job.limits.slow_factor < rate
+    if not (is_long and is_slow):
+        return Finding("performance_metrics", job.name, "HEALTHY", f"{last.seconds:.1f} s", details, "slow_run")
+    message = f"{last.seconds:.1f} s for {last.rows_read} rows, usually {usual:.1f} s"
+    advice = f"{job.name}: its `durations` in `floodmark runs --job {job.name} --json` show where the time went"
+    return Finding("performance_metrics", job.name, "WARNING", message, details, "slow_run", advice)
 
 
-def _advice(table: TableWatch) -> str:
-    return f"{table.name}: run the job that fills it, and look at `floodmark runs` for why it did not"
-
-
-RUNS_READ = 5 * COMPARED
-"""Failed runs stand between those that are compared."""
-
-
-def examine(watch: Watch, store: MarkStore, now: datetime, counts_before: Mapping[str, int] | None = None) -> Report:
-    """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks."""
-    facts = [(table, look_at(table)) for table in watch.tables]
-    findings = [finding for table, seen in facts for finding in _of_table(table, seen, now, counts_before or {})]
-    for job in [*watch.jobs, *_streams(watch, store)]:
-        known = JobFacts(store.read(job.name), tuple(store.runs(job.name, RUNS_READ)), store.last_looked(job.name))
-        findings += _of_job(job, known, now)
-    return Report(now, tuple(findings))
-
-
-def _streams(watch: Watch, store: MarkStore) -> list[JobWatch]:
-    """Streams stand in no project file: the store knows which there are."""
-    known = {job.name for job in watch.jobs}
-    records = {name: store.read(name) for name in store.jobs() if name not in known}
-    return [
-        JobWatch(name, watch.limits) for name, record in records.items() if record and record.extras.healing is not None
-    ]
-
-
-def row_counts(report: Report) -> dict[str, int]:
-    """The tables' counts, for the next examination to compare with."""
-    counted = [f for f in report.findings if f.check == "record_counts" and "rows_before" in f.facts]
-    return {f.subject: rows for f in counted if isinstance(rows := f.facts["rows"], int)}
-
-
-def _of_table(table: TableWatch, facts: TableFacts, now: datetime, before: Mapping[str, int]) -> list[Finding]:
-    return [freshness(table, facts, now), table_count(table, facts, before.get(table.name))]
-
-
-def _of_job(job: JobWatch, facts: JobFacts, now: datetime) -> list[Finding]:
-    found = (
-        rows_agree(job, facts.last_of("done")),
-        quality(job, facts),
-        processing_offset(job, facts, now),
-        performance(job, facts),
-    )
-    return [finding for finding in found if finding is not None]
+def _rate(rows: int, seconds: float) -> float:
+    return round(rows / max(seconds, 1e-3), 1)

@@ -40,7 +40,7 @@ HELP = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One number, of whom it is told by its labels."""
+    """One number, of whom its labels say."""
 
     name: str
     labels: Mapping[str, str]
@@ -76,8 +76,8 @@ def _of_table(table: TableWatch, now: datetime) -> Iterator[Sample]:
         return
     yield Sample("table_files", labels, facts.files or 0)
     yield Sample("table_bytes", labels, facts.bytes or 0)
-    if facts.changed is not None:
-        yield Sample("data_age_hours", labels, max(0.0, (now - facts.changed).total_seconds()) / HOUR)
+    if facts.last_change is not None:
+        yield Sample("data_age_hours", labels, max(0.0, (now - facts.last_change).total_seconds()) / HOUR)
 
 
 def _of_upkeep(watch: Watch, store: MarkStore) -> Iterator[Sample]:
@@ -111,8 +111,8 @@ def _of_run(last: Receipt, labels: Mapping[str, str]) -> Iterator[Sample]:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    told = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return f"{{{','.join(told)}}}"
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{','.join(pairs)}}}"
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""What is watched: tables and jobs, each with the limits that it is held to."""
+"""What is watched and with which limits, and what an examination finds: a finding per check and subject, a report."""
 
 from __future__ import annotations
 
@@ -9,18 +9,54 @@ from typing import Literal
 
 from floodmark.hwm import Json
 
-# What an examination found: one finding per check and subject, and the report they make.
 Status = Literal["HEALTHY", "WARNING", "CRITICAL"]
 Check = Literal["data_freshness", "record_counts", "data_quality", "processing_offsets", "performance_metrics"]
 CHECKS: tuple[Check, ...] = (
     "data_freshness", "record_counts", "data_quality", "processing_offsets", "performance_metrics",
 )  # fmt: skip
 SEVERITY: tuple[Status, ...] = ("HEALTHY", "WARNING", "CRITICAL")
+HOUR = 3600.0
 
 
-def worst(statuses: Sequence[Status]) -> Status:
-    """The worst of them; nothing at all is well."""
-    return max(statuses, key=SEVERITY.index, default="HEALTHY")
+@dataclass(frozen=True)
+class Limits:
+    """From when on something is not as it should be."""
+
+    freshness_seconds: float = 24 * HOUR
+    """A table is FRESH below this age, STALE below twice of it, VERY_STALE above."""
+    lag_seconds: float = 72 * HOUR
+    min_rows: int = 1
+    count_change: float = 0.5
+    """The part by which a table may grow or shrink between two looks."""
+    slow_factor: float = 2.0
+
+
+@dataclass(frozen=True)
+class TableWatch:
+    """A Delta table by its folder or address."""
+
+    name: str
+    where: str
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class JobWatch:
+    """A job. `keeps_rows`: every row that it reads is written, refused or dead, so the numbers must agree."""
+
+    name: str
+    limits: Limits = field(default_factory=Limits)
+    keeps_rows: bool = False
+
+
+@dataclass(frozen=True)
+class Watch:
+    """All that is looked at."""
+
+    tables: tuple[TableWatch, ...] = ()
+    jobs: tuple[JobWatch, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    """For streams, which nobody has to name."""
 
 
 @dataclass(frozen=True)
@@ -70,45 +106,6 @@ class Report:
         return {"status": worst([finding.status for finding in of_it]), "subjects": subjects}
 
 
-HOUR = 3600.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """From when on something is not as it should be."""
-
-    freshness_seconds: float = 24 * HOUR
-    """A table is FRESH below this age, STALE below twice of it, VERY_STALE above."""
-    lag_seconds: float = 72 * HOUR
-    min_rows: int = 1
-    count_change: float = 0.5
-    """The part by which a table may grow or shrink between two looks."""
-    slow_factor: float = 2.0
-
-
-@dataclass(frozen=True)
-class TableWatch:
-    """A Delta table by its folder or address."""
-
-    name: str
-    where: str
-    limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(frozen=True)
-class JobWatch:
-    """A job. `keeps_rows`: every row that it reads is written, refused or dead, so the numbers must agree."""
-
-    name: str
-    limits: Limits = field(default_factory=Limits)
-    keeps_rows: bool = False
-
-
-@dataclass(frozen=True)
-class Watch:
-    """All that is looked at."""
-
-    tables: tuple[TableWatch, ...] = ()
-    jobs: tuple[JobWatch, ...] = ()
-    limits: Limits = field(default_factory=Limits)
-    """For streams, which nobody has to name."""
+def worst(statuses: Sequence[Status]) -> Status:
+    """The worst of them; nothing at all is well."""
+    return max(statuses, key=SEVERITY.index, default="HEALTHY")

@@ -9,8 +9,8 @@ from floodmark.lazy import lazy
 if TYPE_CHECKING:
     from floodmark.jobs.dead_letters import replay_letters as replay_letters
     from floodmark.jobs.job import Job as Job
+    from floodmark.jobs.job import Plan as Plan
     from floodmark.jobs.job import Retries as Retries
-    from floodmark.jobs.planning import Plan as Plan
     from floodmark.jobs.quarantine import Selection as Selection
     from floodmark.jobs.quarantine import replay as replay
     from floodmark.jobs.table_readers import fills as fills

@@ -1,4 +1,7 @@
-"""What a table sink holds now, read back with Spark: the other half of a comparison."""
+"""Two tables held against each other by key: which rows one lacks, has too many, or has otherwise.
+
+Also how the rows of a table sink are read back for it with Spark; what is compared with what is said in `reconcile`.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,16 @@ if TYPE_CHECKING:
     from floodmark.sinks.contract import Sink
 
 
-# Two tables held against each other by key: which rows one lacks, which it has too many, and which differ.
 ORDER, DIGEST, WHAT, COLUMNS = "_fm_order", "_fm_digest", "_fm_what", "_fm_columns"
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 MOST_LITERALS = 500
 """So many keys go into a query as they are, where an index can find them; more are joined."""
+FETCH_ROWS = 10_000
+PAGES_WORTH_SPLITTING = 2_000
+PAGES = """
+SELECT CASE WHEN c.relkind = 'r' THEN pg_relation_size(c.oid) / current_setting('block_size')::int ELSE 0 END
+FROM pg_class c WHERE c.oid = to_regclass(%s)
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Side:
 
     def only(self, keys: DataFrame, count: int) -> Side:
         """The rows of these keys."""
-        return replace(self, rows=matching(self.rows, self.key, keys, count))
+        return replace(self, rows=rows_of_keys(self.rows, self.key, keys, count))
 
 
 def digest(side: Side) -> Column:
@@ -123,7 +131,7 @@ def same(one: Column, other: Column, side: Side, name: str) -> Column:
     return one.eqNullSafe(other)
 
 
-def matching(rows: DataFrame, key: Sequence[str], keys: DataFrame, count: int) -> DataFrame:
+def rows_of_keys(rows: DataFrame, key: Sequence[str], keys: DataFrame, count: int) -> DataFrame:
     """The rows of these keys; a few are named in the query itself, so that a database finds them by its index."""
     if count > MOST_LITERALS:
         return rows.join(keys, list(key), "left_semi")
@@ -139,23 +147,15 @@ def one_of(key: Sequence[str], values: Sequence[tuple[Any, ...]]) -> Column:
     each = [
         reduce(lambda a, b: a & b, [F.col(quote(n)) == v for n, v in zip(key, value, strict=True)]) for value in values
     ]
-    return halved(each) if each else F.lit(False)
+    return any_of(each) if each else F.lit(False)
 
 
-def halved(conditions: Sequence[Column]) -> Column:
+def any_of(conditions: Sequence[Column]) -> Column:
     """Any of them, as a tree that is as flat as can be: a long chain would be too deep for Spark."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
-    return halved(conditions[:middle]) | halved(conditions[middle:])
-
-
-FETCH_ROWS = 10_000
-PAGES_WORTH_SPLITTING = 2_000
-PAGES = """
-SELECT CASE WHEN c.relkind = 'r' THEN pg_relation_size(c.oid) / current_setting('block_size')::int ELSE 0 END
-FROM pg_class c WHERE c.oid = to_regclass(%s)
-"""
+    return any_of(conditions[:middle]) | any_of(conditions[middle:])
 
 
 def table_sink(sinks: tuple[Sink, ...], name: str | None, job: str) -> Delta | Postgres:

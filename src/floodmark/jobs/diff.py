@@ -1,4 +1,7 @@
-"""What changed between two runs: of every job that ran since the first and up to the second, by their receipts."""
+"""What changed between two runs: of every job that ran since the first and up to the second.
+
+Told by their receipts, and of Delta tables by their logs; no session is started for it.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,12 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
-# What happened to a Delta table between two batches of a job, told by its log alone.
+RUNS_READ = 10_000
+
+
 @dataclass(frozen=True)
 class RowChange:
-    """Rows that commits brought, changed and took; None where the log does not tell."""
+    """Rows that commits brought, changed and took; None where the log does not say."""
 
     inserted: int | None = None
     updated: int | None = None
@@ -55,7 +60,7 @@ class ColumnChange:
 class TableChange:
     """From one version (None: before the first) to another, with the commits by operation.
 
-    `unknown` says why something, or everything, is not told.
+    `unknown` says why something, or everything, is not known.
     """
 
     table: str
@@ -69,60 +74,6 @@ class TableChange:
 
     def serialize(self) -> dict[str, Json]:
         return asdict(self)
-
-
-def table_change(name: str, where: str | None, ledger: str, *, after: int, upto: int) -> TableChange:
-    """The table from how batch `after` left it (0: as it was before the first) to how batch `upto` did."""
-    if where is None:
-        return TableChange(name, unknown="it is known by its name in a catalog, which only a session can ask")
-    probe = DeltaProbe(where)
-    try:
-        own = probe.commits_of(ledger, after) if probe.refresh() else ()
-        wrote = [commit for commit in own if after < (commit.number or 0) <= upto]
-        if not wrote:
-            return TableChange(name, unknown="its log has no commit of these runs")
-        first = own[0].version if own[0].number == after else wrote[0].version - 1
-        return _between(name, where, first, probe.commits(first, wrote[-1].version))
-    except SourceUnreadable as error:
-        return TableChange(name, unknown=error.reason)
-
-
-def _between(name: str, where: str, first: int, commits: Sequence[Commit]) -> TableChange:
-    last = commits[-1].version
-    before, after = stand_at(where, first), stand_at(where, last)
-    operations = dict(Counter(commit.operation for commit in commits))
-    told = TableChange(name, first if first >= 0 else None, last, operations, _rows(commits))
-    if before is None or after is None:
-        return replace(told, unknown="its log no longer has all versions: files and columns are not known")
-    return replace(told, files=_files(before, after), columns=_columns(before, after))
-
-
-def _rows(commits: Iterable[Commit]) -> RowChange:
-    """Upkeep moves rows between files, and counts as nothing."""
-    changing = [commit for commit in commits if commit.changes_rows]
-    inserts = [commit.inserted for commit in changing if commit.inserted is not None]
-    inserted = sum(inserts) if len(inserts) == len(changing) else None
-    if not all(commit.counts_rows for commit in changing):
-        return RowChange(inserted)
-    updated, deleted = sum(each.updated for each in changing), sum(each.deleted for each in changing)
-    return RowChange(sum(inserts), updated, deleted)
-
-
-def _files(before: Stand, after: Stand) -> FileChange:
-    added, removed = after.files.keys() - before.files.keys(), before.files.keys() - after.files.keys()
-    return FileChange(len(added), len(removed), sum(before.files.values()), sum(after.files.values()))
-
-
-def _columns(before: Stand, after: Stand) -> ColumnChange:
-    old, new = before.columns, after.columns
-    return ColumnChange(
-        added={name: kind for name, kind in new.items() if name not in old},
-        removed={name: kind for name, kind in old.items() if name not in new},
-        changed={name: (old[name], kind) for name, kind in new.items() if old.get(name, kind) != kind},
-    )
-
-
-RUNS_READ = 10_000
 
 
 @dataclass(frozen=True)
@@ -172,28 +123,6 @@ class Diff:
     jobs: tuple[JobChange, ...] = ()
 
 
-@dataclass(frozen=True)
-class Receipts:
-    """All receipts of a store, the oldest first."""
-
-    kept: tuple[Receipt, ...]
-
-    @classmethod
-    def of(cls, store: MarkStore) -> Receipts:
-        return cls(tuple(sorted(store.runs(None, RUNS_READ), key=ended)))
-
-    def run(self, named: str) -> Receipt:
-        """The run of that id, or the only one whose id begins so. Raises RunNotFound."""
-        found = [each for each in self.kept if each.run and each.run.startswith(named)] if named else []
-        exact = [each for each in found if each.run == named]
-        if len(exact or found) != 1:
-            raise RunNotFound(named, known=[each.run for each in found or self.kept if each.run])
-        return (exact or found)[0]
-
-    def of_job(self, job: str) -> list[Receipt]:
-        return [each for each in self.kept if each.job == job]
-
-
 def diff(store: MarkStore, earlier: str, later: str, sinks: Mapping[str, Sequence[Sink]]) -> Diff:
     """What lies between two runs, whichever is named first; `sinks` are those of the jobs that are asked about.
 
@@ -202,7 +131,7 @@ def diff(store: MarkStore, earlier: str, later: str, sinks: Mapping[str, Sequenc
     Raises RunNotFound.
     """
     receipts = Receipts.of(store)
-    first, last = sorted((receipts.run(earlier), receipts.run(later)), key=ended)
+    first, last = sorted((receipts.run(earlier), receipts.run(later)), key=end_time)
     changes = [_job_change(receipts.of_job(job), first, last, job) for job in sinks]
     found = [(change, ran) for change, ran in changes if change is not None]
     with_tables = (_with_tables(change, ran, sinks[change.job], store.namespace) for change, ran in found)
@@ -214,34 +143,58 @@ def jobs_that_ran(store: MarkStore) -> list[str]:
     return sorted({receipt.job for receipt in store.runs(None, RUNS_READ)} - {UPKEEP})
 
 
-def ended(receipt: Receipt) -> datetime:
+@dataclass(frozen=True)
+class Receipts:
+    """All receipts of a store, the oldest first."""
+
+    receipts: tuple[Receipt, ...]
+
+    @classmethod
+    def of(cls, store: MarkStore) -> Receipts:
+        return cls(tuple(sorted(store.runs(None, RUNS_READ), key=end_time)))
+
+    def run(self, run_id: str) -> Receipt:
+        """The run of that id, or the only one whose id begins so. Raises RunNotFound."""
+        found = [each for each in self.receipts if each.run and each.run.startswith(run_id)] if run_id else []
+        exact = [each for each in found if each.run == run_id]
+        if len(exact or found) != 1:
+            raise RunNotFound(run_id, known=[each.run for each in found or self.receipts if each.run])
+        return (exact or found)[0]
+
+    def of_job(self, job: str) -> list[Receipt]:
+        return [each for each in self.receipts if each.job == job]
+
+
+def end_time(receipt: Receipt) -> datetime:
     """When the run was over."""
     return receipt.started + timedelta(seconds=receipt.seconds)
 
 
 @dataclass(frozen=True)
-class Ran:
+class JobRuns:
     """The receipts of a job between two runs, and the last one before them that did something."""
 
     between: tuple[Receipt, ...] = ()
     before: Receipt | None = None
 
     @property
-    def done(self) -> list[Receipt]:
+    def successes(self) -> list[Receipt]:
         return [each for each in self.between if each.status == "done"]
 
 
-def _job_change(receipts: Sequence[Receipt], first: Receipt, last: Receipt, job: str) -> tuple[JobChange | None, Ran]:
-    between = tuple(each for each in receipts if ended(first) < ended(each) <= ended(last))
-    earlier = [each for each in receipts if ended(each) <= ended(first) and each.status == "done"]
-    ran = Ran(between, earlier[-1] if earlier else None)
-    return (_summed(job, ran) if between else None), ran
+def _job_change(
+    receipts: Sequence[Receipt], first: Receipt, last: Receipt, job: str
+) -> tuple[JobChange | None, JobRuns]:
+    between = tuple(each for each in receipts if end_time(first) < end_time(each) <= end_time(last))
+    earlier = [each for each in receipts if end_time(each) <= end_time(first) and each.status == "done"]
+    ran = JobRuns(between, earlier[-1] if earlier else None)
+    return (_sum(job, ran) if between else None), ran
 
 
-def _summed(job: str, ran: Ran) -> JobChange:
+def _sum(job: str, ran: JobRuns) -> JobChange:
     stood = ran.before.mark_after if ran.before else None
     nothing = Receipt(job, "", "nothing_new", ran.between[0].started, mark_before=stood, mark_after=stood)
-    total = reduce(lambda one, other: one.followed_by(other), ran.done) if ran.done else nothing
+    total = reduce(lambda one, other: one.followed_by(other), ran.successes) if ran.successes else nothing
     return JobChange(
         job=job,
         runs=len(ran.between),
@@ -275,14 +228,14 @@ def _rules(now: Iterable[RuleOutcome], before: Iterable[RuleOutcome]) -> tuple[R
     )
 
 
-def _with_tables(change: JobChange, ran: Ran, sinks: Sequence[Sink], namespace: str) -> JobChange:
+def _with_tables(change: JobChange, ran: JobRuns, sinks: Sequence[Sink], namespace: str) -> JobChange:
     """With every Delta table that the job fills; other sinks keep no versions that could be compared."""
-    if not ran.done:
+    if not ran.successes:
         return change
-    after, upto = (ran.before.number if ran.before else 0), max(each.number for each in ran.done)
+    after, upto = (ran.before.number if ran.before else 0), max(each.number for each in ran.successes)
     tables = tuple(
         table_change(
-            _shown(table), _location(table), ledger_id(namespace, change.job, sink.name), after=after, upto=upto
+            _name(table), _location(table), ledger_id(namespace, change.job, sink.name), after=after, upto=upto
         )
         for sink in sinks
         if isinstance(sink, OnDelta)
@@ -291,10 +244,61 @@ def _with_tables(change: JobChange, ran: Ran, sinks: Sequence[Sink], namespace: 
     return replace(change, tables=tables)
 
 
-def _shown(table: Delta) -> str:
+def _name(table: Delta) -> str:
     return str(DeltaPlace(table.path, table.table))
 
 
 def _location(table: Delta) -> str | None:
     """Its folder; a name in the catalog stays one, since no session is started for this."""
     return str(DeltaPlace(table.path, None)) if table.path is not None else None
+
+
+def table_change(name: str, where: str | None, ledger: str, *, after: int, upto: int) -> TableChange:
+    """The table from how batch `after` left it (0: as it was before the first) to how batch `upto` did."""
+    if where is None:
+        return TableChange(name, unknown="it is known by its name in a catalog, which only a session can ask")
+    probe = DeltaProbe(where)
+    try:
+        own = probe.commits_of(ledger, after) if probe.refresh() else ()
+        wrote = [commit for commit in own if after < (commit.number or 0) <= upto]
+        if not wrote:
+            return TableChange(name, unknown="its log has no commit of these runs")
+        first = own[0].version if own[0].number == after else wrote[0].version - 1
+        return _between(name, where, first, probe.commits(first, wrote[-1].version))
+    except SourceUnreadable as error:
+        return TableChange(name, unknown=error.reason)
+
+
+def _between(name: str, where: str, first: int, commits: Sequence[Commit]) -> TableChange:
+    last = commits[-1].version
+    before, after = stand_at(where, first), stand_at(where, last)
+    operations = dict(Counter(commit.operation for commit in commits))
+    change = TableChange(name, first if first >= 0 else None, last, operations, _rows(commits))
+    if before is None or after is None:
+        return replace(change, unknown="its log no longer has all versions: files and columns are not known")
+    return replace(change, files=_files(before, after), columns=_columns(before, after))
+
+
+def _rows(commits: Iterable[Commit]) -> RowChange:
+    """Upkeep moves rows between files, and counts as nothing."""
+    changing = [commit for commit in commits if commit.changes_rows]
+    inserts = [commit.inserted for commit in changing if commit.inserted is not None]
+    inserted = sum(inserts) if len(inserts) == len(changing) else None
+    if not all(commit.counts_rows for commit in changing):
+        return RowChange(inserted)
+    updated, deleted = sum(each.updated for each in changing), sum(each.deleted for each in changing)
+    return RowChange(sum(inserts), updated, deleted)
+
+
+def _files(before: Stand, after: Stand) -> FileChange:
+    added, removed = after.files.keys() - before.files.keys(), before.files.keys() - after.files.keys()
+    return FileChange(len(added), len(removed), sum(before.files.values()), sum(after.files.values()))
+
+
+def _columns(before: Stand, after: Stand) -> ColumnChange:
+    old, new = before.columns, after.columns
+    return ColumnChange(
+        added={name: kind for name, kind in new.items() if name not in old},
+        removed={name: kind for name, kind in old.items() if name not in new},
+        changed={name: (old[name], kind) for name, kind in new.items() if old.get(name, kind) != kind},
+    )

@@ -3,133 +3,38 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, RuleBroken
-from floodmark.hwm import HWM
-from floodmark.jobs.planning import Plan, plan
-from floodmark.logs import get_logger
+from floodmark.errors import ConfigError
+from floodmark.hwm import HWM, Json
+from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
-from floodmark.sinks.contract import Session, Sink
+from floodmark.sinks.contract import Session, Shaped, Sink
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
+from floodmark.step.batch import prepare
+from floodmark.step.checks import compare
 from floodmark.step.engine import LastSeen
+from floodmark.step.intents import new_intent
+from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.run import reset_marks, set_mark
-from floodmark.step.stopping import asked_to_stop
-from floodmark.step.work import OnSchemaChange, TransformMaker, without_repeats
+from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, without_repeats
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
-from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
+from floodmark.stores.record import Intent, JobRecord, Receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from floodmark.jobs.reconcile import By, Reconciled
+    from floodmark.jobs.reconcile import By, ReconcileResult
 
 
-log = get_logger(__name__)
-
-
-# Names of jobs, sources and sinks: parts of ledgers, folders and files, so each is plain and used once.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
-
-
-def require_name(what: str, name: str) -> None:
-    """Names become parts of ledgers, folders and files."""
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"{what} name {name!r} cannot be used.",
-            hint="use letters, digits, '_', '-' and '.', and begin with none of the last two",
-        )
-
-
-def require_names(job: str, what: str, names: Sequence[str]) -> None:
-    """Ledgers and marks are known by these names, so each is used once."""
-    if not names:
-        raise ConfigError(f"job '{job}' has no {what}.", hint=f"give it at least one {what}")
-    for name in names:
-        require_name(what, name)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"job '{job}' has two {what}s named '{twice[0]}'.", hint=f"give each {what} a `name`")
-
-
-# A load in chunks: batch after batch, each with a mark of its own, until no full chunk is left or it is stopped.
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast rows come, and how long the rest will take at this rate."""
-
-    rows: int
-    seconds: float
-    last_rows: int = 0
-    ahead: float | None = None
-    """The share of what lay above the mark that is left for later chunks."""
-
-    @property
-    def rows_per_second(self) -> float:
-        return self.rows / max(self.seconds, 0.001)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """By the share that the last chunk was; None where the source cannot tell how far it reaches."""
-        if self.ahead is None or self.ahead >= 1:
-            return None
-        return self.last_rows * self.ahead / (1 - self.ahead) / max(self.rows_per_second, 0.001)
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """Runs a step in chunks of so many rows; `most` bounds them all together."""
-
-    step: Step
-    rows: int
-    most: int | None = None
-    clock: Callable[[], float] = field(default=time.monotonic)
-
-    def run(self) -> Receipt:
-        """One receipt for all chunks; each of them is committed, and stays if the next one fails."""
-        begun = self.clock()
-        whole = last = self._step(0, is_first=True).run()
-        while self._goes_on(whole, last) and not asked_to_stop():
-            self._tell(Pace(whole.rows_read, self.clock() - begun, last.rows_read, self.step.last_seen.ahead))
-            last = self._step(whole.rows_read, is_first=False).run()
-            if last.status != "done":
-                break
-            whole = whole.followed_by(last)
-        return whole
-
-    def _goes_on(self, whole: Receipt, last: Receipt) -> bool:
-        is_full = last.recovered or last.rows_read >= self.rows
-        return last.status == "done" and is_full and (self.most is None or whole.rows_read < self.most)
-
-    def _step(self, read: int, *, is_first: bool) -> Step:
-        """What a person asked for, as --from, is of the first chunk; the others go on from the mark."""
-        limit = self.rows if self.most is None else min(self.rows, self.most - read)
-        asked = self.step.request
-        later = replace(asked, start=None, full_refresh=False, finish=False, abandon=False)
-        return replace(self.step, request=replace(asked if is_first else later, max_rows=limit))
-
-    def _tell(self, pace: Pace) -> None:
-        left = pace.seconds_left
-        log.info(
-            "chunk done",
-            job=self.step.work.name,
-            rows=pace.rows,
-            rows_per_second=round(pace.rows_per_second),
-            seconds_left=None if left is None else round(left),
-        )
-
-
 Part = TypeVar("Part")
 
 
@@ -248,14 +153,14 @@ class Job:
         key: Sequence[str] = (),
         ignore: Sequence[str] = (),
         repair: bool = False,
-    ) -> Reconciled:
+    ) -> ReconcileResult:
         """Compare the source with one of the job's tables, at or below the mark; repair it if asked to."""
         from floodmark.jobs.ranges import Bounds
-        from floodmark.jobs.reconcile import Asked, reconcile
+        from floodmark.jobs.reconcile import ReconcileRequest, reconcile
 
         step = self.step(spark, store, RunRequest())
         with noting_failure(step):
-            return reconcile(step, Asked(Bounds(start, stop), sink, by, tuple(key), tuple(ignore), repair))
+            return reconcile(step, ReconcileRequest(Bounds(start, stop), sink, by, tuple(key), tuple(ignore), repair))
 
     def rollback(
         self, to: str, spark: SparkSession | Session | None = None, store: MarkStore | None = None
@@ -279,8 +184,8 @@ class Job:
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
         malformed, rules = "dead_letter" if self.dead_letters else "fail", RuleSet(tuple(self.rules))
-        sources = tuple(having(source, malformed=malformed) for source in self.sources)
-        sinks = tuple(having(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks)
+        sources = tuple(with_job_settings(source, malformed=malformed) for source in self.sources)
+        sinks = tuple(with_job_settings(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks)
         return Work(
             name=self.name,
             sources=sources,
@@ -294,40 +199,104 @@ class Job:
         )
 
     def _transform(self) -> Transform:
-        given, [first, *_] = as_transform(self.transform), self.sources
-        return first.transform_for(given) if isinstance(first, TransformMaker) else given
+        transform, [first, *_] = as_transform(self.transform), self.sources
+        return first.transform_for(transform) if isinstance(first, TransformMaker) else transform
 
 
-def run_to_the_end(step: Step) -> Receipt:
-    """One batch; where it was an open one, the next as well, so that one run leaves nothing behind."""
-    first = step.run()
-    if first.status != "done" or not first.recovered:
-        return first
-    second = replace(step, request=replace(step.request, finish=False, abandon=False)).run()
-    return first.followed_by(second) if second.status == "done" else first
+@dataclass(frozen=True)
+class Plan:
+    """Marks from and to, rows expected (None: not known before they are read), and what would change on the way."""
+
+    job: str
+    mark_before: Json
+    mark_after: Json
+    expected_rows: int | None = None
+    rows_held_back: int = 0
+    held_reason: str | None = None
+    open_batch: int | None = None
+    schema_changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    has_work: bool = False
 
 
-@contextmanager
-def noting_failure(step: Step) -> Iterator[None]:
-    """Whatever is raised is kept for `floodmark runs`, and goes on."""
-    try:
-        yield
-    except FloodmarkError as error:
-        note_failure(step, error)
-        raise
+def plan(step: Step) -> Plan:
+    """Look and compare; the record, the sinks and the source stay as they are."""
+    record = step.read()
+    if record.intent:
+        return plan_of_open_batch(step, record, record.intent)
+    outlook = step.look(record)
+    if outlook.is_empty:
+        before = display_marks(record.marks)
+        return Plan(record.job, before, before, 0, outlook.held_back, outlook.held_reason)
+    return plan_of_new_batch(step, record, outlook)
 
 
-def note_failure(step: Step, error: FloodmarkError) -> None:
-    """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
-    if isinstance(error, LeaseHeld):
-        return
-    results = error.results if isinstance(error, RuleBroken) else ()
-    rules = tuple(RuleOutcome.deserialize(result) for result in results)
-    receipt = Receipt(step.work.name, "", "failed", datetime.now(timezone.utc), error=str(error), rules=rules)
-    try:
-        step.store.add_run(receipt)
-    except FloodmarkError:
-        return
+def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
+    """An open batch is finished first, whatever came since."""
+    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    confirmed = ", ".join(ledgers.sinks_with(intent.number)) or "no sink"
+    return Plan(
+        job=record.job,
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks_after(record, intent)),
+        open_batch=intent.number,
+        notes=(f"batch {intent.number} was begun and not committed; {confirmed} has it; it is finished first",),
+        has_work=True,
+    )
+
+
+def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
+    """Everything a run checks before it writes, without writing."""
+    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    if not step.request.full_refresh:
+        require_agreement(step.work, record, ledgers)
+    require_a_beginning(step.work, record, step.request, step.session)
+    intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
+    return Plan(
+        job=record.job,
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks_after(record, intent)),
+        expected_rows=outlook.expected_rows,
+        rows_held_back=outlook.held_back,
+        held_reason=outlook.held_reason,
+        schema_changes=schema_changes(step, intent),
+        notes=("every target is rebuilt",) if intent.kind == "refresh" else (),
+        rules=tuple(f"{rule.name} ({rule.action}): {rule.describe()}" for rule in step.work.rules.rules),
+        has_work=True,
+    )
+
+
+def schema_changes(step: Step, intent: Intent) -> tuple[str, ...]:
+    """What the rows have that a target has not; only described, never read."""
+    shaped = [(sink.name, sink.schema(step.session)) for sink in step.work.sinks if isinstance(sink, Shaped)]
+    targets = [(name, schema) for name, schema in shaped if schema is not None]
+    if not targets:
+        return ()
+    rows = prepare(step.work, replace(intent, spool=None), step.session()).rows.schema
+    drifts = [(name, compare(rows, schema)) for name, schema in targets]
+    absent = [f"{name}: the rows lack column {column}" for name, drift in drifts for column in drift.absent]
+    return (*(f"{name}: {what}" for name, drift in drifts for what in drift.differences()), *absent)
+
+
+def require_name(what: str, name: str) -> None:
+    """Names become parts of ledgers, folders and files, so each is plain."""
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"{what} name {name!r} cannot be used.",
+            hint="use letters, digits, '_', '-' and '.', and begin with none of the last two",
+        )
+
+
+def require_names(job: str, what: str, names: Sequence[str]) -> None:
+    """Ledgers and marks are known by these names, so each is used once."""
+    if not names:
+        raise ConfigError(f"job '{job}' has no {what}.", hint=f"give it at least one {what}")
+    for name in names:
+        require_name(what, name)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"job '{job}' has two {what}s named '{twice[0]}'.", hint=f"give each {what} a `name`")
 
 
 def session_of(spark: SparkSession | Session | None) -> Session:
@@ -339,16 +308,16 @@ def session_of(spark: SparkSession | Session | None) -> Session:
     return lambda: spark
 
 
-def as_transform(given: str | Callable[..., DataFrame] | Transform | None) -> Transform:
+def as_transform(transform: str | Callable[..., DataFrame] | Transform | None) -> Transform:
     """The transform as the step knows it, however the user wrote it down."""
-    if given is None:
+    if transform is None:
         return Identity()
-    if isinstance(given, str):
-        return Sql(given)
-    return given if isinstance(given, Transform) else Function(given)
+    if isinstance(transform, str):
+        return Sql(transform)
+    return transform if isinstance(transform, Transform) else Function(transform)
 
 
-def having(part: Part, **settings: object) -> Part:
+def with_job_settings(part: Part, **settings: object) -> Part:
     """The part with those of the job's settings that it knows."""
     if not is_dataclass(part) or isinstance(part, type):
         return part

@@ -67,7 +67,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Heap:
+class QuarantineGroup:
     """Rows of one batch that broke the same rules and have the same status."""
 
     job: str
@@ -101,14 +101,17 @@ class Quarantine:
     def of(cls, job: Job, session: Session, store: MarkStore) -> Quarantine:
         return cls(job.name, str(job.quarantine_sink(store).path), session)
 
-    def heaps(self) -> list[Heap]:
+    def groups(self) -> list[QuarantineGroup]:
         """What is in it, by batch, reasons and status; newest batch first."""
         table = self.table()
         if table is None:
             return []
         found = table.groupBy("number", "reasons", "status").count().orderBy("number", "reasons", "status").collect()
-        heaps = [Heap(self.job, row["number"], tuple(row["reasons"]), row["status"], row["count"]) for row in found]
-        return sorted(heaps, key=lambda heap: -heap.number)
+        groups = [
+            QuarantineGroup(self.job, row["number"], tuple(row["reasons"]), row["status"], row["count"])
+            for row in found
+        ]
+        return sorted(groups, key=lambda group: -group.number)
 
     def rows(self, selection: Selection, *, limit: int) -> list[QuarantinedRow]:
         """Some of its rows that are still open, oldest batch first."""
@@ -167,7 +170,7 @@ ROW_ID = "_fm_id"
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """What a replay did: rows that were asked for, those that reached the sinks, and those that still break a rule."""
 
     job: str
@@ -179,7 +182,9 @@ class Replayed:
     """Earlier replays that had been killed, and are whole now."""
 
 
-def replay(job: Job, selection: Selection, changes: Mapping[str, str], session: Session, store: MarkStore) -> Replayed:
+def replay(
+    job: Job, selection: Selection, changes: Mapping[str, str], session: Session, store: MarkStore
+) -> ReplayResult:
     """Write open rows to the job's sinks, each once; `changes` are columns and the expressions they become first.
 
     Rows that break a rule even so stay where they are. Raises LeaseHeld while a run works on the job.
@@ -221,17 +226,17 @@ class Replay:
     quarantine: Quarantine
     lease: HeldLease
 
-    def run(self, selection: Selection, changes: Mapping[str, str], finished: tuple[str, ...]) -> Replayed:
+    def run(self, selection: Selection, changes: Mapping[str, str], finished: tuple[str, ...]) -> ReplayResult:
         job, replay_id = self.step.work.name, uuid.uuid4().hex[:12]
         table = self.quarantine.table()
         chosen = table.where(f"status = 'open' and {selection.sql()}") if table is not None else None
         selected = chosen.count() if chosen is not None else 0
         if chosen is None or not selected:
-            return Replayed(job, replay_id, 0, {}, 0, finished)
-        claimed = self.claim(replay_id, changed(original(chosen), changes))
+            return ReplayResult(job, replay_id, 0, {}, 0, finished)
+        claimed = self.claim(replay_id, with_changes(original_rows(chosen), changes))
         reach("after_claim")
         written = self.deliver(replay_id) if claimed else {}
-        return Replayed(job, replay_id, selected, written, selected - claimed, finished)
+        return ReplayResult(job, replay_id, selected, written, selected - claimed, finished)
 
     def finish_claims(self) -> tuple[str, ...]:
         """Replays that were begun and did not reach every sink."""
@@ -256,7 +261,7 @@ class Replay:
             F.lit(replay_id).alias("replay"),
             F.lit(self.claim_of(rows)).alias("claim"),
         )
-        with viewed(good) as view:
+        with temporary_view(good) as view:
             update = "status = 'replaying', replay = p.replay, repaired = p.repaired, claim = p.claim"
             merge = f"MERGE INTO {self.quarantine.sql} q USING {view} p ON q.id = p.id AND q.status = 'open'"
             done = self.quarantine.spark().sql(f"{merge} WHEN MATCHED THEN UPDATE SET {update}").collect()
@@ -287,7 +292,7 @@ class Replay:
         for place, sink in enumerate(self.step.work.sinks, start=1):
             self.lease.check()
             try:
-                written[sink.name] = sink.write(self.fitted(rows, sink), batch) or 0
+                written[sink.name] = sink.write(self.fit_to(rows, sink), batch) or 0
             except FloodmarkError:
                 raise
             except Exception as error:
@@ -297,7 +302,7 @@ class Replay:
         log.info("quarantined rows replayed", job=self.step.work.name, replay=replay_id, written=written)
         return written
 
-    def fitted(self, rows: DataFrame, sink: Sink) -> DataFrame:
+    def fit_to(self, rows: DataFrame, sink: Sink) -> DataFrame:
         work = self.step.work
         return fit(rows, sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
 
@@ -315,7 +320,7 @@ class Replay:
         )
 
 
-def original(chosen: DataFrame) -> DataFrame:
+def original_rows(chosen: DataFrame) -> DataFrame:
     """Quarantined rows with their own columns again; those of older batches may lack some."""
     schemas = [row["schema"] for row in chosen.select("schema").distinct().collect()]
     named = chosen.withColumnRenamed("id", ROW_ID)
@@ -323,7 +328,7 @@ def original(chosen: DataFrame) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
 
-def changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
+def with_changes(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
     """The rows with these columns set to the values of these expressions, all of them over the old values."""
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F
@@ -339,7 +344,7 @@ def changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
 
 
 @contextmanager
-def viewed(rows: DataFrame) -> Iterator[str]:
+def temporary_view(rows: DataFrame) -> Iterator[str]:
     """The rows as a view, under a name that nobody else has."""
     name = f"fm_replay_{uuid.uuid4().hex}"
     rows.createOrReplaceTempView(name)

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
 
 
+TABLES = (Postgres, Jdbc, Sqlite)
+LARGEST_LONG = 2**63 - 1
+XMIN = "xmin"
+
+
 @dataclass(frozen=True)
 class Bounds:
     """A half-open range as somebody asked for it; None is the beginning, or the mark."""
@@ -53,8 +58,6 @@ def range_of(source: Source, mark: HWM[Any], bounds: Bounds, session: Session) -
 
     Raises RangeAboveMark for one that begins above the mark.
     """
-    from floodmark.sources import Kafka
-
     if isinstance(source, TABLES):
         return table_range(source, mark, bounds, session)
     if isinstance(source, Kafka):
@@ -73,7 +76,7 @@ def mark_in(record: JobRecord, source: Source) -> HWM[Any]:
     return mark
 
 
-def placed(mark: HWM[Any], text: str, option: str) -> HWM[Any]:
+def mark_at(mark: HWM[Any], text: str, option: str) -> HWM[Any]:
     """The mark at the value of an option. Raises ConfigError for one that it cannot have."""
     hint = f"write it like the mark: {mark.show()}"
     try:
@@ -93,7 +96,6 @@ def empty_range(bounds: Bounds) -> ConfigError:
     )
 
 
-# A range of Kafka's messages, by offset.
 @dataclass(frozen=True)
 class OffsetRange:
     """Messages by offset. Partitions that `stop` does not name are left out; each ends at the mark at the latest."""
@@ -105,7 +107,11 @@ class OffsetRange:
     condition: str | None = None
 
     def __post_init__(self) -> None:
-        start, stop, mark = self._asked(self.bounds.start), self._asked(self.bounds.stop), self._offsets(self.mark)
+        start, stop, mark = (
+            self._offsets_at(self.bounds.start),
+            self._offsets_at(self.bounds.stop),
+            self._offsets(self.mark),
+        )
         above = {place for place, at in start.items() if at > mark.get(place, 0)}
         if above:
             raise RangeAboveMark(self.source.name, start=str(self.bounds.start), mark=str(self.mark.show()))
@@ -115,7 +121,7 @@ class OffsetRange:
     @property
     def is_cut(self) -> bool:
         mark = self._offsets(self.mark)
-        return any(at > mark.get(place, 0) for place, at in self._asked(self.bounds.stop).items())
+        return any(at > mark.get(place, 0) for place, at in self._offsets_at(self.bounds.stop).items())
 
     def piece(self, after: HWM[Any] | None, max_rows: int | None, remembered: Mapping[str, Json]) -> Sight:
         first = self.bounds.start if after is None else None
@@ -137,41 +143,14 @@ class OffsetRange:
 
     def _ends(self) -> dict[tuple[str, int], int]:
         mark = self._offsets(self.mark)
-        stop = self._asked(self.bounds.stop) or mark
+        stop = self._offsets_at(self.bounds.stop) or mark
         return {place: min(at, mark.get(place, 0)) for place, at in stop.items()}
 
-    def _asked(self, text: str | None) -> dict[tuple[str, int], int]:
-        return {} if text in (None, "earliest") else self._offsets(placed(self.mark, str(text), "--from or --to"))
+    def _offsets_at(self, text: str | None) -> dict[tuple[str, int], int]:
+        return {} if text in (None, "earliest") else self._offsets(mark_at(self.mark, str(text), "--from or --to"))
 
     def _offsets(self, mark: HWM[Any]) -> dict[tuple[str, int], int]:
         return offsets_in(mark, self.source.topics)
-
-
-# A range of a table, by its cursor: all of its columns, or the first of several alone.
-TABLES = (Postgres, Jdbc, Sqlite)
-LARGEST_LONG = 2**63 - 1
-XMIN = "xmin"
-
-
-@dataclass(frozen=True)
-class End:
-    """One end of a range: the values of the cursor's columns, or of the first of them."""
-
-    text: str
-    values: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, mark: HWM[Any], text: str, option: str) -> End:
-        """What somebody wrote, held against the kinds of the mark. Raises ConfigError."""
-        is_first_alone = isinstance(mark, CompositeHWM) and not text.lstrip().startswith("[")
-        if isinstance(mark, CompositeHWM) and is_first_alone:
-            first = mark.kinds[0](mark.name, mark.value[0] if mark.value else None)
-            return cls(text, values_of(placed(first, text, option)))
-        return cls(text, values_of(placed(mark, text, option)))
-
-    def compared(self, terms: Sequence[str], sign: str) -> str:
-        """The SQL for what lies below it, or not below it."""
-        return compared(terms[: len(self.values)], self.values, sign)
 
 
 def table_range(source: Postgres | Jdbc | Sqlite, mark: HWM[Any], bounds: Bounds, session: Session) -> TableRange:
@@ -209,14 +188,14 @@ class TableRange:
 
     @property
     def condition(self) -> str | None:
-        return self.stop.compared(cursor_terms(self.source), "<") if self.stop else None
+        return self.stop.sql(cursor_terms(self.source), "<") if self.stop else None
 
     @property
-    def condition_held(self) -> str:
+    def condition_of_range(self) -> str:
         """The whole range as a condition, for a table that holds its rows."""
         terms = cursor_terms(self.source)
-        low = self.low.compared(terms, ">=") if self.low else "true"
-        return f"{low} AND {self.condition or compared(terms, values_of(self.mark), '<=')}"
+        low = self.low.sql(terms, ">=") if self.low else "true"
+        return f"{low} AND {self.condition or comparison_sql(terms, values_of(self.mark), '<=')}"
 
     def piece(self, after: HWM[Any] | None, max_rows: int | None, remembered: Mapping[str, Json]) -> Sight:
         first = self.low.text if self.low is not None and after is None else None
@@ -251,6 +230,27 @@ class TableRange:
         return is_stopped or not self.mark.reaches(found.value)
 
 
+@dataclass(frozen=True)
+class End:
+    """One end of a range: the values of the cursor's columns, or of the first of them."""
+
+    text: str
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, mark: HWM[Any], text: str, option: str) -> End:
+        """What somebody wrote, held against the kinds of the mark. Raises ConfigError."""
+        is_first_alone = isinstance(mark, CompositeHWM) and not text.lstrip().startswith("[")
+        if isinstance(mark, CompositeHWM) and is_first_alone:
+            first = mark.kinds[0](mark.name, mark.value[0] if mark.value else None)
+            return cls(text, values_of(mark_at(first, text, option)))
+        return cls(text, values_of(mark_at(mark, text, option)))
+
+    def sql(self, terms: Sequence[str], sign: str) -> str:
+        """The SQL for what lies below it, or not below it."""
+        return comparison_sql(terms[: len(self.values)], self.values, sign)
+
+
 def cursor_columns(source: Source) -> tuple[str, ...]:
     """Every column that has a say in how far a table is read; none for any other source."""
     return tuple(name for group in _groups(source) for name in group) if isinstance(source, TABLES) else ()
@@ -277,12 +277,12 @@ def values_of(mark: HWM[Any]) -> tuple[Any, ...]:
     return mark.value if isinstance(mark.value, tuple) else (mark.value,)
 
 
-def compared(terms: Sequence[str], values: Sequence[object], sign: str) -> str:
+def comparison_sql(terms: Sequence[str], values: Sequence[object], sign: str) -> str:
     """The SQL that compares columns with values, from left to right; the last one decides by the whole sign."""
     term, value = terms[0], sql_literal(values[0])
     if len(terms) == 1:
         return f"{term} {sign} {value}"
-    rest = compared(terms[1:], values[1:], sign)
+    rest = comparison_sql(terms[1:], values[1:], sign)
     return f"({term} {sign[0]} {value} OR ({term} = {value} AND {rest}))"
 
 

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json, Span
-from floodmark.jobs.comparison import COLUMNS, WHAT, Side, differences, differing_keys, held_rows, matching, table_sink
+from floodmark.jobs.comparison import (
+    COLUMNS,
+    WHAT,
+    Side,
+    differences,
+    differing_keys,
+    held_rows,
+    rows_of_keys,
+    table_sink,
+)
 from floodmark.jobs.quarantine import require_no_open_batch
 from floodmark.jobs.ranges import TABLES, Bounds, TableRange, cursor_columns, mark_in, table_range
 from floodmark.locations import quote
@@ -45,12 +54,12 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-# The two sides of a comparison: rows as the job would deliver them now, and rows as a table has them.
 By = Literal["keys", "hash"]
+SAMPLES = 10
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReconcileRequest:
     """What is to be compared: a range, one sink of the job, by what, and what to do about a difference."""
 
     bounds: Bounds = field(default_factory=Bounds)
@@ -62,27 +71,169 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """One difference: the key, and of a row that differs the columns in which it does."""
+
+    what: str
+    key: dict[str, Json]
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReconcileResult:
+    """What a comparison found, in keys; `receipt` is that of the repair, if there was one to make."""
+
+    job: str
+    sink: str
+    bounds: Bounds
+    compared: int
+    missing: int
+    extra: int
+    different: int
+    samples: tuple[Sample, ...] = ()
+    notes: tuple[str, ...] = ()
+    receipt: Receipt | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing was found, or everything that was is repaired."""
+        return self.receipt is not None or not (self.missing or self.extra or self.different)
+
+
+def reconcile(plain: Step, request: ReconcileRequest) -> ReconcileResult:
+    """Compare, and repair if asked to; a repair holds the job's lease from the first row that is compared."""
+    sink = table_sink(plain.work.sinks, request.sink, plain.work.name)
+    if request.repair and sink.mode != "merge":
+        raise ConfigError(
+            f"sink '{sink.name}' has mode {sink.mode}: only a merge can put single rows right.",
+            hint=f"`floodmark backfill {plain.work.name}` delivers missing rows again, `run --full-refresh` everything",
+        )
+    table_source(plain)
+    with hold(plain.store, plain.work.name) if request.repair else nullcontext() as lease:
+        step = replace(plain, session=session_under(lease, plain.session)) if lease else plain
+        return Reconciliation(step, request, sink, lease).run()
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """One comparison of one sink, under the job's lease if it is to be repaired."""
+
+    step: Step
+    request: ReconcileRequest
+    sink: Delta | Postgres
+    lease: HeldLease | None
+
+    def run(self) -> ReconcileResult:
+        record = self.step.read()
+        self.require_settled(record)
+        sides = Sides.of(self.step, self.sink, record, self.request)
+        counts, keys = differing_keys(sides.source_in_range(), sides.sink_in_range())
+        compared, suspects = sum(counts.values()), sum(counts.values()) - counts.get("same", 0)
+        log.info("compared", job=record.job, sink=self.sink.name, keys=compared, suspects=suspects)
+        found = ReconcileResult(record.job, self.sink.name, self.request.bounds, compared, 0, 0, 0, notes=sides.notes())
+        if not suspects:
+            return found
+        with self.frozen_in(record) as spool:
+            suspected = Spool(f"{spool.folder}-keys")
+            suspected.write(keys)
+            self.freeze(sides, suspected, suspects, spool)
+            return self.summarize(found, sides, spool, record)
+
+    def require_settled(self, record: JobRecord) -> None:
+        require_no_open_batch(self.step)
+        source = self.step.work.sources[0]
+        require_same_sources(self.step.work, record, {source.name: source.fingerprint(self.step.session)})
+
+    @contextmanager
+    def frozen_in(self, record: JobRecord) -> Iterator[Spool]:
+        """Where the differences are kept: in the job's spool for a repair, which cleans up behind a kill too."""
+        work, attempt = self.step.work, new_attempt()
+        own = f"{work.spool_folder}/+reconcile/{work.name}-{attempt}"  # no job can be called so
+        spool = Spool(spool_folder(work, record.number + 1, attempt) if self.request.repair else own)
+        try:
+            yield spool
+        finally:
+            if not self.request.repair:
+                spool.remove()
+                Spool(f"{spool.folder}-keys").remove()
+
+    def freeze(self, sides: Sides, suspected: Spool, count: int, spool: Spool) -> None:
+        """Read every suspect again, at its source and in the table, and leave out those that nobody can judge."""
+        spark = self.step.session()
+        keys = suspected.read(spark)
+        found = differences(sides.source_at_mark().only(keys, count), sides.sink_whole().only(keys, count))
+        for rows in sides.undecided():
+            unjudged = rows_of_keys(rows, sides.key, keys, count).select(*sides.key).distinct()
+            found = found.join(unjudged, list(sides.key), "left_anti")
+        spool.write(found)
+
+    def summarize(self, found: ReconcileResult, sides: Sides, spool: Spool, record: JobRecord) -> ReconcileResult:
+        frozen = spool.read(self.step.session())
+        counts = {row[WHAT]: row["count"] for row in frozen.groupBy(WHAT).count().collect()}
+        samples = [
+            sample_of(row, sides.key)
+            for what in sorted(counts)
+            for row in frozen.where(f"{WHAT} = '{what}'").orderBy(*sides.key).limit(SAMPLES).collect()
+        ]
+        result = replace(found, **counts, samples=tuple(samples))
+        if not counts:
+            spool.remove()
+        if not counts or self.lease is None:
+            return result
+        return replace(result, receipt=self.write(spool, sum(counts.values()), record, self.lease))
+
+    def write(self, spool: Spool, rows: int, record: JobRecord, lease: HeldLease) -> Receipt:
+        """The frozen rows as a batch of the job: intended first, then written, then committed; the marks stay."""
+        spool.finish(RowCounts(read=rows))
+        step, clock = self.step, Clock()
+        ledgers = step.ledgers(record)
+        fence_sinks_behind(step.work, step.store.namespace, record, ledgers, step.session)
+        intent = Intent(
+            number=max(record.number, ledgers.highest) + 1,
+            kind="repair",
+            spans={},
+            batch_time=datetime.now(timezone.utc),
+            attempt=new_attempt(),
+            spool=spool.folder,
+            fingerprints={},
+            extras=IntentExtras(outside=Outside(sink=self.sink.name)),
+        )
+        intent = replace(intent, fingerprints=work_of(intent, step.work).fingerprints())
+        return step.write_batch(OpenBatch(record, intent, Outlook({}, {})), lease, clock)
+
+
+def sample_of(row: Row, key: Sequence[str]) -> Sample:
+    """A difference as people read it."""
+    return Sample(row[WHAT], {name: json_value(row[name]) for name in key}, tuple(row[COLUMNS] or ()))
+
+
+def json_value(value: object) -> Json:
+    """A key's value as JSON has it."""
+    return value if isinstance(value, (int, str, bool)) or value is None else str(value)
+
+
+@dataclass(frozen=True)
 class Sides:
     """A job's source and one of its tables, as far as they can be compared."""
 
     step: Step
     sink: Delta | Postgres
     mark: HWM[Any]
-    asked: Asked
+    request: ReconcileRequest
     range: TableRange
     key: tuple[str, ...]
     held: DataFrame
     remembered: Mapping[str, Json]
 
     @classmethod
-    def of(cls, step: Step, sink: Delta | Postgres, record: JobRecord, asked: Asked) -> Sides:
-        """Raises ConfigError for a job whose rows cannot be told apart, or made again one by one."""
+    def of(cls, step: Step, sink: Delta | Postgres, record: JobRecord, request: ReconcileRequest) -> Sides:
+        """Raises ConfigError for a job whose rows cannot be summarize apart, or made again one by one."""
         source = table_source(step)
-        require_row_by_row(step, asked)
+        require_row_by_row(step, request)
         mark, remembered = mark_in(record, source), record.extras.source(source.name).extras
-        wanted = table_range(source, mark, asked.bounds, step.session)
-        key = tuple(asked.key) or sink.key or tuple(getattr(source, "key", ()))
-        sides = cls(step, sink, mark, asked, wanted, key, held_rows(sink, step.session()), remembered)
+        wanted = table_range(source, mark, request.bounds, step.session)
+        key = tuple(request.key) or sink.key or tuple(getattr(source, "key", ()))
+        sides = cls(step, sink, mark, request, wanted, key, held_rows(sink, step.session()), remembered)
         sides.require_columns()
         return sides
 
@@ -104,15 +255,15 @@ class Sides:
     def columns(self) -> tuple[str, ...]:
         """What both sides have, as the table spells it; the key first."""
         ours = {name.lower(): kind for name, kind in self.settled.dtypes}
-        left_out = {name.lower() for name in (*self.key, *self.asked.ignore)}
+        left_out = {name.lower() for name in (*self.key, *self.request.ignore)}
         others = [n for n, kind in self.held.dtypes if ours.get(n.lower()) == kind and n.lower() not in left_out]
-        return (*self.key, *([] if self.asked.by == "keys" else others))
+        return (*self.key, *([] if self.request.by == "keys" else others))
 
     def notes(self) -> tuple[str, ...]:
         """Columns that nobody looked at."""
         names = {name.lower() for name in (*self.held.columns, *written_columns(self.settled))}
         unseen = sorted(names - {name.lower() for name in self.columns})
-        return (f"not compared: {', '.join(unseen)}",) if unseen and self.asked.by == "hash" else ()
+        return (f"not compared: {', '.join(unseen)}",) if unseen and self.request.by == "hash" else ()
 
     def source_in_range(self) -> Side:
         """The rows of the range as they would be delivered now."""
@@ -146,9 +297,9 @@ class Sides:
     def sink_in_range(self) -> Side:
         """The range as the table's own column of the cursor has it."""
         whole = self.sink_whole()
-        if self.asked.bounds == Bounds():
+        if self.request.bounds == Bounds():
             return whole
-        return replace(whole, rows=self.held.where(self.range.condition_held))
+        return replace(whole, rows=self.held.where(self.range.condition_of_range))
 
     def source_side(self, rows: DataFrame) -> Side:
         from pyspark.sql import functions as F
@@ -162,7 +313,7 @@ class Sides:
         if span is None:
             return self.held.limit(0)
         work, made = self.step.work, self.made_of(span, condition)
-        kept = work.rules.legend().kept(work.rules.mark(made)) if work.rules else made
+        kept = work.rules.legend().kept_rows(work.rules.mark(made)) if work.rules else made
         fitted = fit(kept, self.sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
         return as_held(fitted, self.held)
 
@@ -182,7 +333,7 @@ class Sides:
                 f"nothing says which rows of sink '{self.sink.name}' and of its source are the same.",
                 hint="name the columns: --key id, or `key: [id]` in the project file",
             )
-        needs_cursor = self.asked.bounds != Bounds() or (self.sink.mode != "merge" and not self.sink.sequence)
+        needs_cursor = self.request.bounds != Bounds() or (self.sink.mode != "merge" and not self.sink.sequence)
         wanted = (*self.key, *(self.cursor if needs_cursor else ()))
         known = {name.lower() for name in self.held.columns}
         missing = [name for name in wanted if name.lower() not in known]
@@ -204,15 +355,7 @@ def table_source(step: Step) -> PostgresSource | Jdbc | Sqlite:
     return source
 
 
-def as_held(rows: DataFrame, held: DataFrame) -> DataFrame:
-    """The rows in the types in which the table gives its own back, where those hold every value."""
-    theirs = {each.name.lower(): each.dataType for each in held.schema.fields}
-    known = [(each.name, each.dataType, theirs.get(each.name.lower())) for each in rows.schema.fields]
-    wider = {name: to for name, kind, to in known if to is not None and kind != to and fits(kind, to)}
-    return rows.withColumns({name: rows[quote(name)].cast(to) for name, to in wider.items()}) if wider else rows
-
-
-def require_row_by_row(step: Step, asked: Asked) -> None:
+def require_row_by_row(step: Step, request: ReconcileRequest) -> None:
     """Each row of the target has to follow from one row of the source, the same at every time."""
     transform = step.work.transform
     if isinstance(transform, RecordTransform) or (isinstance(transform, RowByRow) and not transform.is_row_by_row()):
@@ -221,11 +364,19 @@ def require_row_by_row(step: Step, asked: Asked) -> None:
             "the table should hold depends on how batches were cut.",
             hint="compare the tables by a query of your own, or rebuild: floodmark run --full-refresh",
         )
-    if isinstance(transform, Sql) and ":batch_time" in transform.text and asked.by == "hash" and not asked.ignore:
+    if isinstance(transform, Sql) and ":batch_time" in transform.text and request.by == "hash" and not request.ignore:
         raise ConfigError(
             f"the transform of job '{step.work.name}' names :batch_time, which is another one now.",
             hint="leave its column out, as in --ignore loaded_at, or compare keys alone: --by keys",
         )
+
+
+def as_held(rows: DataFrame, held: DataFrame) -> DataFrame:
+    """The rows in the types in which the table gives its own back, where those hold every value."""
+    theirs = {each.name.lower(): each.dataType for each in held.schema.fields}
+    known = [(each.name, each.dataType, theirs.get(each.name.lower())) for each in rows.schema.fields]
+    wider = {name: to for name, kind, to in known if to is not None and kind != to and fits(kind, to)}
+    return rows.withColumns({name: rows[quote(name)].cast(to) for name, to in wider.items()}) if wider else rows
 
 
 def struct_of(order: Sequence[str], rows: DataFrame) -> Column:
@@ -234,148 +385,3 @@ def struct_of(order: Sequence[str], rows: DataFrame) -> Column:
 
     known = {name.lower() for name in rows.columns}
     return F.struct(F.lit(0).alias("_fm_first"), *(quote(name) for name in order if name.lower() in known))
-
-
-SAMPLES = 10
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One difference: the key, and of a row that differs the columns in which it does."""
-
-    what: str
-    key: dict[str, Json]
-    columns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Reconciled:
-    """What a comparison found, in keys; `receipt` is that of the repair, if there was one to make."""
-
-    job: str
-    sink: str
-    bounds: Bounds
-    compared: int
-    missing: int
-    extra: int
-    different: int
-    samples: tuple[Sample, ...] = ()
-    notes: tuple[str, ...] = ()
-    receipt: Receipt | None = None
-
-    @property
-    def agrees(self) -> bool:
-        """Whether nothing was found, or everything that was is repaired."""
-        return self.receipt is not None or not (self.missing or self.extra or self.different)
-
-
-def reconcile(plain: Step, asked: Asked) -> Reconciled:
-    """Compare, and repair if asked to; a repair holds the job's lease from the first row that is compared."""
-    sink = table_sink(plain.work.sinks, asked.sink, plain.work.name)
-    if asked.repair and sink.mode != "merge":
-        raise ConfigError(
-            f"sink '{sink.name}' has mode {sink.mode}: only a merge can put single rows right.",
-            hint=f"`floodmark backfill {plain.work.name}` delivers missing rows again, `run --full-refresh` everything",
-        )
-    table_source(plain)
-    with hold(plain.store, plain.work.name) if asked.repair else nullcontext() as lease:
-        step = replace(plain, session=session_under(lease, plain.session)) if lease else plain
-        return Reconciliation(step, asked, sink, lease).run()
-
-
-@dataclass(frozen=True)
-class Reconciliation:
-    """One comparison of one sink, under the job's lease if it is to be repaired."""
-
-    step: Step
-    asked: Asked
-    sink: Delta | Postgres
-    lease: HeldLease | None
-
-    def run(self) -> Reconciled:
-        record = self.step.read()
-        self.require_settled(record)
-        sides = Sides.of(self.step, self.sink, record, self.asked)
-        counts, keys = differing_keys(sides.source_in_range(), sides.sink_in_range())
-        compared, suspects = sum(counts.values()), sum(counts.values()) - counts.get("same", 0)
-        log.info("compared", job=record.job, sink=self.sink.name, keys=compared, suspects=suspects)
-        found = Reconciled(record.job, self.sink.name, self.asked.bounds, compared, 0, 0, 0, notes=sides.notes())
-        if not suspects:
-            return found
-        with self.frozen_in(record) as spool:
-            suspected = Spool(f"{spool.folder}-keys")
-            suspected.write(keys)
-            self.freeze(sides, suspected, suspects, spool)
-            return self.told(found, sides, spool, record)
-
-    def require_settled(self, record: JobRecord) -> None:
-        require_no_open_batch(self.step)
-        source = self.step.work.sources[0]
-        require_same_sources(self.step.work, record, {source.name: source.fingerprint(self.step.session)})
-
-    @contextmanager
-    def frozen_in(self, record: JobRecord) -> Iterator[Spool]:
-        """Where the differences are kept: in the job's spool for a repair, which cleans up behind a kill too."""
-        work, attempt = self.step.work, new_attempt()
-        own = f"{work.spool_folder}/+reconcile/{work.name}-{attempt}"  # no job can be called so
-        spool = Spool(spool_folder(work, record.number + 1, attempt) if self.asked.repair else own)
-        try:
-            yield spool
-        finally:
-            if not self.asked.repair:
-                spool.remove()
-                Spool(f"{spool.folder}-keys").remove()
-
-    def freeze(self, sides: Sides, suspected: Spool, count: int, spool: Spool) -> None:
-        """Read every suspect again, at its source and in the table, and leave out those that nobody can judge."""
-        spark = self.step.session()
-        keys = suspected.read(spark)
-        found = differences(sides.source_at_mark().only(keys, count), sides.sink_whole().only(keys, count))
-        for rows in sides.undecided():
-            unjudged = matching(rows, sides.key, keys, count).select(*sides.key).distinct()
-            found = found.join(unjudged, list(sides.key), "left_anti")
-        spool.write(found)
-
-    def told(self, found: Reconciled, sides: Sides, spool: Spool, record: JobRecord) -> Reconciled:
-        frozen = spool.read(self.step.session())
-        counts = {row[WHAT]: row["count"] for row in frozen.groupBy(WHAT).count().collect()}
-        samples = [
-            sample_of(row, sides.key)
-            for what in sorted(counts)
-            for row in frozen.where(f"{WHAT} = '{what}'").orderBy(*sides.key).limit(SAMPLES).collect()
-        ]
-        told = replace(found, **counts, samples=tuple(samples))
-        if not counts:
-            spool.remove()
-        if not counts or self.lease is None:
-            return told
-        return replace(told, receipt=self.write(spool, sum(counts.values()), record, self.lease))
-
-    def write(self, spool: Spool, rows: int, record: JobRecord, lease: HeldLease) -> Receipt:
-        """The frozen rows as a batch of the job: intended first, then written, then committed; the marks stay."""
-        spool.finish(RowCounts(read=rows))
-        step, clock = self.step, Clock()
-        ledgers = step.ledgers(record)
-        fence_sinks_behind(step.work, step.store.namespace, record, ledgers, step.session)
-        intent = Intent(
-            number=max(record.number, ledgers.highest) + 1,
-            kind="repair",
-            spans={},
-            batch_time=datetime.now(timezone.utc),
-            attempt=new_attempt(),
-            spool=spool.folder,
-            fingerprints={},
-            extras=IntentExtras(outside=Outside(sink=self.sink.name)),
-        )
-        intent = replace(intent, fingerprints=work_of(intent, step.work).fingerprints())
-        return step.write_batch(OpenBatch(record, intent, Outlook({}, {})), lease, clock)
-
-
-def sample_of(row: Row, key: Sequence[str]) -> Sample:
-    """A difference as people read it."""
-    return Sample(row[WHAT], {name: shown(row[name]) for name in key}, tuple(row[COLUMNS] or ()))
-
-
-def shown(value: object) -> Json:
-    """A key's value as JSON has it."""
-    return value if isinstance(value, (int, str, bool)) or value is None else str(value)

@@ -1,4 +1,4 @@
-"""Putting tables and marks of jobs back together to how they were; what is meant by that is found out beside it."""
+"""Putting tables and marks of jobs back together to how they were, and what the store keeps of that past."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound, SinkFailed
 from floodmark.failpoints import reach
-from floodmark.jobs.diff import Receipts, ended
+from floodmark.jobs.diff import Receipts, end_time
 from floodmark.jobs.table_readers import behind_restores, names_by_id, needs_of, order, versions_read
-from floodmark.jobs.workflow.running import remembered_in
+from floodmark.jobs.workflow.running import last_run_in
 from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
@@ -27,10 +27,131 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
-# What the store keeps of a job's past: the states it was in, which of them are good, and which was when.
 READ = 10_000
 LETS_ROWS_IN = ("warn", "fail")
 """Actions of rules that keep no single row out of the tables; `quarantine` and `drop` do."""
+LAST_GOOD = "last-good"
+
+
+def roll_back(step: Step, to: str) -> JobRecord:
+    """Put one job back; `to` is the number of a batch, the id of a run, or `last-good`.
+
+    Gives its new record, or the one it has if it is there already.
+    """
+    rollback = Rollback((step,), Target.parse(to, step.store))
+    [way] = rollback.plan()
+    return next(iter([*rollback.carry_out([way])]), way.record)
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """Jobs that go back together, those first that fill what others read."""
+
+    steps: tuple[Step, ...]
+    target: Target
+
+    def plan(self) -> tuple[WayBack, ...]:
+        """How each job would go back; touches nothing. Raises ConfigError or NoGoodRun if one of them cannot."""
+        self.target.require_one_job([step.work.name for step in self.steps])
+        ways: list[WayBack] = []
+        back: dict[str, RestorePoint] = {}
+        steps = {step.work.name: step for step in self.steps}
+        for job in order(needs_of(step.work for step in self.steps)):
+            ways.append(with_tables_followed(way_back(steps[job], self.target), steps[job], back))
+            back |= {point.table_id: point for point in ways[-1].points}
+        return tuple(ways)
+
+    def carry_out(self, planned: Sequence[WayBack]) -> Iterator[JobRecord]:
+        """Put each job back that moves, and give its new record; all of them are checked again before the first.
+
+        The leases of all are held meanwhile. Raises ConfigError if things are no longer as they were planned.
+        """
+        moving = {way.job: way for way in planned if way.moves}
+        steps = {step.work.name: step for step in self.steps}
+        with ExitStack() as stack:
+            leases = {job: stack.enter_context(hold(steps[job].store, job)) for job in moving}
+            if [way for way in self.plan() if way.moves] != list(moving.values()):
+                raise ConfigError(
+                    "a job or a table changed since the plan was made; nothing was put back.", hint="look at it again"
+                )
+            for job, way in moving.items():
+                yield put_back(steps[job], way, leases[job])
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to go back to: the last good states, the batch of a number, or how things were when a run had ended.
+
+    `jobs` took part in that run; None where the text names no jobs.
+    """
+
+    text: str
+    jobs: tuple[str, ...] | None = None
+    number: int | None = None
+    moment: datetime | None = None
+
+    @classmethod
+    def parse(cls, text: str, store: MarkStore) -> Target:
+        """What the text means to this store; a run may be named by how it begins. Raises RunNotFound."""
+        if text == LAST_GOOD:
+            return cls(text)
+        receipts = Receipts.of(store)
+        if text.isdigit() and text not in {each.run for each in receipts.receipts}:
+            return cls(text, number=int(text))
+        try:
+            run = receipts.run(text)
+        except RunNotFound:
+            found = _run_of_a_workflow(text, store)
+            if found is None:
+                raise
+            return found
+        return cls(run.run, (run.job,), run.number, end_time(run))
+
+    def goal(self, past: Past, now: JobRecord) -> JobRecord:
+        """The state that a job goes back to. Raises NoGoodRun, or ConfigError if the store does not keep it."""
+        if self.text == LAST_GOOD:
+            return _last_good(past, now)
+        if self.number is not None and (self.jobs is None or past.job in self.jobs):
+            goal = past.with_number(self.number)
+        else:
+            goal = past.as_of(self.moment) if self.moment else None
+        if goal is None:
+            raise self._not_kept(past)
+        return goal
+
+    def require_one_job(self, jobs: Sequence[str]) -> None:
+        """A number alone means another batch in every job."""
+        if self.number is not None and self.jobs is None and len(jobs) != 1:
+            raise ConfigError(
+                f"'{self.text}' is the number of a batch, and {len(jobs)} jobs have batches.",
+                hint="`--select` one job, or give the id of a run (`floodmark runs` shows them)",
+            )
+
+    def _not_kept(self, past: Past) -> ConfigError:
+        kept = ", ".join(str(each.number) for each in past.records[:10][::-1]) or "none"
+        when = f" (it ended {self.moment:%Y-%m-%d %H:%M:%S})" if self.moment else ""
+        return ConfigError(
+            f"job '{past.job}' has no batch or run '{self.text}'{when} to go back to (kept: {kept}).",
+            hint="`floodmark runs --json` shows the number of each run; `floodmark run --full-refresh` rebuilds tables",
+        )
+
+
+def _run_of_a_workflow(text: str, store: MarkStore) -> Target | None:
+    """As its last task left things: every end of a task is kept in the history of the workflow's record."""
+    for name in store.jobs():
+        for record in store.history(name, READ) if last_run_in(store.read(name)) else ():
+            run = last_run_in(record)
+            if run is not None and run.run == text:
+                return Target(text, tuple(run.tasks), None, record.modified_time)
+    return None
+
+
+def _last_good(past: Past, now: JobRecord) -> JobRecord:
+    good = past.last_good(now)
+    if good is None:
+        looked = len(list(past.leading_to(now)))
+        raise NoGoodRun(past.job, looked=looked, newest=now.number, flaw=past.flaw(now) or "")
+    return good
 
 
 @dataclass(frozen=True)
@@ -46,7 +167,7 @@ class Past:
         receipts = {each.number: each for each in store.runs(job, READ) if each.status == "done"}
         return cls(job, tuple(store.history(job, READ)), receipts)
 
-    def numbered(self, number: int) -> JobRecord | None:
+    def with_number(self, number: int) -> JobRecord | None:
         return next((each for each in self.records if each.number == number), None)
 
     def as_of(self, moment: datetime) -> JobRecord | None:
@@ -86,86 +207,6 @@ def batch_of(record: JobRecord) -> int:
     return record.number if number is None else number
 
 
-# What `--to` names: a batch, a run, a run of a workflow, or the last good state of each job.
-LAST_GOOD = "last-good"
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where to go back to: the last good states, the batch of a number, or how things were when a run had ended.
-
-    `jobs` took part in that run; None where the text names no jobs.
-    """
-
-    text: str
-    jobs: tuple[str, ...] | None = None
-    number: int | None = None
-    moment: datetime | None = None
-
-    @classmethod
-    def named(cls, text: str, store: MarkStore) -> Target:
-        """What the text means to this store; a run may be named by how it begins. Raises RunNotFound."""
-        if text == LAST_GOOD:
-            return cls(text)
-        receipts = Receipts.of(store)
-        if text.isdigit() and text not in {each.run for each in receipts.kept}:
-            return cls(text, number=int(text))
-        try:
-            run = receipts.run(text)
-        except RunNotFound:
-            found = _run_of_a_workflow(text, store)
-            if found is None:
-                raise
-            return found
-        return cls(run.run, (run.job,), run.number, ended(run))
-
-    def goal(self, past: Past, now: JobRecord) -> JobRecord:
-        """The state that a job goes back to. Raises NoGoodRun, or ConfigError if the store does not keep it."""
-        if self.text == LAST_GOOD:
-            return _last_good(past, now)
-        if self.number is not None and (self.jobs is None or past.job in self.jobs):
-            goal = past.numbered(self.number)
-        else:
-            goal = past.as_of(self.moment) if self.moment else None
-        if goal is None:
-            raise self._not_kept(past)
-        return goal
-
-    def require_one_job(self, jobs: Sequence[str]) -> None:
-        """A number alone means another batch in every job."""
-        if self.number is not None and self.jobs is None and len(jobs) != 1:
-            raise ConfigError(
-                f"'{self.text}' is the number of a batch, and {len(jobs)} jobs have batches.",
-                hint="`--select` one job, or give the id of a run (`floodmark runs` shows them)",
-            )
-
-    def _not_kept(self, past: Past) -> ConfigError:
-        kept = ", ".join(str(each.number) for each in past.records[:10][::-1]) or "none"
-        when = f" (it ended {self.moment:%Y-%m-%d %H:%M:%S})" if self.moment else ""
-        return ConfigError(
-            f"job '{past.job}' has no batch or run '{self.text}'{when} to go back to (kept: {kept}).",
-            hint="`floodmark runs --json` shows the number of each run; `floodmark run --full-refresh` rebuilds tables",
-        )
-
-
-def _run_of_a_workflow(text: str, store: MarkStore) -> Target | None:
-    """As its last task left things: every end of a task is kept in the history of the workflow's record."""
-    for name in store.jobs():
-        for record in store.history(name, READ) if remembered_in(store.read(name)) else ():
-            run = remembered_in(record)
-            if run is not None and run.run == text:
-                return Target(text, tuple(run.tasks), None, record.modified_time)
-    return None
-
-
-def _last_good(past: Past, now: JobRecord) -> JobRecord:
-    good = past.last_good(now)
-    if good is None:
-        looked = len(list(past.leading_to(now)))
-        raise NoGoodRun(past.job, looked=looked, newest=now.number, flaw=past.flaw(now) or "")
-    return good
-
-
 @dataclass(frozen=True)
 class WayBack:
     """A job as it stands, the state it goes back to, and its tables. Without `moves` it is there already.
@@ -184,51 +225,6 @@ class WayBack:
         return self.record.job
 
 
-@dataclass(frozen=True)
-class Rollback:
-    """Jobs that go back together, those first that fill what others read."""
-
-    steps: tuple[Step, ...]
-    target: Target
-
-    def plan(self) -> tuple[WayBack, ...]:
-        """How each job would go back; touches nothing. Raises ConfigError or NoGoodRun if one of them cannot."""
-        self.target.require_one_job([step.work.name for step in self.steps])
-        ways: list[WayBack] = []
-        back: dict[str, RestorePoint] = {}
-        steps = {step.work.name: step for step in self.steps}
-        for job in order(needs_of(step.work for step in self.steps)):
-            ways.append(following(way_back(steps[job], self.target), steps[job], back))
-            back |= {point.table_id: point for point in ways[-1].points}
-        return tuple(ways)
-
-    def carry_out(self, shown: Sequence[WayBack]) -> Iterator[JobRecord]:
-        """Put each job back that moves, and give its new record; all of them are checked again before the first.
-
-        The leases of all are held meanwhile. Raises ConfigError if things are no longer as they were shown.
-        """
-        moving = {way.job: way for way in shown if way.moves}
-        steps = {step.work.name: step for step in self.steps}
-        with ExitStack() as stack:
-            leases = {job: stack.enter_context(hold(steps[job].store, job)) for job in moving}
-            if [way for way in self.plan() if way.moves] != list(moving.values()):
-                raise ConfigError(
-                    "a job or a table changed since the plan was made; nothing was put back.", hint="look at it again"
-                )
-            for job, way in moving.items():
-                yield put_back(steps[job], way, leases[job])
-
-
-def roll_back(step: Step, to: str) -> JobRecord:
-    """Put one job back; `to` is the number of a batch, the id of a run, or `last-good`.
-
-    Gives its new record, or the one it has if it is there already.
-    """
-    rollback = Rollback((step,), Target.named(to, step.store))
-    [way] = rollback.plan()
-    return next(iter([*rollback.carry_out([way])]), way.record)
-
-
 def way_back(step: Step, target: Target) -> WayBack:
     """From how the job stands to what the target means for it."""
     record = step.read()
@@ -238,7 +234,7 @@ def way_back(step: Step, target: Target) -> WayBack:
     return WayBack(record, goal, restore_points(step, goal.number))
 
 
-def following(way: WayBack, step: Step, back: Mapping[str, RestorePoint]) -> WayBack:
+def with_tables_followed(way: WayBack, step: Step, back: Mapping[str, RestorePoint]) -> WayBack:
     """The way with the tables that it follows; a job that is there already moves then, too, but only with its mark.
 
     Tables may have gone back before: a rollback that was killed between two jobs is called again.
@@ -309,7 +305,7 @@ def _fence(step: Step, number: int, session: Session) -> None:
 
 def _restore(step: Step, points: Sequence[RestorePoint], number: int, session: Session) -> None:
     """All tables, or none if no row changed in any: readers take a restore for a change."""
-    is_needed = any(point.changed is not None for point in points)
+    is_needed = any(point.first_change is not None for point in points)
     for point in points if is_needed else ():
         try:
             point.restore(session(), number)

@@ -1,25 +1,28 @@
-"""Running jobs one after the other: a job that fails is an outcome, not the end of the others."""
+"""Running jobs: a whole run of one, several one after the other, and all of them again and again in a loop."""
 
 from __future__ import annotations
 
 import math
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
 
-from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseHeld, StoreError
+from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseHeld, RuleBroken, StoreError
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause
+from floodmark.step.stopping import asked_to_stop
 from floodmark.step.work import RunRequest, display_marks
-from floodmark.stores.record import Receipt
+from floodmark.stores.record import Receipt, RuleOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
+    from floodmark.step import Step
     from floodmark.step.stopping import Stopping
     from floodmark.stores.contract import MarkStore
 
@@ -27,8 +30,9 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 SOME_FAILED = 3
 NEEDS_A_PERSON = (DecisionNeeded, ConfigError)
-"""Errors that trying again cannot mend."""
+"""Errors that another attempt cannot fix."""
 LONGEST_PAUSE_SECONDS = 60.0
+DEFAULT_EVERY = "5s"
 
 
 class RetryRule(Protocol):
@@ -101,7 +105,7 @@ class Runner:
         except Exception as error:
             log.debug("run failed", job=job.name, exc_info=True)
             failed = Receipt(job.name, "", "failed", started, time.monotonic() - clock, error=str(error))
-            return Outcome(self._told_by_the_store(failed), error)
+            return Outcome(self._with_store_facts(failed), error)
 
     def run_patiently(self, job: Runnable, wait: Callable[[float], bool]) -> Outcome:
         """Run the job, and again as its `retries` say while that may help; `wait` is True if somebody asks to stop."""
@@ -114,7 +118,7 @@ class Runner:
             outcome = self.run(job)
         return outcome
 
-    def _told_by_the_store(self, failed: Receipt) -> Receipt:
+    def _with_store_facts(self, failed: Receipt) -> Receipt:
         """The receipt with what the store knows: how far the job itself says it came, and where its mark is now."""
         try:
             newest, record = self.store.runs(failed.job, limit=1), self.store.read(failed.job)
@@ -125,11 +129,6 @@ class Runner:
         kept = replace(ours[0], seconds=failed.seconds) if ours else failed
         mark = display_marks(record.marks) if record else None
         return replace(kept, mark_before=mark if kept.mark_before is None else kept.mark_before, mark_after=mark)
-
-
-def backoff_seconds(retries: RetryRule, failures: int) -> float:
-    """Twice as long after each failure in a row, up to a minute."""
-    return doubling_pause(retries.backoff_seconds, failures, LONGEST_PAUSE_SECONDS)
 
 
 def run_each(jobs: Sequence[Runnable], runner: Runner, wait: Callable[[float], bool]) -> Iterator[Outcome]:
@@ -159,8 +158,9 @@ def total(earlier: Receipt, later: Receipt) -> Receipt:
     return replace(earlier.followed_by(later), notes=later.notes)  # a loop runs for ever, its notes must not grow
 
 
-# Running jobs again and again: ticks never overlap, late ones are not made up for, a failure is tried again.
-DEFAULT_EVERY = "5s"
+def backoff_seconds(retries: RetryRule, failures: int) -> float:
+    """Twice as long after each failure in a row, up to a minute."""
+    return doubling_pause(retries.backoff_seconds, failures, LONGEST_PAUSE_SECONDS)
 
 
 @dataclass
@@ -171,9 +171,9 @@ class Turn:
     every_seconds: float
     due: float
     failures: int = 0
-    ended: Outcome | None = None
+    last_outcome: Outcome | None = None
 
-    def after(self, now: float) -> float:
+    def next_tick(self, now: float) -> float:
         """The next tick of its beat that lies ahead; those that passed meanwhile are one."""
         missed = max(0, math.floor((now - self.due) / self.every_seconds))
         return self.due + (missed + 1) * self.every_seconds
@@ -181,14 +181,17 @@ class Turn:
     def retry(self, error: Exception, now: float) -> float:
         """When to try again: soon while attempts are left, then at its beat, or later the longer the trouble lasts."""
         if isinstance(error, LeaseHeld):
-            return self.after(now)  # the other run works; at the next tick there is nothing left to do, or more
+            return self.next_tick(now)  # the other run works; at the next tick there is nothing left to do, or more
         soon = now + backoff_seconds(self.job.retries, self.failures)
-        return soon if self.failures < self.job.retries.attempts else max(soon, self.after(now))
+        return soon if self.failures < self.job.retries.attempts else max(soon, self.next_tick(now))
 
 
 @dataclass
 class Loop:
-    """Runs every job at its own beat until it is asked to stop or no job is left."""
+    """Runs every job at its own beat until it is asked to stop or no job is left.
+
+    Ticks of a job never overlap, late ones are not made up for, and a failure is tried again.
+    """
 
     run: Callable[[Runnable], Outcome]
     stopping: Stopping
@@ -203,39 +206,39 @@ class Loop:
         self.turns = [
             Turn(job, seconds_in(every or job.every or DEFAULT_EVERY, field="every"), due=now) for job in jobs
         ]
-        while self._waiting() and not self.stopping.requested:
-            turn = min(self._waiting(), key=lambda each: each.due)
+        while self._turns_left() and not self.stopping.requested:
+            turn = min(self._turns_left(), key=lambda each: each.due)
             if not self.stopping.wait(turn.due - self.clock()):
                 self._tick(turn)
         return self._exit_code()
 
-    def _waiting(self) -> list[Turn]:
-        return [turn for turn in self.turns if turn.ended is None]
+    def _turns_left(self) -> list[Turn]:
+        return [turn for turn in self.turns if turn.last_outcome is None]
 
     def _exit_code(self) -> int:
-        ended = [turn.ended for turn in self.turns if turn.ended is not None]
-        return exit_code(ended) if len(ended) == len(self.turns) else exit_code(ended) and 3
+        last = [turn.last_outcome for turn in self.turns if turn.last_outcome is not None]
+        return exit_code(last) if len(last) == len(self.turns) else exit_code(last) and SOME_FAILED
 
     def _tick(self, turn: Turn) -> None:
         outcome = self.run(turn.job)
         if outcome.error is not None:
-            self._failed(turn, outcome, outcome.error)
+            self._retry_later(turn, outcome, outcome.error)
             return
         if turn.failures:
             log.info("works again", job=turn.job.name, failures=turn.failures)
             self.status("")
-        turn.failures, turn.due = 0, turn.after(self.clock())
+        turn.failures, turn.due = 0, turn.next_tick(self.clock())
         if outcome.receipt.status == "nothing_new":
             held, notes = outcome.receipt.rows_held_back, outcome.receipt.notes
             log.debug("rows are held back" if held else "nothing new", job=turn.job.name, rows=held, notes=notes)
             return
         self.report(outcome)
 
-    def _failed(self, turn: Turn, outcome: Outcome, error: Exception) -> None:
-        """A broker or database that went away is waited for; it is told once, when the attempts are used up."""
+    def _retry_later(self, turn: Turn, outcome: Outcome, error: Exception) -> None:
+        """A broker or database that went away is waited for; that is reported once, when the attempts are used up."""
         turn.failures += 1
         if isinstance(error, NEEDS_A_PERSON):
-            turn.ended = outcome
+            turn.last_outcome = outcome
             self.report(outcome)
             return
         turn.due = turn.retry(error, self.clock())
@@ -246,3 +249,100 @@ class Loop:
         )
         if turn.failures == turn.job.retries.attempts:
             self.report(outcome)
+
+
+def run_to_the_end(step: Step) -> Receipt:
+    """One batch; where it was an open one, the next as well, so that one run leaves nothing behind."""
+    first = step.run()
+    if first.status != "done" or not first.recovered:
+        return first
+    second = replace(step, request=replace(step.request, finish=False, abandon=False)).run()
+    return first.followed_by(second) if second.status == "done" else first
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Runs a step in chunks of so many rows; `most` bounds them all together."""
+
+    step: Step
+    rows: int
+    most: int | None = None
+    clock: Callable[[], float] = field(default=time.monotonic)
+
+    def run(self) -> Receipt:
+        """One receipt for all chunks; each of them is committed, and stays if the next one fails."""
+        begun = self.clock()
+        whole = last = self._step(0, is_first=True).run()
+        while self._goes_on(whole, last) and not asked_to_stop():
+            self._log(Pace(whole.rows_read, self.clock() - begun, last.rows_read, self.step.last_seen.ahead))
+            last = self._step(whole.rows_read, is_first=False).run()
+            if last.status != "done":
+                break
+            whole = whole.followed_by(last)
+        return whole
+
+    def _goes_on(self, whole: Receipt, last: Receipt) -> bool:
+        is_full = last.recovered or last.rows_read >= self.rows
+        return last.status == "done" and is_full and (self.most is None or whole.rows_read < self.most)
+
+    def _step(self, read: int, *, is_first: bool) -> Step:
+        """What a person asked for, as --from, is of the first chunk; the others go on from the mark."""
+        limit = self.rows if self.most is None else min(self.rows, self.most - read)
+        asked = self.step.request
+        later = replace(asked, start=None, full_refresh=False, finish=False, abandon=False)
+        return replace(self.step, request=replace(asked if is_first else later, max_rows=limit))
+
+    def _log(self, pace: Pace) -> None:
+        left = pace.seconds_left
+        log.info(
+            "chunk done",
+            job=self.step.work.name,
+            rows=pace.rows,
+            rows_per_second=round(pace.rows_per_second),
+            seconds_left=None if left is None else round(left),
+        )
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast rows come, and how long the rest will take at this rate."""
+
+    rows: int
+    seconds: float
+    last_rows: int = 0
+    ahead: float | None = None
+    """The share of what lay above the mark that is left for later chunks."""
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / max(self.seconds, 0.001)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the share that the last chunk was; None where the source cannot tell how far it reaches."""
+        if self.ahead is None or self.ahead >= 1:
+            return None
+        return self.last_rows * self.ahead / (1 - self.ahead) / max(self.rows_per_second, 0.001)
+
+
+@contextmanager
+def noting_failure(step: Step) -> Iterator[None]:
+    """Whatever is raised is kept for `floodmark runs`, and goes on."""
+    try:
+        yield
+    except FloodmarkError as error:
+        note_failure(step, error)
+        raise
+
+
+def note_failure(step: Step, error: FloodmarkError) -> None:
+    """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
+    if isinstance(error, LeaseHeld):
+        return
+    results = error.results if isinstance(error, RuleBroken) else ()
+    rules = tuple(RuleOutcome.deserialize(result) for result in results)
+    receipt = Receipt(step.work.name, "", "failed", datetime.now(timezone.utc), error=str(error), rules=rules)
+    try:
+        step.store.add_run(receipt)
+    except FloodmarkError:
+        return

@@ -102,7 +102,7 @@ def _marks_of_tables(record: JobRecord) -> Iterator[tuple[str, int]]:
         elif isinstance(mark, VersionHWM) and mark.value is not None:
             named = [(_id_in(text), mark.value)]
         else:
-            version = extra.get("version") if isinstance(extra, dict) else None
+            version = extra.get("version")
             named = [(_id_in(text), version)] if isinstance(version, int) else []
         yield from ((table_id, version) for table_id, version in named if table_id)
 

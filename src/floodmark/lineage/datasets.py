@@ -1,4 +1,7 @@
-"""What datasets are called: by OpenLineage's rules for names, and never with a login in them."""
+"""Datasets, their columns, and where these come from: the values that everything else here is said in.
+
+Datasets are called by OpenLineage's rules for names, and never with a login in them.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,18 @@ from urllib.parse import urlsplit
 from floodmark.locations import local_path, native_uri
 from floodmark.logs import without_jdbc_login
 
-# Where columns come from: the values that everything else here is said in.
 Direct = Literal["as it is", "by name", "computed", "aggregated"]
 """`by name`: a column of that name is there, or may be; what happens to it on the way was not read."""
 Indirect = Literal["filter", "join", "group", "sort", "window"]
 T = TypeVar("T")
 STRENGTH: Mapping[Direct, int] = {"as it is": 0, "by name": 1, "computed": 2, "aggregated": 3}
+CONTAINER_FIRST = ("abfss", "az")
+"""Schemes in which a container stands before the @, where others have a login."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table, a topic, a folder of files: named as OpenLineage names it, so that tools know it again."""
+    """A table, a topic, a folder of files: with_names as OpenLineage names it, so that tools know it again."""
 
     namespace: str
     name: str
@@ -38,7 +42,7 @@ class Origin:
     column: str
     how: Direct = "as it is"
 
-    def made(self, how: Direct) -> Origin:
+    def after_step(self, how: Direct) -> Origin:
         """The same column after one more step: what was computed once stays computed."""
         return self if STRENGTH[self.how] >= STRENGTH[how] else replace(self, how=how)
 
@@ -90,19 +94,19 @@ class Relation:
             return listed[0]
         return tuple(Origin(e.dataset, name, e.how) for e in self.rest if name.lower() not in e.without)
 
-    def asked_for(self, name: str) -> Origins:
+    def origins_in_query(self, name: str) -> Origins:
         """As a query names it. One that nobody has listed is taken to be there, since the query says so."""
         if self.rest or self.lists(name):
             return self.origins(name)
         return tuple(Origin(dataset, name, "by name") for dataset in self.datasets)
 
-    def named(self, names: Sequence[str]) -> Relation:
+    def with_names(self, names: Sequence[str]) -> Relation:
         """The same columns under other names, by position; without names, as it is."""
         if not names or self.rest:
             return self
         return replace(self, columns=dict(zip(names, self.columns.values(), strict=False)))
 
-    def unlisted(self) -> Relation:
+    def by_name(self) -> Relation:
         """The same rows after something that was not read: whatever columns there are, they come by name."""
         return Relation(self.datasets, rest=tuple(Rest(dataset, "by name") for dataset in self.datasets))
 
@@ -115,7 +119,7 @@ class Relation:
         return replace(self, datasets=_once(e.datasets for e in all_of), influences=_once(e.influences for e in all_of))
 
 
-def stacked(first: Relation, second: Relation) -> Relation:
+def union(first: Relation, second: Relation) -> Relation:
     """The rows of two queries under each other: by position where both list all their columns, else by name."""
     if first.rest or second.rest or len(first.columns) != len(second.columns):
         names = dict.fromkeys([*first.columns, *second.columns])
@@ -132,10 +136,6 @@ def _both(one: Origins, other: Origins) -> Origins:
 
 def _once(groups: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(each for group in groups for each in group))
-
-
-CONTAINER_FIRST = ("abfss", "az")
-"""Schemes in which a container stands before the @, where others have a login."""
 
 
 def folder(path: str) -> Dataset:
@@ -165,8 +165,11 @@ def postgres(url: str, table: str) -> Dataset:
         parts = urlsplit(url.removeprefix("jdbc:"))
         host, database = parts.netloc.rpartition("@")[2], parts.path.strip("/")
     else:
-        given = dict(part.split("=", 1) for part in shlex.split(url) if "=" in part)
-        host, database = f"{given.get('host', 'localhost')}:{given.get('port', '5432')}", given.get("dbname", "")
+        settings = dict(part.split("=", 1) for part in shlex.split(url) if "=" in part)
+        host, database = (
+            f"{settings.get('host', 'localhost')}:{settings.get('port', '5432')}",
+            settings.get("dbname", ""),
+        )
     authority = host if ":" in host else f"{host or 'localhost'}:5432"
     qualified = table if "." in table else f"public.{table}"
     return Dataset(f"postgres://{authority}", f"{database}.{qualified}" if database else qualified)

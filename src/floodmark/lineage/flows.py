@@ -33,22 +33,157 @@ if TYPE_CHECKING:
     from floodmark.project.models import JobModel
 
 
-# What a source gives a transform to read: its tables, with the columns that are known of them.
-Known: TypeAlias = Callable[[Dataset], Sequence[str] | None]
+ColumnsOf: TypeAlias = Callable[[Dataset], Sequence[str] | None]
 """The columns of a dataset, where somebody knows them all."""
 Place: TypeAlias = Callable[[str], Dataset]
 
 
-def tables_of(source: object, known: Known) -> dict[str, Relation]:
+@dataclass(frozen=True)
+class Flow:
+    """A job with what it reads and, for each dataset that it fills, where the columns come from.
+
+    `unread_transform` names a transform that is Python: which of its columns come from where was not read.
+    """
+
+    job: str
+    inputs: tuple[Dataset, ...]
+    outputs: Mapping[Dataset, Relation]
+    unread_transform: str | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What lineage needs of a job."""
+
+    name: str
+    sources: tuple[object, ...]
+    transform: object
+    sinks: tuple[object, ...]
+
+    @classmethod
+    def of_job(cls, job: Job) -> Parts:
+        return cls(job.name, job.sources, as_transform(job.transform), tuple(job.sinks))
+
+    @classmethod
+    def of_model(cls, model: JobModel, site: Site) -> Parts:
+        """From the project file. No module of the user's is imported, and nothing is connected to."""
+        source = model.source if isinstance(model.source, PythonSource) else model.source.build(site)
+        return cls(model.name, (source,), _transform_in(model, site), tuple(sink.build(site) for sink in model.sinks))
+
+
+def _transform_in(model: JobModel, site: Site) -> object:
+    transform = model.transform
+    if transform is None:
+        return Identity()
+    if transform.dimension is not None:
+        return transform.dimension.build()
+    return UnreadTransform(transform.python) if transform.python else as_transform(transform.sql)
+
+
+@dataclass(frozen=True)
+class UnreadTransform:
+    """A transform of which only the name is known: it is not imported, let alone run."""
+
+    name: str
+
+
+def inputs_of(parts: Parts) -> set[Dataset]:
+    """What a job reads; where its SQL is such as only Spark can read, what its sources do."""
+    try:
+        return set(flow_of(parts, _without_columns).inputs)
+    except ConfigError:
+        tables = [table for source in parts.sources for table in tables_of(source, _without_columns).values()]
+        return {dataset for table in tables for dataset in table.datasets}
+
+
+def _without_columns(_dataset: Dataset) -> None:
+    """Columns are not asked for."""
+
+
+def flow_of(parts: Parts, known: ColumnsOf) -> Flow:
+    """The flow of one job. Raises ConfigError if its SQL cannot be parsed."""
+    outputs = [(sink, dataset_of(sink)) for sink in parts.sinks]
+    rows = _rows_made_by(parts, known, [dataset for _, dataset in outputs])
+    made = {dataset: _with_stored_columns(columns_in(sink, rows), known(dataset)) for sink, dataset in outputs}
+    return Flow(parts.name, rows.datasets, made, _unread(parts.transform))
+
+
+def _rows_made_by(parts: Parts, known: ColumnsOf, outputs: Sequence[Dataset]) -> Relation:
+    tables = {name: table for source in parts.sources for name, table in tables_of(source, known).items()}
+    transform = parts.transform
+    if isinstance(transform, Sql):
+        named = {"source": next(iter(tables.values()))} if len(tables) == 1 else tables
+        return _query(parts.name, transform, named, known).beside(tables.values())
+    if isinstance(transform, Members):
+        return _members(transform, next(iter(tables.values())))
+    if isinstance(transform, Identity):
+        return next(iter(tables.values()))
+    return _by_name(transform, list(tables.values()), next(filter(None, map(known, outputs)), None))
+
+
+def _query(job: str, transform: Sql, tables: Mapping[str, Relation], known: ColumnsOf) -> Relation:
+    try:
+        return columns_of(transform.text, tables, lambda name: _beside(name, known))
+    except ConfigError as error:
+        raise ConfigError(f"job '{job}': {error.message}", hint=error.hint) from error
+
+
+def _beside(name: str, known: ColumnsOf) -> Relation:
+    """A table that the SQL names and no source gives: of the catalog, or by its path."""
+    catalog, _, path = name.partition(".")
+    dataset = places.folder(path) if catalog == "delta" and "/" in path else Dataset("catalog", name)
+    return Relation.of(dataset, known(dataset))
+
+
+def _members(members: Members, feed: Relation) -> Relation:
+    columns: dict[str, Origins] = {name: expression_origins(sql, feed) for name, sql in members.columns.items()}
+    interval = {name: feed.origins(name) for name in INTERVAL} if members.versions else {}
+    named = {**columns, **interval}
+    key = dict.fromkeys(origin.after_step("computed") for name in members.identity for origin in named.get(name, ()))
+    return Relation(feed.datasets, {members.key: tuple(key), **named})
+
+
+def _by_name(transform: object, tables: Sequence[Relation], stored: Sequence[str] | None) -> Relation:
+    """Columns that a function gives, as it declares them or as its table has them, under names that its rows had."""
+    declared = names_in(getattr(transform, "schema", None))
+    datasets = tuple(dict.fromkeys(dataset for table in tables for dataset in table.datasets))
+    columns = {name: tuple(_namesakes(name, tables)) for name in declared or stored or ()}
+    return Relation(datasets, columns)
+
+
+def _namesakes(name: str, tables: Sequence[Relation]) -> list[Origin]:
+    return [origin.after_step("by name") for table in tables if table.lists(name) for origin in table.origins(name)]
+
+
+def _with_stored_columns(rows: Relation, stored: Sequence[str] | None) -> Relation:
+    """Columns that the stored table has and that came through a `*` are listed, too."""
+    if not rows.rest or stored is None:
+        return rows
+    more = {name: rows.origins(name) for name in stored if not rows.lists(name)}
+    return replace(rows, columns={**rows.columns, **more})
+
+
+def _unread(transform: object) -> str | None:
+    if isinstance(transform, Identity | Sql | Members):
+        return None
+    function = getattr(transform, "function", transform)
+    return (
+        transform.name
+        if isinstance(transform, UnreadTransform)
+        else getattr(function, "__qualname__", type(function).__name__)
+    )
+
+
+def tables_of(source: object, known: ColumnsOf) -> dict[str, Relation]:
     """The tables of a source, by the names that SQL has for them where a job has several."""
     if isinstance(source, TouchedDates):
-        return {each.name: _stored(places.delta(each.path, each.table), known) for each in source.inputs}
+        return {each.name: _stored_rows(places.delta(each.path, each.table), known) for each in source.inputs}
     return {str(getattr(source, "name", "source")): _rows_of(source, known)}
 
 
-def _rows_of(source: object, known: Known) -> Relation:
+def _rows_of(source: object, known: ColumnsOf) -> Relation:
     if isinstance(source, sources.Delta):
-        rows = _stored(places.delta(source.path, source.table), known)
+        rows = _stored_rows(places.delta(source.path, source.table), known)
         added = (CHANGE, VERSION, TIME) if source.changes == "feed" else ()
         return Relation(rows.datasets, {**rows.columns, **dict.fromkeys(added, ())}, rows.rest)
     if isinstance(source, sources.Files):
@@ -61,8 +196,17 @@ def _rows_of(source: object, known: Known) -> Relation:
         return _in_database(source, lambda table: places.sqlite(str(source.path), table), known, "sqlite")
     if isinstance(source, sources.Jdbc):
         return _in_database(source, lambda table: places.jdbc(source.url, table), known, "")
-    told = getattr(source, "object", None) or type(source).__name__
-    return Relation.of(Dataset("python", str(told)), None)
+    name = getattr(source, "object", None) or type(source).__name__
+    return Relation.of(Dataset("python", str(name)), None)
+
+
+def _stored_rows(dataset: Dataset, known: ColumnsOf) -> Relation:
+    return Relation.of(dataset, known(dataset))
+
+
+def _declared_columns(dataset: Dataset, schema: object, known: ColumnsOf) -> Relation:
+    names = names_in(schema) if schema is not None else None
+    return Relation.of(dataset, names if names is not None else known(dataset))
 
 
 def names_in(schema: object) -> list[str] | None:
@@ -83,15 +227,6 @@ def _names_in_text(ddl: str) -> list[str] | None:
     return [each.name for each in table.this.expressions if isinstance(each, exp.ColumnDef)]
 
 
-def _stored(dataset: Dataset, known: Known) -> Relation:
-    return Relation.of(dataset, known(dataset))
-
-
-def _declared_columns(dataset: Dataset, schema: object, known: Known) -> Relation:
-    names = names_in(schema) if schema is not None else None
-    return Relation.of(dataset, names if names is not None else known(dataset))
-
-
 def _messages(source: sources.Kafka) -> Relation:
     value, datasets = value_of(source.value), [places.topic(source.bootstrap, topic) for topic in source.topics]
     if isinstance(value, str):
@@ -106,18 +241,17 @@ def _messages(source: sources.Kafka) -> Relation:
 
 
 def _in_database(
-    source: sources.Postgres | sources.Sqlite | sources.Jdbc, place: Place, known: Known, dialect: str
+    source: sources.Postgres | sources.Sqlite | sources.Jdbc, place: Place, known: ColumnsOf, dialect: str
 ) -> Relation:
     if source.table is not None:
-        return _stored(place(source.table), known)
+        return _stored_rows(place(source.table), known)
     found: Mapping[str, Relation] = {}
     try:
-        return columns_of(str(source.query), found, lambda name: _stored(place(name), known), dialect)
+        return columns_of(str(source.query), found, lambda name: _stored_rows(place(name), known), dialect)
     except ConfigError:  # the database's own dialect is not always one that can be read here
         return Relation.of(place("(query)"), None)
 
 
-# What a sink makes of the rows it gets: the dataset, and its columns.
 def dataset_of(sink: object) -> Dataset:
     """Where the rows go."""
     if isinstance(sink, sinks.Delta | sinks.Scd1 | DeltaDates):
@@ -131,7 +265,7 @@ def dataset_of(sink: object) -> Dataset:
     return Dataset("console" if isinstance(sink, sinks.Console) else "python", str(getattr(sink, "name", sink)))
 
 
-def written(sink: object, rows: Relation) -> Relation:
+def columns_in(sink: object, rows: Relation) -> Relation:
     """The columns that the dataset gets; those that only help a sink to choose never reach it."""
     kept = replace(rows, columns={name: each for name, each in rows.columns.items() if not name.startswith(OWN)})
     if isinstance(sink, sinks.Scd1):
@@ -148,9 +282,9 @@ def _with_history(sink: sinks.Scd1, rows: Relation) -> Relation:
     elif sink.changes == "snapshot" and not sink.sequence:
         columns[SNAPSHOT_AT] = ()
     if isinstance(sink, sinks.Scd2):
-        told = replace(rows, columns=columns)
-        since = [told.origins(name) for name in (sink.order.moment, sink.first_valid_from) if name]
-        columns |= dict.fromkeys(INTERVAL, _computed(since))
+        renamed = replace(rows, columns=columns)
+        since = [renamed.origins(name) for name in (sink.order.moment, sink.first_valid_from) if name]
+        columns |= dict.fromkeys(INTERVAL, _computed_from(since))
     return replace(rows, columns=columns)
 
 
@@ -161,139 +295,5 @@ def _message(sink: sinks.Kafka, rows: Relation) -> Relation:
     return replace(rows, columns={**key, "value": value}, rest=())
 
 
-def _computed(columns: list[Origins]) -> Origins:
-    return tuple(dict.fromkeys(origin.made("computed") for origins in columns for origin in origins))
-
-
-@dataclass(frozen=True)
-class Unread:
-    """A transform of which only the name is known: it is not imported, let alone run."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What lineage needs of a job."""
-
-    name: str
-    sources: tuple[object, ...]
-    transform: object
-    sinks: tuple[object, ...]
-
-    @classmethod
-    def of_job(cls, job: Job) -> Parts:
-        return cls(job.name, job.sources, as_transform(job.transform), tuple(job.sinks))
-
-    @classmethod
-    def of_model(cls, model: JobModel, site: Site) -> Parts:
-        """From the project file. No module of the user's is imported, and nothing is connected to."""
-        source = model.source if isinstance(model.source, PythonSource) else model.source.build(site)
-        return cls(model.name, (source,), _declared(model, site), tuple(sink.build(site) for sink in model.sinks))
-
-
-def _declared(model: JobModel, site: Site) -> object:
-    given = model.transform
-    if given is None:
-        return Identity()
-    if given.dimension is not None:
-        return given.dimension.build()
-    return Unread(given.python) if given.python else as_transform(given.sql)
-
-
-@dataclass(frozen=True)
-class Flow:
-    """A job with what it reads and, for each dataset that it fills, where the columns come from.
-
-    `unread` names a transform that is Python: which of its columns come from where was not read.
-    """
-
-    job: str
-    inputs: tuple[Dataset, ...]
-    outputs: Mapping[Dataset, Relation]
-    unread: str | None = None
-
-
-def inputs_of(parts: Parts) -> set[Dataset]:
-    """What a job reads; where its SQL is such as only Spark can read, what its sources do."""
-    try:
-        return set(flow_of(parts, _without_columns).inputs)
-    except ConfigError:
-        tables = [table for source in parts.sources for table in tables_of(source, _without_columns).values()]
-        return {dataset for table in tables for dataset in table.datasets}
-
-
-def _without_columns(_dataset: Dataset) -> None:
-    """Columns are not asked for."""
-
-
-def flow_of(parts: Parts, known: Known) -> Flow:
-    """The flow of one job. Raises ConfigError if its SQL cannot be parsed."""
-    outputs = [(sink, dataset_of(sink)) for sink in parts.sinks]
-    rows = _transformed(parts, known, [dataset for _, dataset in outputs])
-    made = {dataset: _completed(written(sink, rows), known(dataset)) for sink, dataset in outputs}
-    return Flow(parts.name, rows.datasets, made, _unread(parts.transform))
-
-
-def _transformed(parts: Parts, known: Known, outputs: Sequence[Dataset]) -> Relation:
-    tables = {name: table for source in parts.sources for name, table in tables_of(source, known).items()}
-    transform = parts.transform
-    if isinstance(transform, Sql):
-        named = {"source": next(iter(tables.values()))} if len(tables) == 1 else tables
-        return _query(parts.name, transform, named, known).beside(tables.values())
-    if isinstance(transform, Members):
-        return _members(transform, next(iter(tables.values())))
-    if isinstance(transform, Identity):
-        return next(iter(tables.values()))
-    return _by_name(transform, list(tables.values()), next(filter(None, map(known, outputs)), None))
-
-
-def _query(job: str, transform: Sql, tables: Mapping[str, Relation], known: Known) -> Relation:
-    try:
-        return columns_of(transform.text, tables, lambda name: _beside(name, known))
-    except ConfigError as error:
-        raise ConfigError(f"job '{job}': {error.message}", hint=error.hint) from error
-
-
-def _beside(name: str, known: Known) -> Relation:
-    """A table that the SQL names and no source gives: of the catalog, or by its path."""
-    catalog, _, path = name.partition(".")
-    dataset = places.folder(path) if catalog == "delta" and "/" in path else Dataset("catalog", name)
-    return Relation.of(dataset, known(dataset))
-
-
-def _members(members: Members, feed: Relation) -> Relation:
-    columns: dict[str, Origins] = {name: expression_origins(sql, feed) for name, sql in members.columns.items()}
-    interval = {name: feed.origins(name) for name in INTERVAL} if members.versions else {}
-    named = {**columns, **interval}
-    key = dict.fromkeys(origin.made("computed") for name in members.identity for origin in named.get(name, ()))
-    return Relation(feed.datasets, {members.key: tuple(key), **named})
-
-
-def _by_name(transform: object, tables: Sequence[Relation], stored: Sequence[str] | None) -> Relation:
-    """Columns that a function gives, as it declares them or as its table has them, under names that its rows had."""
-    declared = names_in(getattr(transform, "schema", None))
-    datasets = tuple(dict.fromkeys(dataset for table in tables for dataset in table.datasets))
-    columns = {name: tuple(_namesakes(name, tables)) for name in declared or stored or ()}
-    return Relation(datasets, columns)
-
-
-def _namesakes(name: str, tables: Sequence[Relation]) -> list[Origin]:
-    return [origin.made("by name") for table in tables if table.lists(name) for origin in table.origins(name)]
-
-
-def _completed(rows: Relation, stored: Sequence[str] | None) -> Relation:
-    """Columns that the stored table has and that came through a `*` are listed, too."""
-    if not rows.rest or stored is None:
-        return rows
-    more = {name: rows.origins(name) for name in stored if not rows.lists(name)}
-    return replace(rows, columns={**rows.columns, **more})
-
-
-def _unread(transform: object) -> str | None:
-    if isinstance(transform, Identity | Sql | Members):
-        return None
-    function = getattr(transform, "function", transform)
-    return (
-        transform.name if isinstance(transform, Unread) else getattr(function, "__qualname__", type(function).__name__)
-    )
+def _computed_from(columns: list[Origins]) -> Origins:
+    return tuple(dict.fromkeys(origin.after_step("computed") for origins in columns for origin in origins))

@@ -1,4 +1,4 @@
-"""All jobs together: what lies upstream and downstream of a table, or of one of its columns."""
+"""All jobs together: what lies upstream and downstream of a table or one of its columns, and OpenLineage's events."""
 
 from __future__ import annotations
 
@@ -15,6 +15,24 @@ from floodmark.jobs.table_readers import needs_between, order
 from floodmark.lineage.datasets import Dataset, Direct, Indirect, Influence, Origin, Relation
 from floodmark.lineage.flows import Flow, Parts, dataset_of, flow_of, inputs_of
 from floodmark.probes.delta import DeltaProbe
+
+PRODUCER = f"urn:floodmark:{floodmark.__version__}"
+SPEC = "https://openlineage.io/spec"
+JOB_EVENT = f"{SPEC}/2-0-2/OpenLineage.json#/$defs/JobEvent"
+COLUMNS = f"{SPEC}/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
+SCHEMA = f"{SPEC}/facets/1-1-1/SchemaDatasetFacet.json#/$defs/SchemaDatasetFacet"
+NAMES: Mapping[Direct | Indirect, str] = {
+    "as it is": "IDENTITY",
+    "by name": "IDENTITY",
+    "computed": "TRANSFORMATION",
+    "aggregated": "AGGREGATION",
+    "filter": "FILTER",
+    "join": "JOIN",
+    "group": "GROUP_BY",
+    "sort": "SORT",
+    "window": "WINDOW",
+}
+BY_NAME = "by name: what is done to the column on the way was not read"
 
 
 @dataclass(frozen=True)
@@ -110,7 +128,7 @@ def lineage_of(jobs: Iterable[Job | Parts]) -> Lineage:
     fills = {each.name: {dataset_of(sink) for sink in each.sinks} for each in parts}
     flows: dict[str, Flow] = {}
     for job in order(needs_between(reads, fills)):
-        flows[job] = flow_of(by_name[job], columns.known)
+        flows[job] = flow_of(by_name[job], columns.of)
         columns.learn(flows[job])
     return Lineage(tuple(flows[each.name] for each in parts))
 
@@ -126,7 +144,7 @@ class Columns:
         for dataset, rows in flow.outputs.items():
             self.filled.setdefault(dataset, []).append(rows)
 
-    def known(self, dataset: Dataset) -> list[str] | None:
+    def of(self, dataset: Dataset) -> list[str] | None:
         if dataset not in self.stored:
             self.stored[dataset] = _columns_in_log(dataset)
         stored, filled = self.stored[dataset], self.filled.get(dataset, [])
@@ -175,26 +193,6 @@ def _targets_of(flow: Flow, point: Point) -> Iterator[Hop]:
         yield from (Hop(Point(dataset), flow.job, how) for how in decides)
 
 
-# Flows as OpenLineage tells them: one JobEvent for each, as its collectors take them.
-PRODUCER = f"urn:floodmark:{floodmark.__version__}"
-SPEC = "https://openlineage.io/spec"
-JOB_EVENT = f"{SPEC}/2-0-2/OpenLineage.json#/$defs/JobEvent"
-COLUMNS = f"{SPEC}/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
-SCHEMA = f"{SPEC}/facets/1-1-1/SchemaDatasetFacet.json#/$defs/SchemaDatasetFacet"
-NAMES: Mapping[Direct | Indirect, str] = {
-    "as it is": "IDENTITY",
-    "by name": "IDENTITY",
-    "computed": "TRANSFORMATION",
-    "aggregated": "AGGREGATION",
-    "filter": "FILTER",
-    "join": "JOIN",
-    "group": "GROUP_BY",
-    "sort": "SORT",
-    "window": "WINDOW",
-}
-BY_NAME = "by name: what is done to the column on the way was not read"
-
-
 def job_event(flow: Flow, namespace: str, now: datetime) -> dict[str, Json]:
     """What the job reads and fills, and for every column that it fills those that it is made of."""
     return {
@@ -202,18 +200,18 @@ def job_event(flow: Flow, namespace: str, now: datetime) -> dict[str, Json]:
         "producer": PRODUCER,
         "schemaURL": JOB_EVENT,
         "job": {"namespace": namespace, "name": flow.job},
-        "inputs": [named(dataset) for dataset in flow.inputs],
-        "outputs": [{**named(dataset), "facets": _facets(rows)} for dataset, rows in flow.outputs.items()],
+        "inputs": [name_parts(dataset) for dataset in flow.inputs],
+        "outputs": [{**name_parts(dataset), "facets": _facets(rows)} for dataset, rows in flow.outputs.items()],
     }
 
 
-def named(dataset: Dataset) -> dict[str, Json]:
+def name_parts(dataset: Dataset) -> dict[str, Json]:
     """The dataset's name in its two parts."""
     return {"namespace": dataset.namespace, "name": dataset.name}
 
 
 def _facets(rows: Relation) -> dict[str, Json]:
-    """The schema is told where it is whole, the lineage as far as it is known."""
+    """The schema where it is whole, the lineage as far as it is known."""
     fields: dict[str, Json] = {name: {"inputFields": _inputs(origins)} for name, origins in rows.columns.items()}
     lineage = _facet(COLUMNS, fields=fields, dataset=_inputs(rows.influences))
     listed: list[Json] = [{"name": name} for name in rows.columns]
@@ -226,10 +224,10 @@ def _facet(schema: str, **content: Json) -> dict[str, Json]:
 
 
 def _inputs(columns: Iterable[Origin | Influence]) -> list[Json]:
-    return [{**named(e.dataset), "field": e.column, "transformations": [_transformation(e)]} for e in columns]
+    return [{**name_parts(e.dataset), "field": e.column, "transformations": [_transformation(e)]} for e in columns]
 
 
 def _transformation(column: Origin | Influence) -> dict[str, Json]:
     kind = "DIRECT" if isinstance(column, Origin) else "INDIRECT"
-    described = BY_NAME if column.how == "by name" else ""
-    return {"type": kind, "subtype": NAMES[column.how], "description": described, "masking": False}
+    description = BY_NAME if column.how == "by name" else ""
+    return {"type": kind, "subtype": NAMES[column.how], "description": description, "masking": False}

@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 
 from floodmark.errors import ConfigError
-from floodmark.lineage.datasets import Direct, Indirect, Influence, Origin, Origins, Relation, Rest, stacked
+from floodmark.lineage.datasets import Direct, Indirect, Influence, Origin, Origins, Relation, Rest, union
 
 Tables = Mapping[str, Relation]
 """What a query can read, by lower-case name."""
@@ -46,7 +46,7 @@ class Reader:
     def query(self, tree: exp.Expr) -> Relation:
         reader = self._with_own_tables(tree)
         if isinstance(tree, exp.SetOperation):
-            return stacked(reader.query(tree.left), reader.query(tree.right))
+            return union(reader.query(tree.left), reader.query(tree.right))
         if isinstance(tree, exp.Subquery):
             return reader.query(tree.this)
         return Select(tree, reader).relation() if isinstance(tree, exp.Select) else Relation()
@@ -55,10 +55,10 @@ class Reader:
         """What stands in a FROM, under the names that its alias gives to columns."""
         names = list(node.alias_column_names)
         if node.args.get("pivots"):
-            return self._stored(node).unlisted()
+            return self._stored(node).by_name()
         if isinstance(node, exp.Values):
             return Relation(columns=dict.fromkeys(names, ()))
-        return self._stored(node).named(names)
+        return self._stored(node).with_names(names)
 
     def _stored(self, node: exp.Expr) -> Relation:
         if not isinstance(node, exp.Table):
@@ -71,12 +71,12 @@ class Reader:
     def _with_own_tables(self, tree: exp.Expr) -> Reader:
         """With the tables that the query defines for itself, each of which sees those before it."""
         defined = tree.ctes if isinstance(tree, exp.Query) else []
-        return reduce(lambda reader, cte: reader._knowing(cte), defined, self)
+        return reduce(lambda reader, cte: reader._with_cte(cte), defined, self)
 
-    def _knowing(self, cte: exp.CTE) -> Reader:
+    def _with_cte(self, cte: exp.CTE) -> Reader:
         is_recursive = bool(cte.parent and cte.parent.args.get("recursive"))
         reader = self._with(cte.alias, Relation()) if is_recursive else self  # it reads itself, which adds nothing
-        return self._with(cte.alias, reader.query(cte.this).named(list(cte.alias_column_names)))
+        return self._with(cte.alias, reader.query(cte.this).with_names(list(cte.alias_column_names)))
 
     def _with(self, name: str, table: Relation) -> Reader:
         return Reader({**self.tables, name.lower(): table}, self.elsewhere, self.around)
@@ -84,7 +84,7 @@ class Reader:
 
 @dataclass
 class Select:
-    """One SELECT: its tables by alias, and what has been found on the way."""
+    """One SELECT: its tables by alias, and what was read of it so far."""
 
     tree: exp.Select
     reader: Reader
@@ -149,13 +149,13 @@ class Select:
         for join in self.tree.args.get("joins") or ():
             self._decide(join.args.get("on"), "join")
             shared = [self.find(each.name) for each in join.args.get("using") or ()]
-            self._influenced([origin for origins in shared for origin in origins], "join")
+            self._add_influences([origin for origins in shared for origin in origins], "join")
 
     def _decide(self, condition: exp.Expr | None, how: Indirect) -> None:
         if condition is not None:
-            self._influenced(self.origins(condition, "computed"), how)
+            self._add_influences(self.origins(condition, "computed"), how)
 
-    def _influenced(self, origins: Origins | list[Origin], how: Indirect) -> None:
+    def _add_influences(self, origins: Origins | list[Origin], how: Indirect) -> None:
         self.influences += [Influence(each.dataset, each.column, how) for each in origins]
 
     def origins(self, expression: exp.Expr, how: Direct) -> Origins:
@@ -166,22 +166,22 @@ class Select:
                 found += self._nested(node)
             elif isinstance(node, exp.Column):
                 is_split = _splits_a_window(node, expression)
-                self._influenced(self._column(node) if is_split else (), "window")
+                self._add_influences(self._column(node) if is_split else (), "window")
                 found += () if is_split else self._column(node)
-        return tuple(dict.fromkeys(each.made(how) for each in found))
+        return tuple(dict.fromkeys(each.after_step(how) for each in found))
 
     def _nested(self, query: exp.Query) -> Origins:
         inside = replace(self.reader, around=self).query(query)
         self.inner.append(inside)
-        return tuple(each.made("computed") for each in inside.every_origin())
+        return tuple(each.after_step("computed") for each in inside.every_origin())
 
     def _column(self, column: exp.Column) -> Origins:
         """`t.c`, `c`, and fields of a struct: `t.c.f`, `c.f`."""
         first, *more = [part.name for part in column.parts]
         source = self.source(first) if more else None
         if source is None:
-            return tuple(each.made("computed") if more else each for each in self.find(first))
-        return tuple(each.made("computed") if more[1:] else each for each in source.asked_for(more[0]))
+            return tuple(each.after_step("computed") if more else each for each in self.find(first))
+        return tuple(each.after_step("computed") if more[1:] else each for each in source.origins_in_query(more[0]))
 
     def source(self, alias: str) -> Relation | None:
         around = self.reader.around
@@ -197,10 +197,10 @@ class Select:
         if own or not is_open:
             around = self.reader.around
             outside = around.find(name) if around else ()
-            inside = (origin for source in self.sources.values() for origin in source.asked_for(name))
+            inside = (origin for source in self.sources.values() for origin in source.origins_in_query(name))
             return own[0] if own else outside or tuple(inside)
         how: Direct = "as it is" if len(is_open) == 1 else "by name"
-        return tuple(origin.made(how) for source in is_open for origin in source.origins(name))
+        return tuple(origin.after_step(how) for source in is_open for origin in source.origins(name))
 
 
 def _computed(expression: exp.Expr) -> Direct:

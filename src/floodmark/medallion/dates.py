@@ -43,28 +43,6 @@ def local_time(moment: Column, zone: str) -> Column:
     return F.convert_timezone(F.lit("UTC"), F.lit(zone), utc)
 
 
-def number_of(day: Column) -> Column:
-    """A date as yyyyMMdd."""
-    from pyspark.sql import functions as F
-
-    return (F.year(day) * 10000 + F.month(day) * 100 + F.dayofmonth(day)).cast("int")
-
-
-def day_of(number: Column) -> Column:
-    """The date that a yyyyMMdd stands for."""
-    from pyspark.sql import functions as F
-
-    return F.make_date((number / 10000).cast("int"), (number / 100).cast("int") % 100, number % 100)
-
-
-def require_zone(zone: str) -> None:
-    """Raise ConfigError for a zone that nobody knows."""
-    try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError) as error:
-        raise ConfigError(f"zone {zone!r} is not known.", hint="a name such as Europe/Berlin, or UTC") from error
-
-
 def date_rows(spark: SparkSession, first: date, last: date) -> DataFrame:
     """The date dimension from one day to another, both included; weeks and weekdays as ISO 8601 counts them."""
     from pyspark.sql import functions as F
@@ -102,8 +80,8 @@ def dates_for(rows: DataFrame, column: str = DATE_SK) -> DataFrame:
     )
     if not years:
         return date_rows(rows.sparkSession, date(1970, 1, 1), date(1970, 1, 1)).limit(0)
-    found = [row.y for row in years]
-    return date_rows(rows.sparkSession, date(min(found), 1, 1), date(max(found), 12, 31))
+    first, last = min(row.y for row in years), max(row.y for row in years)
+    return date_rows(rows.sparkSession, date(first, 1, 1), date(last, 12, 31))
 
 
 def extend_dates(spark: SparkSession, rows: DataFrame, path: str, column: str = DATE_SK) -> int:
@@ -114,11 +92,26 @@ def extend_dates(spark: SparkSession, rows: DataFrame, path: str, column: str = 
     from floodmark.locations import absolute
     from floodmark.probes.delta import DeltaProbe
 
-    wanted, there = dates_for(rows, column), absolute(path)
-    if DeltaProbe(there).refresh():
-        held = spark.read.format("delta").load(there).select(DATE_SK)
-        wanted = wanted.join(held, [DATE_SK], "left_anti")
-    missing = wanted.count()
+    days, location = dates_for(rows, column), absolute(path)
+    if DeltaProbe(location).refresh():
+        present = spark.read.format("delta").load(location).select(DATE_SK)
+        days = days.join(present, [DATE_SK], "left_anti")
+    missing = days.count()
     if missing:
-        wanted.coalesce(1).write.format("delta").mode("append").save(there)
+        days.coalesce(1).write.format("delta").mode("append").save(location)
     return missing
+
+
+def number_of(day: Column) -> Column:
+    """A date as yyyyMMdd."""
+    from pyspark.sql import functions as F
+
+    return (F.year(day) * 10000 + F.month(day) * 100 + F.dayofmonth(day)).cast("int")
+
+
+def require_zone(zone: str) -> None:
+    """Raise ConfigError for a zone that nobody knows."""
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError) as error:
+        raise ConfigError(f"zone {zone!r} is not known.", hint="a name such as Europe/Berlin, or UTC") from error

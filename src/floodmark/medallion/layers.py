@@ -16,7 +16,7 @@ from floodmark.jobs.workflow.running import WorkflowRun
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.jobs.workflow.running import Ended, Finished
+    from floodmark.jobs.workflow.running import TaskEnd, WorkflowResult
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
 
@@ -42,7 +42,7 @@ class Layer:
         TaskFailed at the end, which names both; the next build does what is missing.
         """
         receipts: dict[str, Receipt] = {}
-        library = Library((), functions={job.name: self._running(job, store, receipts) for job in self.jobs})
+        library = Library((), functions={job.name: _run_and_keep(job, store, receipts) for job in self.jobs})
         tasks = tuple(Task(task_key=name, depends_on=upstream) for name, upstream in self.needs().items())
         around = Surroundings(session_of(spark), store)
         plan = WorkflowRun(Workflow(name=self.name, tasks=tasks), library, around, at_once=at_once)
@@ -50,22 +50,25 @@ class Layer:
         require_success(plan.go(only=frozenset(self.needs())))
         return receipts
 
-    def _running(self, job: Job, store: MarkStore, receipts: dict[str, Receipt]) -> Callable[[SparkSession], None]:
-        def run(spark: SparkSession) -> None:
-            receipts[job.name] = job.run(spark, store)
 
-        return run
+def _run_and_keep(job: Job, store: MarkStore, receipts: dict[str, Receipt]) -> Callable[[SparkSession], None]:
+    """The job as the function of a task, which puts its receipt aside."""
+
+    def run(spark: SparkSession) -> None:
+        receipts[job.name] = job.run(spark, store)
+
+    return run
 
 
-def require_success(finished: Finished) -> None:
+def require_success(finished: WorkflowResult) -> None:
     """Raises TaskFailed for a layer of which not all was built."""
-    told = [_told(each) for each in finished.ended if each.outcome.state != "SUCCESS"]
-    if told:
-        raise TaskFailed(finished.workflow, reason="; ".join(told))
+    reasons = [_reason(each) for each in finished.ends if each.outcome.state != "SUCCESS"]
+    if reasons:
+        raise TaskFailed(finished.workflow, reason="; ".join(reasons))
 
 
-def _told(ended: Ended) -> str:
+def _reason(ended: TaskEnd) -> str:
     if ended.error is None:
         return f"{ended.outcome.task} was skipped"
-    said = ended.error.message if isinstance(ended.error, FloodmarkError) else str(ended.error)
-    return f"{ended.outcome.task}: {said.rstrip('.')}"
+    message = ended.error.message if isinstance(ended.error, FloodmarkError) else str(ended.error)
+    return f"{ended.outcome.task}: {message.rstrip('.')}"

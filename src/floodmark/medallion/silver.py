@@ -1,10 +1,13 @@
-"""The three acts of a silver job, as functions: where was I, what came since, remember how far I got."""
+"""The three acts of a silver job, as functions: where was I, what came since, remember how far I got.
+
+How far a frame reads travels as metadata of one of its columns: the functions have the signatures of the migration
+guide, which hands over a plain DataFrame, so there is no other place for it. `upto` is the one way to read it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -20,6 +23,8 @@ from floodmark.stores.opening import DEFAULT_STORE
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.stores.contract import MarkStore
@@ -41,11 +46,11 @@ class Processed(datetime):
     source: str
 
     @classmethod
-    def at(cls, moment: datetime, table: str, version: int, source: str = "") -> Processed:
-        utc = moment.astimezone(timezone.utc)
-        made = cls(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, timezone.utc)
-        made.table, made.version, made.source = table, version, source
-        return made
+    def at(cls, time: datetime, table: str, version: int, source: str = "") -> Processed:
+        utc = time.astimezone(timezone.utc)
+        moment = cls(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, timezone.utc)
+        moment.table, moment.version, moment.source = table, version, source
+        return moment
 
 
 def get_last_processed_timestamp(spark: SparkSession, task: str, *, store: MarkStore | None = None) -> datetime | None:
@@ -70,22 +75,23 @@ def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime
     known = _commit_at(spark, source, since) if since is not None else None
     sight = source.look(VersionHWM(source.name, known) if known is not None else None, Request(), lambda: spark)
     if sight.span is None:
-        return _nothing(spark, source, since)
+        return _with_upto(_no_rows(spark, source), since if isinstance(since, Processed) else None)
     end = int(sight.span.upto.value)
-    told = {"table": source.table, "version": end, "source": source.fingerprint(lambda: spark)}
-    told["time"] = _time_of(spark, source, end).isoformat()
-    return _telling(source.read(spark, sight.span).rows, told)
+    time, fingerprint = _time_of(spark, source, end), source.fingerprint(lambda: spark)
+    return _with_upto(source.read(spark, sight.span).rows, Processed.at(time, str(source.table), end, fingerprint))
 
 
 def upto(rows: DataFrame) -> Processed | None:
     """How far `read_bronze_since_timestamp` read, to be committed once its rows are processed; None: no further."""
-    told = rows.schema[TIME].metadata.get(UPTO) if TIME in rows.columns else None
-    if told is None:
+    text = rows.schema[TIME].metadata.get(UPTO) if TIME in rows.columns else None
+    if text is None:
         raise ConfigError("these rows do not say how far they go.", hint="ask the frame that was read, unchanged")
-    found = json.loads(told)
-    if found is None:
+    reached = json.loads(text)
+    if reached is None:
         return None
-    return Processed.at(datetime.fromisoformat(found["time"]), found["table"], found["version"], found["source"])
+    return Processed.at(
+        datetime.fromisoformat(reached["time"]), reached["table"], reached["version"], reached["source"]
+    )
 
 
 def commit_processing_state(
@@ -96,18 +102,18 @@ def commit_processing_state(
     Raises LeaseHeld or MarkMoved if another run of the task is under way.
     """
     opened = _store(store)
-    change_record(opened, task, lambda record: _raised(record, reached))
+    change_record(opened, task, lambda record: _advance(record, reached))
     return get_last_processed_timestamp(spark, task, store=opened) or reached
 
 
-def _raised(record: JobRecord, reached: datetime) -> JobRecord:
+def _advance(record: JobRecord, reached: datetime) -> JobRecord:
     """The record with the mark moved up; the very same one if it is there already, or further."""
     mark, known = record.marks.get(SOURCE), record.extras.part(SOURCE)
-    told: Json = {"table": reached.table, "version": reached.version} if isinstance(reached, Processed) else None
+    commit: Json = {"table": reached.table, "version": reached.version} if isinstance(reached, Processed) else None
     if mark is not None and not _is_further(mark.value, known, reached):
         return record
     fresh = ColumnDateTimeHWM(SOURCE, reached.astimezone(timezone.utc))
-    extras = record.extras.with_part(SOURCE, told)
+    extras = record.extras.with_part(SOURCE, commit)
     # By this the upkeep of the table finds its readers, and keeps what they have not read.
     sources = {SOURCE: reached.source} if isinstance(reached, Processed) else record.sources
     return replace(record, marks={SOURCE: fresh}, sources=sources, extras=extras)
@@ -139,33 +145,31 @@ def _commit_at(spark: SparkSession, source: Delta, since: datetime) -> int | Non
 
 
 def _time_of(spark: SparkSession, source: Delta, version: int) -> datetime:
-    found = _history(spark, source).where(f"version = {version}").selectExpr("unix_millis(timestamp)").collect()
-    return EPOCH + timedelta(milliseconds=found[0][0])
+    commit = _history(spark, source).where(f"version = {version}").selectExpr("unix_millis(timestamp)").collect()
+    return EPOCH + timedelta(milliseconds=commit[0][0])
 
 
 def _history(spark: SparkSession, source: Delta) -> DataFrame:
     return spark.sql(f"DESCRIBE HISTORY {quote_table(str(source.table))}")
 
 
-def _nothing(spark: SparkSession, source: Delta, since: datetime | None) -> DataFrame:
-    """No rows, and the same mark as before."""
+def _no_rows(spark: SparkSession, source: Delta) -> DataFrame:
+    """The columns of a read that has nothing to give."""
     from pyspark.sql import functions as F
 
     added = {VERSION: F.lit(None).cast("long"), TIME: F.lit(None).cast("timestamp"), CHANGE: F.lit("insert")}
-    rows = spark.read.table(quote_table(str(source.table))).limit(0).withColumns(added)
-    stood = since if isinstance(since, Processed) else None
-    if stood is None:
-        return _telling(rows, None)
-    return _telling(rows, {n: getattr(stood, n) for n in ("table", "version", "source")} | {"time": stood.isoformat()})
+    return spark.read.table(quote_table(str(source.table))).limit(0).withColumns(added)
 
 
-def _telling(rows: DataFrame, told: Mapping[str, object] | None) -> DataFrame:
+def _with_upto(rows: DataFrame, reached: Processed | None) -> DataFrame:
     """The rows, with how far they go in the metadata of the column of their commit's time."""
     from pyspark.sql import functions as F
 
+    facts = ("table", "version", "source")
+    commit = {name: getattr(reached, name) for name in facts} | {"time": reached.isoformat()} if reached else None
     columns = [F.col(quote(name)) for name in rows.columns if name not in (CHANGE, TIME)]
-    return rows.select(*columns, F.col(TIME).alias(TIME, metadata={UPTO: json.dumps(told)}))
+    return rows.select(*columns, F.col(TIME).alias(TIME, metadata={UPTO: json.dumps(commit)}))
 
 
-def _store(given: MarkStore | None) -> MarkStore:
-    return given or stores.open(os.environ.get(STORE) or DEFAULT_STORE)
+def _store(store: MarkStore | None) -> MarkStore:
+    return store or stores.open(os.environ.get(STORE) or DEFAULT_STORE)

@@ -47,7 +47,9 @@ class Tags(BaseModel):
         except (OSError, yaml.YAMLError) as error:
             raise ConfigError(f"tags file {path} cannot be read: {error}", hint="check path and YAML") from error
         except ValidationError as error:
-            raise ConfigError(f"tags file {path}: {_first(error)}.", hint="it has columns, defaults, words") from error
+            raise ConfigError(
+                f"tags file {path}: {_first_mistake(error)}.", hint="it has columns, defaults, words"
+            ) from error
 
     def flatten(self, rows: DataFrame, tags: Sequence[str]) -> DataFrame:
         """The rows with a column for each tag. `tags` are columns with maps, the nearest first: what a usage says of
@@ -55,19 +57,21 @@ class Tags(BaseModel):
         return rows.withColumns({column: self.value(rows, column, tags) for column in self.columns})
 
     def value(self, rows: DataFrame, column: str, tags: Sequence[str]) -> Column:
+        """One of those columns."""
         from pyspark.sql import functions as F
 
         for each in tags:
             _require_map(rows, each)
-        found = F.coalesce(*(_tag(each, name) for each in tags for name in self.columns[column]))
-        said = self._word(column, found) if column in self.words else found
-        return F.coalesce(said, F.lit(self.defaults[column])) if column in self.defaults else said
+        text = F.coalesce(*(_tag(each, name) for each in tags for name in self.columns[column]))
+        value = self._word(column, text) if column in self.words else text
+        return F.coalesce(value, F.lit(self.defaults[column])) if column in self.defaults else value
 
-    def _word(self, column: str, found: Column) -> Column:
+    def _word(self, column: str, text: Column) -> Column:
+        """The one word for all its spellings; another text in lower case."""
         from pyspark.sql import functions as F
 
-        plain = F.lower(found)
-        chosen = F.when(found.isNull(), F.lit(None).cast("string"))
+        plain = F.lower(text)
+        chosen = F.when(text.isNull(), F.lit(None).cast("string"))
         for word, spellings in self.words[column].items():
             chosen = chosen.when(plain.isin([spelling.strip().lower() for spelling in spellings]), F.lit(word))
         return chosen.otherwise(plain)
@@ -83,9 +87,9 @@ def exploded(rows: DataFrame, keys: Sequence[str], tags: str) -> DataFrame:
     return rows.select(*map(quote, keys), entry).select(*map(quote, keys), *named)
 
 
-def _first(error: ValidationError) -> str:
-    found = error.errors()[0]
-    return f"{'.'.join(map(str, found['loc'])) or 'the file'}: {found['msg']}"
+def _first_mistake(error: ValidationError) -> str:
+    mistake = error.errors()[0]
+    return f"{'.'.join(map(str, mistake['loc'])) or 'the file'}: {mistake['msg']}"
 
 
 def _tag(tags: str, name: str) -> Column:

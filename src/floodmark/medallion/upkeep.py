@@ -1,4 +1,7 @@
-"""The upkeep of Delta tables: compaction, Z-order, statistics, vacuum. No row changes, no reader loses its place."""
+"""The upkeep of Delta tables: compaction, Z-order, statistics, vacuum; and of the logs behind tables with history.
+
+No row changes, and no reader loses its place.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def optimize(
 ) -> list[TableReport]:
     """Look after each table in turn; one that cannot be does not stop the others. What was done is kept as a run."""
     started = datetime.now(timezone.utc)
-    reports = [_reported(spark, each, store, dry_run=dry_run) for each in tables]
+    reports = [_look_after(spark, each, store, dry_run=dry_run) for each in tables]
     if not dry_run and any(report.done or report.error for report in reports):
         store.add_run(receipt_of(reports, started))
     return reports
@@ -98,22 +101,22 @@ def receipt_of(reports: Sequence[TableReport], started: datetime) -> Receipt:
     )
 
 
-def _reported(spark: SparkSession, upkeep: Upkeep, store: MarkStore, *, dry_run: bool) -> TableReport:
-    begun, report = time.monotonic(), TableReport(upkeep.name)
+def _look_after(spark: SparkSession, upkeep: Upkeep, store: MarkStore, *, dry_run: bool) -> TableReport:
+    started, report = time.monotonic(), TableReport(upkeep.name)
     try:
-        work = Work.on(spark, upkeep, store)
+        work = TableWork.on(spark, upkeep, store)
         report = replace(report, files_before=work.files, bytes_before=work.bytes)
-        done = work.planned() if dry_run else work.do()
+        done = work.plan() if dry_run else work.do()
         files, size = work.probe.files_and_bytes()
         report = replace(report, done=done, files_after=files, bytes_after=size)
     except Exception as error:  # noqa: BLE001 - it is the report of this table, and the next one is tried
         report = replace(report, error=first_lines(error))
-    return replace(report, seconds=round(time.monotonic() - begun, 3))
+    return replace(report, seconds=round(time.monotonic() - started, 3))
 
 
 @dataclass
-class Work:
-    """One table in our hands: what it looks like, and the statements that it needs."""
+class TableWork:
+    """One table: what it looks like, and the statements that it needs."""
 
     spark: SparkSession
     upkeep: Upkeep
@@ -127,7 +130,7 @@ class Work:
         self.files, self.bytes = self.probe.files_and_bytes()
 
     @classmethod
-    def on(cls, spark: SparkSession, upkeep: Upkeep, store: MarkStore) -> Work:
+    def on(cls, spark: SparkSession, upkeep: Upkeep, store: MarkStore) -> TableWork:
         place = upkeep.place()
         probe = DeltaProbe(place.location(lambda: spark) or str(place))
         readers = readers_of(probe.table_id(), store)
@@ -147,7 +150,7 @@ class Work:
         if self.upkeep.vacuum is not None:
             yield "vacuum", f"VACUUM {self.place.sql}"
 
-    def planned(self) -> tuple[str, ...]:
+    def plan(self) -> tuple[str, ...]:
         return tuple(what for what, _ in self.statements())
 
     def do(self) -> tuple[str, ...]:
@@ -192,15 +195,14 @@ class Work:
             yield
 
 
-# Work on the logs of a job's tables with history, which only goes on while no run of the job is under way.
 def prune_events(job: Job, before: Moment, spark: SparkSession, store: MarkStore) -> dict[str, int]:
     """Drop events below a moment from every log of the job, under its lease; returns how many, by sink.
 
     What is open at the moment becomes a key's first event, and what arrives below it later is refused. Raises
     LeaseHeld while a run is under way, ConfigError if the job keeps no history.
     """
-    with histories(job, spark, store) as kept:
-        return {sink.name: sink.prune(spark, before) for sink in kept}
+    with histories(job, spark, store) as sinks:
+        return {sink.name: sink.prune(spark, before) for sink in sinks}
 
 
 def settle_conflicts(job: Job, keep: str, spark: SparkSession, store: MarkStore) -> dict[str, int]:
@@ -209,21 +211,21 @@ def settle_conflicts(job: Job, keep: str, spark: SparkSession, store: MarkStore)
     Those for which the SQL `keep` holds count from now on, the others are set aside with a reason; returns how many,
     by sink. Raises LeaseHeld while a run is under way, ConfigError if there is nothing to decide between.
     """
-    with histories(job, spark, store) as kept:
-        return {sink.name: sink.settle(spark, keep) for sink in kept}
+    with histories(job, spark, store) as sinks:
+        return {sink.name: sink.settle(spark, keep) for sink in sinks}
 
 
 @contextmanager
 def histories(job: Job, spark: SparkSession, store: MarkStore) -> Iterator[list[Scd1]]:
-    """The job's tables with history, each up to its log, and nobody else at work on them."""
-    kept = [sink for sink in job.sinks if isinstance(sink, Scd1)]
-    if not kept:
+    """The job's tables with history, each up to its log, and nobody else at work on them: under the job's lease."""
+    sinks = [sink for sink in job.sinks if isinstance(sink, Scd1)]
+    if not sinks:
         raise ConfigError(f"job '{job.name}' has no sink with history.", hint="name a job with a scd1 or scd2 sink")
     with hold(store, job.name):
-        open_ones = [s.name for s in kept if s.begun(ledger_id(store.namespace, job.name, s.name), lambda: spark)]
+        open_ones = [s.name for s in sinks if s.begun(ledger_id(store.namespace, job.name, s.name), lambda: spark)]
         if open_ones:
             raise ConfigError(
                 f"sink '{open_ones[0]}' of job '{job.name}' has events that are not in its table yet.",
                 hint="run the job first: it finishes the open batch",
             )
-        yield kept
+        yield sinks

@@ -1,4 +1,7 @@
-"""Check: what can be told about a job online, before its first run. Every part is asked, and none is changed."""
+"""Check: what can be said about a job online, before its first run. Every part is asked, and none is changed.
+
+Also how far jobs are behind: the rows that their sources have above the marks, asked without Spark.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.probes.postgres import PostgresProbe, TableFacts, table_facts, target_facts
 from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.probes.tables.relation import Relation
-from floodmark.project.findings import RULES, Said
+from floodmark.project.findings import RULES, Remarks
 from floodmark.sinks import Postgres as PostgresSink
 from floodmark.sinks.contract import ledger_id
 from floodmark.sources import Kafka, Postgres
@@ -41,8 +44,195 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-# How far jobs are behind: the rows that their sources have above the marks, asked without Spark.
 AT_ONCE = 16
+TEXTS = ("text", "character varying", "character")
+GRAVEST = (5, 1, 4, 2)
+"""Exit codes: a decision, a failure, a lease, the configuration."""
+
+
+@dataclass(frozen=True)
+class JobCheck:
+    """One job, asked part by part: one that cannot be reached is a finding, and the others are asked all the same."""
+
+    step: Step
+
+    def results(self) -> Iterator[CheckResult]:
+        record = self.step.read()
+        mark = f"at {display_marks(record.marks)}" if record.marks else "none: the next run is the first one"
+        yield CheckResult(self.step.work.name, "mark", mark)
+        for source in self.step.work.sources:
+            yield from self._part_results(f"source {source.name}", self._source_remarks(source, record))
+        for sink in self.step.work.sinks:
+            yield from self._part_results(f"sink {sink.name}", self._sink_remarks(sink))
+
+    def _part_results(self, part: str, remarks: Remarks) -> Iterator[CheckResult]:
+        try:
+            for rule, message, hint in remarks:
+                code = 2 if rule and RULES[rule][0] == "error" else 0
+                yield CheckResult(self.step.work.name, part, message, rule, hint, code)
+        except FloodmarkError as error:
+            yield CheckResult(self.step.work.name, part, error.message, "FM501", error.hint, error.exit_code)
+
+    def _source_remarks(self, source: Source, record: JobRecord) -> Remarks:
+        """Whether it is there and the same as ever, what its cursor is worth, and what waits above the mark."""
+        found, mark = source.fingerprint(self.step.session), record.marks.get(source.name)
+        yield "", f"reads {found}", ""
+        yield from kind_remarks(source, mark)
+        require_same_sources(self.step.work, record, {source.name: found})
+        request = Request(extras=record.extras.source(source.name).extras, waits=False)
+        yield "", sight_text(source.look(mark, request, self.step.session)), ""
+
+    def _sink_remarks(self, sink: Sink) -> Remarks:
+        """Whether it can be reached, and what it has of this job."""
+        ledger = ledger_id(self.step.store.namespace, self.step.work.name, sink.name)
+        recorded = sink.recorded(ledger, self.step.session)
+        has = f"has batch {recorded.number}" if recorded else "has nothing of this job yet"
+        yield "", f"{sink.describe()} {has}", ""
+        if isinstance(sink, PostgresSink):
+            yield from postgres_sink_remarks(sink)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One thing that was looked at; `rule` is empty where all is well."""
+
+    job: str
+    part: str
+    message: str
+    rule: str = ""
+    hint: str = ""
+    exit_code: int = 0
+
+    @property
+    def severity(self) -> str:
+        """As the rule has it, or ok."""
+        return RULES[self.rule][0] if self.rule else "ok"
+
+
+def exit_code(results: Sequence[CheckResult]) -> int:
+    """0 if no error was found, else the code of the gravest."""
+    codes = {each.exit_code for each in results if each.severity == "error"}
+    return next((code for code in GRAVEST if code in codes), 0)
+
+
+def kind_remarks(source: Source, mark: HWM[object] | None) -> Remarks:
+    """What only this kind of source can be asked."""
+    if isinstance(source, Postgres):
+        yield from postgres_source_remarks(source)
+    if isinstance(source, Kafka):
+        yield from kafka_remarks(source, mark)
+
+
+def sight_text(sight: Sight) -> str:
+    """What a look saw."""
+    held = f"; {sight.held_back} held back: {sight.held_reason}" if sight.held_back else ""
+    if sight.span is None:
+        return f"nothing new{held}"
+    rows = "rows" if sight.expected_rows is None else f"{sight.expected_rows} rows"
+    return f"{rows} to read, up to {sight.span.upto.show()}{held}"
+
+
+def postgres_source_remarks(source: Postgres) -> Remarks:
+    """The cursor, the rights, and the types of all columns."""
+    address, relation = Address.parse(source.url), Relation(source.table, source.query)
+    cursor = Cursor.of(source.cursor)
+    columns = cursor.columns
+    probe = PostgresProbe(address, relation, cursor.request(source.key), source.name)
+    try:
+        select_columns(probe.columns(), source.types, f"postgres {address}")
+        resolved = probe.cursor()
+    finally:
+        probe.close()
+    if source.table is None:
+        hint = "read a table where you can, or see to the index yourself"
+        yield "FM502", "a query is read: whether an index serves its cursor cannot be told", hint
+        return
+    found = table_facts(address, relation.sql(Dialect().quote, {}), columns)
+    if found is not None:
+        yield from index_remarks(found, columns, source.table)
+        yield from tie_remarks(resolved)
+        yield from value_remarks(found, cursor, resolved)
+
+
+def index_remarks(table: TableFacts, columns: tuple[str, ...], name: str) -> Remarks:
+    """Whether a look is quick."""
+    named, index = ", ".join(columns), table.index_on(columns)
+    by_bytes = ' COLLATE "C"' if table.type.split("(")[0] in TEXTS else ""
+    create = f"CREATE INDEX ON {name} ({named}{by_bytes})"
+    if index is None:
+        yield "FM502", f"no index begins with {named}: every look scans {name} (about {table.rows} rows)", create
+    elif by_bytes and not index.is_by_bytes:
+        yield "FM502", f"the index on {named} is not in the order of bytes, by which text is compared", create
+    else:
+        yield "", f"an index begins with {named}", ""
+
+
+def tie_remarks(resolved: ResolvedCursor) -> Remarks:
+    """Whether the mark can fall between two rows, as the reader itself judges it."""
+    if resolved.is_unique:
+        yield "", f"{resolved.expression} is unique", ""
+    else:
+        said = f"{resolved.expression} is not unique: rows at the mark are read again, and told apart by the key"
+        yield "FM503", said, "nothing; or add a unique column, as in cursor: [updated_at, id]"
+
+
+def value_remarks(table: TableFacts, cursor: Cursor, resolved: ResolvedCursor) -> Remarks:
+    """Where values come from, whether there always is one, and whether it may be read."""
+    [column, *_] = cursor.columns
+    if cursor.safety_way in (None, "fence"):
+        for doubt in table.doubts:
+            hint = "safety: {delay: 30s} or {lag: 1h}, or cursor: xmin, where rows can commit late"
+            yield doubt.rule, f"{column}: {doubt.reason}", hint
+    if any(each.is_nullable for each in resolved.columns):
+        yield (
+            "FM504",
+            f"{resolved.expression} may be NULL, and no mark reaches such a row",
+            "NOT NULL, or choose on_null",
+        )
+    if not table.may_read:
+        yield "FM507", "this role may not read the table", "GRANT SELECT ON it TO this role"
+
+
+def postgres_sink_remarks(sink: PostgresSink) -> Remarks:
+    """Whether the target takes what the sink's mode does."""
+    address, relation = Address.parse(sink.url), Relation(sink.table)
+    table = relation.sql(Dialect().quote, {})
+    target = target_facts(address, table)
+    if not target.exists:
+        made = "the first batch makes it" if sink.create else "it has to be made, `create` is off"
+        yield "" if sink.create else "FM507", f"{sink.table} is not there yet: {made}", "make the table"
+        return
+    changes = sink.mode != "append"
+    if not target.may_insert or (changes and not target.may_change):
+        rights = "SELECT, INSERT, UPDATE, DELETE" if changes else "SELECT, INSERT"
+        yield "FM507", f"this role may not write to {sink.table}", f"GRANT {rights} ON {sink.table} TO …"
+    found = table_facts(address, table, sink.key or ("",))
+    if sink.mode == "merge" and found is not None and not found.is_unique(sink.key):
+        key = ", ".join(sink.key)
+        yield (
+            "FM507",
+            f"no unique index of {sink.table} is on the key {key}",
+            f"CREATE UNIQUE INDEX ON {sink.table} ({key})",
+        )
+
+
+def kafka_remarks(source: Kafka, mark: HWM[object] | None) -> Remarks:
+    """Retention against the mark, and what compaction takes away."""
+    options = KafkaOptions(source.bootstrap, source.options)
+    for topic, keeping in keeping_of(options, source.topics).items():
+        yield "", f"{topic} keeps messages {keeping}", ""
+        if keeping.is_compacted:
+            said = f"{topic} is compacted: of several messages of a key that wait, only the last may be left"
+            yield "FM506", said, "run often enough, or do not count on every version"
+    probe = KafkaProbe(options)
+    bounds = probe.bounds(probe.topics(source.topics).values())
+    for place, at in sorted(offsets_in(mark, source.topics).items()):
+        seen = bounds.get(place)
+        if seen is not None and seen.earliest > 0 and seen.stable - at > at - seen.earliest:
+            said = (
+                f"{place[0]}/{place[1]}: the mark {at} is nearer to the oldest message {seen.earliest} than to the end"
+            )
+            yield "FM505", f"{said} {seen.stable}: retention may pass it", "run the job, or keep messages longer"
 
 
 def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, int]:
@@ -88,197 +278,3 @@ def closing_source(source: Source) -> Iterator[Source]:
 
 def _no_session() -> NoReturn:
     raise SourceUnreadable("the source", reason="it can only be looked at with a Spark session")
-
-
-# What a job has to know about a topic: how long its messages are there, and how near that comes to the mark.
-def kafka_findings(source: Kafka, mark: HWM[object] | None) -> Said:
-    """Retention against the mark, and what compaction takes away."""
-    options = KafkaOptions(source.bootstrap, source.options)
-    for topic, keeping in keeping_of(options, source.topics).items():
-        yield "", f"{topic} keeps messages {keeping}", ""
-        if keeping.is_compacted:
-            said = f"{topic} is compacted: of several messages of a key that wait, only the last may be left"
-            yield "FM506", said, "run often enough, or do not count on every version"
-    probe = KafkaProbe(options)
-    bounds = probe.bounds(probe.topics(source.topics).values())
-    for place, at in sorted(offsets_in(mark, source.topics).items()):
-        seen = bounds.get(place)
-        if seen is not None and seen.earliest > 0 and seen.stable - at > at - seen.earliest:
-            said = (
-                f"{place[0]}/{place[1]}: the mark {at} is nearer to the oldest message {seen.earliest} than to the end"
-            )
-            yield "FM505", f"{said} {seen.stable}: retention may pass it", "run the job, or keep messages longer"
-
-
-# What a job has to know of a PostgreSQL table: whether its cursor is fast and safe, and whether it takes rows.
-TEXTS = ("text", "character varying", "character")
-
-
-def source_findings(source: Postgres) -> Said:
-    """The cursor, the rights, and the types of all columns."""
-    address, relation = Address.parse(source.url), Relation(source.table, source.query)
-    cursor = Cursor.of(source.cursor)
-    columns = cursor.columns
-    probe = PostgresProbe(address, relation, cursor.request(source.key), source.name)
-    try:
-        select_columns(probe.columns(), source.types, f"postgres {address}")
-        seen = probe.cursor()
-    finally:
-        probe.close()
-    if source.table is None:
-        hint = "read a table where you can, or see to the index yourself"
-        yield "FM502", "a query is read: whether an index serves its cursor cannot be told", hint
-        return
-    found = table_facts(address, relation.sql(Dialect().quote, {}), columns)
-    if found is not None:
-        yield from index_findings(found, columns, source.table)
-        yield from tie_findings(seen)
-        yield from value_findings(found, cursor, seen)
-
-
-def index_findings(table: TableFacts, columns: tuple[str, ...], name: str) -> Said:
-    """Whether a look is quick."""
-    named, index = ", ".join(columns), table.index_on(columns)
-    by_bytes = ' COLLATE "C"' if table.type.split("(")[0] in TEXTS else ""
-    create = f"CREATE INDEX ON {name} ({named}{by_bytes})"
-    if index is None:
-        yield "FM502", f"no index begins with {named}: every look scans {name} (about {table.rows} rows)", create
-    elif by_bytes and not index.is_by_bytes:
-        yield "FM502", f"the index on {named} is not in the order of bytes, by which text is compared", create
-    else:
-        yield "", f"an index begins with {named}", ""
-
-
-def tie_findings(seen: ResolvedCursor) -> Said:
-    """Whether the mark can fall between two rows, as the reader itself judges it."""
-    if seen.is_unique:
-        yield "", f"{seen.expression} is unique", ""
-    else:
-        said = f"{seen.expression} is not unique: rows at the mark are read again, and told apart by the key"
-        yield "FM503", said, "nothing; or add a unique column, as in cursor: [updated_at, id]"
-
-
-def value_findings(table: TableFacts, cursor: Cursor, seen: ResolvedCursor) -> Said:
-    """Where values come from, whether there always is one, and whether it may be read."""
-    [column, *_] = cursor.columns
-    if cursor.safety_way in (None, "fence"):
-        for doubt in table.doubts:
-            hint = "safety: {delay: 30s} or {lag: 1h}, or cursor: xmin, where rows can commit late"
-            yield doubt.rule, f"{column}: {doubt.reason}", hint
-    if any(each.is_nullable for each in seen.columns):
-        yield "FM504", f"{seen.expression} may be NULL, and no mark reaches such a row", "NOT NULL, or choose on_null"
-    if not table.may_read:
-        yield "FM507", "this role may not read the table", "GRANT SELECT ON it TO this role"
-
-
-def target_findings(sink: PostgresSink) -> Said:
-    """Whether the target takes what the sink's mode does."""
-    address, relation = Address.parse(sink.url), Relation(sink.table)
-    table = relation.sql(Dialect().quote, {})
-    target = target_facts(address, table)
-    if not target.exists:
-        made = "the first batch makes it" if sink.create else "it has to be made, `create` is off"
-        yield "" if sink.create else "FM507", f"{sink.table} is not there yet: {made}", "make the table"
-        return
-    changes = sink.mode != "append"
-    if not target.may_insert or (changes and not target.may_change):
-        rights = "SELECT, INSERT, UPDATE, DELETE" if changes else "SELECT, INSERT"
-        yield "FM507", f"this role may not write to {sink.table}", f"GRANT {rights} ON {sink.table} TO …"
-    found = table_facts(address, table, sink.key or ("",))
-    if sink.mode == "merge" and found is not None and not found.is_unique(sink.key):
-        key = ", ".join(sink.key)
-        yield (
-            "FM507",
-            f"no unique index of {sink.table} is on the key {key}",
-            f"CREATE UNIQUE INDEX ON {sink.table} ({key})",
-        )
-
-
-GRAVEST = (5, 1, 4, 2)
-"""Exit codes: a decision, a failure, a lease, the configuration."""
-
-
-@dataclass(frozen=True)
-class Checked:
-    """One thing that was looked at; `rule` is empty where all is well."""
-
-    job: str
-    part: str
-    message: str
-    rule: str = ""
-    hint: str = ""
-    exit_code: int = 0
-
-    @property
-    def severity(self) -> str:
-        """As the rule has it, or ok."""
-        return RULES[self.rule][0] if self.rule else "ok"
-
-
-@dataclass(frozen=True)
-class JobCheck:
-    """One job, asked part by part: one that cannot be reached is a finding, and the others are asked all the same."""
-
-    step: Step
-
-    def lines(self) -> Iterator[Checked]:
-        record = self.step.read()
-        yield self.well(
-            "mark", f"at {display_marks(record.marks)}" if record.marks else "none: the next run is the first one"
-        )
-        for source in self.step.work.sources:
-            yield from self.asked(f"source {source.name}", self.source(source, record))
-        for sink in self.step.work.sinks:
-            yield from self.asked(f"sink {sink.name}", self.sink(sink))
-
-    def asked(self, part: str, said: Said) -> Iterator[Checked]:
-        try:
-            for rule, message, hint in said:
-                code = 2 if rule and RULES[rule][0] == "error" else 0
-                yield Checked(self.step.work.name, part, message, rule, hint, code)
-        except FloodmarkError as error:
-            yield Checked(self.step.work.name, part, error.message, "FM501", error.hint, error.exit_code)
-
-    def well(self, part: str, message: str) -> Checked:
-        return Checked(self.step.work.name, part, message)
-
-    def source(self, source: Source, record: JobRecord) -> Said:
-        """Whether it is there and the same as ever, what its cursor is worth, and what waits above the mark."""
-        found, mark = source.fingerprint(self.step.session), record.marks.get(source.name)
-        yield "", f"reads {found}", ""
-        yield from particular(source, mark)
-        require_same_sources(self.step.work, record, {source.name: found})
-        request = Request(extras=record.extras.source(source.name).extras, waits=False)
-        yield "", told(source.look(mark, request, self.step.session)), ""
-
-    def sink(self, sink: Sink) -> Said:
-        """Whether it can be reached, and what it has of this job."""
-        ledger = ledger_id(self.step.store.namespace, self.step.work.name, sink.name)
-        recorded = sink.recorded(ledger, self.step.session)
-        has = f"has batch {recorded.number}" if recorded else "has nothing of this job yet"
-        yield "", f"{sink.describe()} {has}", ""
-        if isinstance(sink, PostgresSink):
-            yield from target_findings(sink)
-
-
-def particular(source: Source, mark: HWM[object] | None) -> Said:
-    """What only this kind of source can be asked."""
-    if isinstance(source, Postgres):
-        yield from source_findings(source)
-    if isinstance(source, Kafka):
-        yield from kafka_findings(source, mark)
-
-
-def told(sight: Sight) -> str:
-    """What a look saw."""
-    held = f"; {sight.held_back} held back: {sight.held_reason}" if sight.held_back else ""
-    if sight.span is None:
-        return f"nothing new{held}"
-    rows = "rows" if sight.expected_rows is None else f"{sight.expected_rows} rows"
-    return f"{rows} to read, up to {sight.span.upto.show()}{held}"
-
-
-def exit_code(lines: Sequence[Checked]) -> int:
-    """0 if no error was found, else the code of the gravest."""
-    codes = {line.exit_code for line in lines if line.severity == "error"}
-    return next((code for code in GRAVEST if code in codes), 0)

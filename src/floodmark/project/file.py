@@ -1,6 +1,6 @@
 """The project file as text: found, parsed, its variables filled in, with the line of everything in it.
 
-What the fields mean is not known here (see project.py), so that commands which only need the store stay quick.
+What the fields mean is not known here (see `models`), so that commands which only need the store stay quick.
 """
 
 from __future__ import annotations
@@ -21,169 +21,41 @@ if TYPE_CHECKING:
     from floodmark.hwm import Json
 
 
-# `${VAR}` and `${VAR:default}`: where values come from, and how they are kept out of every line of output.
+FILE_NAME = "floodmark.yaml"
 REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<default>[^}\n]*))?\}")
 _SHORTEST_SECRET = 4  # replacing "1" or "no" wherever they stand would make every message unreadable
-
-
-@dataclass(frozen=True)
-class Variables:
-    """The environment as a project file sees it; it remembers which values it gave away."""
-
-    values: Mapping[str, str]
-    _given: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
-
-    def expand(self, text: str, *, where: str) -> str:
-        """The text with every reference replaced; `$${` stands for a plain `${`. Raises VariableMissing."""
-
-        def value(reference: re.Match[str]) -> str:
-            return self._value(reference, where) if reference["name"] else "${"
-
-        return REFERENCE.sub(value, text)
-
-    def scrub(self, text: str) -> str:
-        """The text with every value that was given away shown as its name again, and passwords as ***."""
-        for value, name in sorted(self._given.items(), key=lambda pair: -len(pair[0])):
-            text = text.replace(value, f"${{{name}}}")
-        return redact(text)
-
-    def _value(self, reference: re.Match[str], where: str) -> str:
-        name, default = reference["name"], reference["default"]
-        if name not in self.values:
-            if default is None:
-                raise VariableMissing(name, where=where)
-            return str(default)
-        value = self.values[name]
-        if len(value) >= _SHORTEST_SECRET:
-            self._given[value] = name
-        return value
-
-
-def read_env_file(path: Path) -> dict[str, str]:
-    """NAME=value lines, as `docker run --env-file` and most shells write them."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(f"env file {path} cannot be read: {error.strerror}.", hint="check --env-file") from error
-    return dict(_pair(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if _says_something(line))
-
-
-def _says_something(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
-
-
-def _pair(line: str, where: str) -> tuple[str, str]:
-    name, equals, value = line.strip().removeprefix("export ").partition("=")
-    if not equals or not name.strip().isidentifier():
-        raise ConfigError(f"{where} is not NAME=value.", hint="write one NAME=value per line")
-    value = value.strip()
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    return name.strip(), value[1:-1] if quoted else value
-
-
-# YAML as a project file uses it: safe tags only, dates and yes/no stay text, no key twice, every line remembered.
 Place: TypeAlias = "tuple[str | int, ...]"
 """Where a value stands in the file: ("jobs", 0, "sinks", 1, "path")."""
-
-_KEPT = re.compile("\ue000(\\d+)\ue001")
+_REFERENCE_MARK = re.compile("\ue000(\\d+)\ue001")
 _TAG = "tag:yaml.org,2002:"
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2's plain scalars: `on`, `no` and 2024-01-01 are text, as everybody but YAML 1.1 thinks."""
+def find_project(file: Path | None, start: Path) -> Path:
+    """The file, if one is named; else floodmark.yaml in the start folder or the nearest folder above it."""
+    if file is not None:
+        if not file.is_file():
+            raise ConfigError(f"there is no project file {file}.", hint="floodmark init DIR writes one")
+        return file.absolute()
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder / FILE_NAME
+    raise ConfigError(
+        f"no {FILE_NAME} in this folder or above it.", hint="floodmark init writes one; --project FILE names one"
+    )
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012  (PyYAML declares it without ClassVar)
 
-
-_Loader.add_implicit_resolver(_TAG + "null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
-_Loader.add_implicit_resolver(_TAG + "bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-_Loader.add_implicit_resolver(_TAG + "int", re.compile(r"^[-+]?(?:0|[1-9][0-9_]*)$"), list("-+0123456789"))
-_Loader.add_implicit_resolver(
-    _TAG + "float", re.compile(r"^[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"^<<$"), ["<"])
-
-
-def parse(text: str, name: str) -> tuple[Json, dict[Place, int]]:
-    """The values of the text, with their lines. Raises ConfigError with `name` and line.
-
-    `${…}` may stand unquoted inside `{…}`, where YAML would take its brace for its own, so references are put aside
-    while YAML reads. They come back unexpanded, and what a variable holds can never be taken for YAML.
-    """
-    kept: list[str] = []
-
-    def put_aside(reference: re.Match[str]) -> str:
-        kept.append(reference[0])
-        return f"\ue000{len(kept) - 1}\ue001"
-
+def read_document(file: Path, variables: Variables, *, target: str | None = None) -> Document:
+    """Parse the file. Raises ConfigError with file and line."""
     try:
-        loader = _Loader(REFERENCE.sub(put_aside, text))
-        reader = _Reader(name, loader, kept)
-        return reader.value(loader.get_single_node(), (), ()), reader.lines
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(f"{name}:{line} is not YAML: {error.problem}.", hint="mend that line") from None
-    except yaml.YAMLError:
-        raise ConfigError(
-            f"{name} is not YAML: it holds characters that YAML refuses.", hint="save it as UTF-8"
-        ) from None
-
-
-@dataclass
-class _Reader:
-    """Walks the nodes once; a node inside itself (an alias of its own anchor) is refused."""
-
-    name: str
-    loader: _Loader
-    kept: list[str]
-    lines: dict[Place, int] = field(default_factory=dict)
-
-    def value(self, node: yaml.Node | None, place: Place, around: tuple[yaml.Node, ...]) -> Json:
-        if node is None:
-            return None
-        if any(node is outer for outer in around):
-            raise self._refused(node, "an alias stands inside its own anchor")
-        self.lines.setdefault(place, node.start_mark.line + 1)
-        if not isinstance(node, yaml.ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
-            raise self._refused(node, f"{node.tag} is not a kind of value this file can hold")
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, place, (*around, node))
-        if isinstance(node, yaml.SequenceNode):
-            items = enumerate(node.value)
-            return [self.value(item, (*place, position), (*around, node)) for position, item in items]
-        return self._scalar(node)
-
-    def _mapping(self, node: yaml.MappingNode, place: Place, around: tuple[yaml.Node, ...]) -> Json:
-        own = [key.value for key, _ in node.value if key.tag != _TAG + "merge"]
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise self._refused(key, "a field name has to be text")
-            if own.count(key.value) > 1:
-                raise self._refused(key, f"field '{self._given_back(key.value)}' stands here twice")
-        self.loader.flatten_mapping(node)
-        values: dict[str, Json] = {}
-        for key, inner in node.value:
-            name = self._given_back(str(key.value))
-            inside: Place = (*place, name)
-            self.lines[inside] = key.start_mark.line + 1
-            values[name] = self.value(inner, inside, around)
-        return values
-
-    def _scalar(self, node: yaml.Node) -> Json:
-        try:
-            value: Json = self.loader.construct_object(node)
-        except (ValueError, yaml.constructor.ConstructorError):
-            raise self._refused(node, f"{node.tag} is not a kind of value this file can hold") from None
-        return self._given_back(value) if isinstance(value, str) else value
-
-    def _given_back(self, text: str) -> str:
-        return _KEPT.sub(lambda found: self.kept[int(found[1])], text)
-
-    def _refused(self, node: yaml.Node, reason: str) -> ConfigError:
-        return ConfigError(f"{self.name}:{node.start_mark.line + 1}: {reason}.", hint="mend that line")
-
-
-FILE_NAME = "floodmark.yaml"
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file.name} cannot be read: {error}.", hint="save it as UTF-8 text") from error
+    values, lines = parse(text, file.name)
+    if not isinstance(values, dict):
+        raise ConfigError(f"{file.name}:1 has no fields.", hint="floodmark init writes an example")
+    document = Document(file, values, lines, variables, target)
+    chosen_target(document)
+    return document
 
 
 @dataclass(frozen=True)
@@ -216,34 +88,6 @@ class Document:
         if isinstance(value, dict):
             return {name: self.expand(inner, (*place, name)) for name, inner in value.items()}
         return value
-
-
-def find_project(named: Path | None, start: Path) -> Path:
-    """The file that was named, else floodmark.yaml in the start folder or the nearest folder above it."""
-    if named is not None:
-        if not named.is_file():
-            raise ConfigError(f"there is no project file {named}.", hint="floodmark init DIR writes one")
-        return named.absolute()
-    for folder in (start, *start.parents):
-        if (folder / FILE_NAME).is_file():
-            return folder / FILE_NAME
-    raise ConfigError(
-        f"no {FILE_NAME} in this folder or above it.", hint="floodmark init writes one; --project FILE names one"
-    )
-
-
-def read_document(file: Path, variables: Variables, *, target: str | None = None) -> Document:
-    """Parse the file. Raises ConfigError with file and line."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file.name} cannot be read: {error}.", hint="save it as UTF-8 text") from error
-    values, lines = parse(text, file.name)
-    if not isinstance(values, dict):
-        raise ConfigError(f"{file.name}:1 has no fields.", hint="floodmark init writes an example")
-    document = Document(file, values, lines, variables, target)
-    chosen_target(document)
-    return document
 
 
 def chosen_target(document: Document) -> dict[str, Json]:
@@ -284,5 +128,155 @@ def store_settings(document: Document) -> StoreSettings:
         raise ConfigError(f"{document.where(('store',))}: store has to be text or a list of text.", hint=PROJECT_STORE)
     if not isinstance(namespace, str) or not namespace:
         raise ConfigError(f"{document.where(('namespace',))}: namespace has to be text.", hint="namespace: prod")
-    opened = tuple(map(str, levels)) if isinstance(store, list) else str(store)
-    return StoreSettings(opened, namespace, document.folder)
+    text = tuple(map(str, levels)) if isinstance(store, list) else str(store)
+    return StoreSettings(text, namespace, document.folder)
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The environment as a project file sees it; it remembers which values it handed out."""
+
+    values: Mapping[str, str]
+    _handed_out: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def expand(self, text: str, *, where: str) -> str:
+        """The text with every reference replaced; `$${` stands for a plain `${`. Raises VariableMissing."""
+
+        def value(reference: re.Match[str]) -> str:
+            return self._value_of(reference, where) if reference["name"] else "${"
+
+        return REFERENCE.sub(value, text)
+
+    def scrub(self, text: str) -> str:
+        """The text with every value that was handed out shown as its name again, and passwords as ***."""
+        for value, name in sorted(self._handed_out.items(), key=lambda pair: -len(pair[0])):
+            text = text.replace(value, f"${{{name}}}")
+        return redact(text)
+
+    def _value_of(self, reference: re.Match[str], where: str) -> str:
+        name, default = reference["name"], reference["default"]
+        if name not in self.values:
+            if default is None:
+                raise VariableMissing(name, where=where)
+            return str(default)
+        value = self.values[name]
+        if len(value) >= _SHORTEST_SECRET:
+            self._handed_out[value] = name
+        return value
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """NAME=value lines, as `docker run --env-file` and most shells write them."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"env file {path} cannot be read: {error.strerror}.", hint="check --env-file") from error
+    return dict(_pair(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if _says_something(line))
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _pair(line: str, where: str) -> tuple[str, str]:
+    name, equals, value = line.strip().removeprefix("export ").partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise ConfigError(f"{where} is not NAME=value.", hint="write one NAME=value per line")
+    value = value.strip()
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return name.strip(), value[1:-1] if quoted else value
+
+
+def parse(text: str, name: str) -> tuple[Json, dict[Place, int]]:
+    """The values of the text, with their lines. Raises ConfigError with `name` and line.
+
+    `${…}` may stand unquoted inside `{…}`, where YAML would take its brace for its own, so references are put aside
+    while YAML reads. They come back unexpanded, and what a variable holds can never be taken for YAML.
+    """
+    references: list[str] = []
+
+    def put_aside(reference: re.Match[str]) -> str:
+        references.append(reference[0])
+        return f"\ue000{len(references) - 1}\ue001"
+
+    try:
+        loader = _Loader(REFERENCE.sub(put_aside, text))
+        reader = _Reader(name, loader, references)
+        return reader.value(loader.get_single_node(), (), ()), reader.lines
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ConfigError(f"{name}:{line} is not YAML: {error.problem}.", hint="fix that line") from None
+    except yaml.YAMLError:
+        raise ConfigError(
+            f"{name} is not YAML: it holds characters that YAML refuses.", hint="save it as UTF-8"
+        ) from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe tags alone, and YAML 1.2's plain scalars: `on`, `no` and 2024-01-01 are text."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012  (PyYAML declares it without ClassVar)
+
+
+_Loader.add_implicit_resolver(_TAG + "null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver(_TAG + "bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver(_TAG + "int", re.compile(r"^[-+]?(?:0|[1-9][0-9_]*)$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    _TAG + "float", re.compile(r"^[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?$"), list("-+0123456789")
+)
+_Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"^<<$"), ["<"])
+
+
+@dataclass
+class _Reader:
+    """Walks the nodes once and remembers their lines; a key that stands twice, and a node inside itself (an alias of
+    its own anchor), is refused."""
+
+    name: str
+    loader: _Loader
+    references: list[str]
+    lines: dict[Place, int] = field(default_factory=dict)
+
+    def value(self, node: yaml.Node | None, place: Place, around: tuple[yaml.Node, ...]) -> Json:
+        if node is None:
+            return None
+        if any(node is outer for outer in around):
+            raise self._error(node, "an alias stands inside its own anchor")
+        self.lines.setdefault(place, node.start_mark.line + 1)
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
+            raise self._error(node, f"{node.tag} is not a kind of value this file can hold")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, place, (*around, node))
+        if isinstance(node, yaml.SequenceNode):
+            items = enumerate(node.value)
+            return [self.value(item, (*place, position), (*around, node)) for position, item in items]
+        return self._scalar(node)
+
+    def _mapping(self, node: yaml.MappingNode, place: Place, around: tuple[yaml.Node, ...]) -> Json:
+        own = [key.value for key, _ in node.value if key.tag != _TAG + "merge"]
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._error(key, "a field name has to be text")
+            if own.count(key.value) > 1:
+                raise self._error(key, f"field '{self._with_references(key.value)}' stands here twice")
+        self.loader.flatten_mapping(node)
+        values: dict[str, Json] = {}
+        for key, inner in node.value:
+            name = self._with_references(str(key.value))
+            inside: Place = (*place, name)
+            self.lines[inside] = key.start_mark.line + 1
+            values[name] = self.value(inner, inside, around)
+        return values
+
+    def _scalar(self, node: yaml.Node) -> Json:
+        try:
+            value: Json = self.loader.construct_object(node)
+        except (ValueError, yaml.constructor.ConstructorError):
+            raise self._error(node, f"{node.tag} is not a kind of value this file can hold") from None
+        return self._with_references(value) if isinstance(value, str) else value
+
+    def _with_references(self, text: str) -> str:
+        return _REFERENCE_MARK.sub(lambda mark: self.references[int(mark[1])], text)
+
+    def _error(self, node: yaml.Node, reason: str) -> ConfigError:
+        return ConfigError(f"{self.name}:{node.start_mark.line + 1}: {reason}.", hint="fix that line")

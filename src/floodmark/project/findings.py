@@ -1,4 +1,4 @@
-"""What lint may find: every rule with its id, and a finding as a value."""
+"""What lint and check may find: every rule with its id, and a finding as a value."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM506": ("note", "a compacted topic"),
     "FM507": ("error", "a table lacks a right, an index, or is not there"),
 }
-Said: TypeAlias = "Iterator[tuple[str, str, str]]"
+Remarks: TypeAlias = "Iterator[tuple[str, str, str]]"
 """A rule's id (empty where all is well), what was found, and what to do."""
 
 

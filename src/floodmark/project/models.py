@@ -1,4 +1,7 @@
-"""The JSON Schema of the project file, as editors read it."""
+"""The project file as values: what each field means, how a whole project is loaded, and its JSON Schema for editors.
+
+What pydantic finds wrong becomes an error of ours here: file, line, the nearest known name, and never a value.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidationError,
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
 from floodmark.project.file import Document, chosen_target
 from floodmark.project.kinds import (
+    DURATION,
+    NAME,
+    PYTHON_NAME,
     ConsoleSink,
     DeltaSink,
     DeltaSource,
@@ -46,7 +52,6 @@ if TYPE_CHECKING:
     from floodmark.project.file import Place
 
 
-# Every source and sink that the project file knows, told apart by `type`.
 AnySource = Annotated[
     FilesSource | DeltaSource | FactSource | KafkaSource | PostgresSource | JdbcSource | SqliteSource | PythonSource,
     Field(discriminator="type"),
@@ -54,105 +59,6 @@ AnySource = Annotated[
 AnySink = Annotated[DeltaSink | KafkaSink | PostgresSink | FilesSink | ConsoleSink, Field(discriminator="type")]
 
 
-# What pydantic found wrong, told as our own errors: file, line, the nearest known name, and never a value.
-def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
-    """One error for each mistake, in the order of the file."""
-    found: dict[Place, ErrorDetails] = {}
-    for detail in error.errors(include_input=False):
-        found.setdefault(_place(detail, document.values), detail)  # a union complains once for each of its members
-    in_order = sorted(found, key=lambda place: document.lines.get(place, document.lines.get(place[:-1], 0)))
-    return [_mistake(place, found[place], document) for place in in_order]
-
-
-def _place(detail: ErrorDetails, values: Json) -> Place:
-    """pydantic's location without the names of union members, which stand in no file."""
-    place: list[str | int] = []
-    for step in detail["loc"]:
-        if _has(values, step):
-            place.append(step)
-            values = values[step]  # type: ignore[index]
-    return (*place, detail["loc"][-1]) if detail["type"] == "missing" else tuple(place)
-
-
-def _has(values: Json, step: str | int) -> bool:
-    if isinstance(values, dict):
-        return step in values
-    return isinstance(values, list) and isinstance(step, int) and step < len(values)
-
-
-def _mistake(place: Place, detail: ErrorDetails, document: Document) -> ConfigError:
-    where = document.where(place)
-    if detail["type"] == "extra_forbidden":
-        return _unknown_field(str(place[-1]), where, detail)
-    if detail["type"] == "union_tag_invalid":
-        return _unknown_type(place, where, detail, document)
-    name = ".".join(map(str, place)) or "the file"
-    if detail["type"] in ("missing", "union_tag_not_found"):
-        missing = f"{name}.type" if detail["type"] == "union_tag_not_found" else name
-        return FieldInvalid(missing, where=where, reason="is missing")
-    return FieldInvalid(name, where=where, reason=_without_value(detail))
-
-
-def _without_value(detail: ErrorDetails) -> str:
-    message = detail["msg"].removeprefix("Input ").rstrip(".")
-    if detail["type"] == "string_pattern_mismatch":
-        return _shape(str(detail["ctx"]["pattern"])) or message
-    return f"is wrong: {message.removeprefix('Value error, ')}" if detail["type"] == "value_error" else message
-
-
-def _shape(pattern: str) -> str | None:
-    from floodmark.project.kinds import DURATION, NAME, PYTHON_NAME
-
-    return {
-        DURATION: "should be a duration like 500ms, 5s, 10m, 1h or 90d",
-        NAME: "should be a name of letters, digits, '_', '-' and '.'",
-        PYTHON_NAME: "should be module:name",
-    }.get(pattern)
-
-
-def _unknown_field(name: str, where: str, detail: ErrorDetails) -> ConfigError:
-    nearest = get_close_matches(name, _known_fields(detail["loc"]), n=1, cutoff=0.5)
-    return UnknownField(name, where=where, nearest=nearest[0] if nearest else None)
-
-
-def _unknown_type(place: Place, where: str, detail: ErrorDetails, document: Document) -> ConfigError:
-    """The type is shown as the file spells it: what a variable holds stays unseen."""
-    known = [name.strip(" '") for name in str(detail["ctx"]["expected_tags"]).split(",")]
-    thing = f"{'sink' if 'sinks' in place else 'source'} type at {document.where((*place, 'type'))}:"
-    return UnknownKind(thing, str(_spelled(document.values, (*place, "type"))), known=known)
-
-
-def _spelled(values: Json, place: Place) -> Json:
-    for step in place:
-        values = values[step]  # type: ignore[index]
-    return values
-
-
-def _known_fields(location: Sequence[str | int]) -> list[str]:
-    """The fields of the model that refused: found by walking the models along the location."""
-    models: list[type[BaseModel]] = [Project]
-    for step in location[:-1]:
-        if isinstance(step, str):
-            models = _inner_models(models, step) or models
-    return [field.alias or name for model in models for name, field in model.model_fields.items()]
-
-
-def _inner_models(models: Iterable[type[BaseModel]], step: str) -> list[type[BaseModel]]:
-    fields = [model.model_fields[step].annotation for model in models if step in model.model_fields]
-    if fields:
-        return [model for annotation in fields for model in _models_in(annotation)]
-    return [model for model in models if step in get_args(getattr(model.model_fields.get("type"), "annotation", None))]
-
-
-def _models_in(annotation: object) -> list[type[BaseModel]]:
-    from pydantic import BaseModel
-
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in _models_in(inner)]
-
-
-# The project file as values: what each field means, and how a whole project is loaded from it.
 def _as_setting(value: object) -> object:
     """Spark takes its settings as text, people write numbers and true."""
     if isinstance(value, bool):
@@ -176,6 +82,12 @@ AlertKind = Literal[
     "run_succeeded",
     "summary",
 ]
+SHAPES = {
+    DURATION: "should be a duration like 500ms, 5s, 10m, 1h or 90d",
+    NAME: "should be a name of letters, digits, '_', '-' and '.'",
+    PYTHON_NAME: "should be module:name",
+}
+REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:[^}]*)?\}$"}
 
 
 class Transform(Model):
@@ -238,7 +150,7 @@ class JobModel(Model):
     @model_validator(mode="after")
     def _a_fact_is_whole(self) -> JobModel:
         is_fact = isinstance(self.source, FactSource)
-        by_date = [sink for sink in self.sinks if getattr(sink, "mode", None) == "dates"]
+        by_date = [sink for sink in self.sinks if isinstance(sink, DeltaSink) and sink.mode == "dates"]
         if by_date and not is_fact:
             raise ValueError("a sink with `mode: dates` takes what a source of `type: fact` tells it to build")
         if is_fact and (len(by_date) != len(self.sinks) or self.transform is None):
@@ -248,14 +160,15 @@ class JobModel(Model):
     @model_validator(mode="after")
     def _a_dimension_is_whole(self) -> JobModel:
         members = self.transform.dimension if self.transform else None
-        kept = [sink for sink in self.sinks if getattr(sink, "mode", None) == "dimension"]
-        if kept and members is None:
+        tables = [sink for sink in self.sinks if isinstance(sink, DeltaSink) and sink.mode == "dimension"]
+        if tables and members is None:
             raise ValueError("a sink with `mode: dimension` takes what `transform: {dimension: …}` makes")
         if members is None:
             return self
-        if len(kept) != len(self.sinks) or getattr(self.source, "changes", None) != "feed":
+        is_feed = isinstance(self.source, DeltaSource) and self.source.changes == "feed"
+        if len(tables) != len(self.sinks) or not is_feed:
             raise ValueError("a dimension needs a Delta source with `changes: feed`, and sinks with `mode: dimension`")
-        if any(getattr(sink, "key", ()) != (members.key,) for sink in kept):
+        if any(sink.key != (members.key,) for sink in tables):
             raise ValueError(f"the sinks of this dimension need `key: {members.key}`")
         return self
 
@@ -342,9 +255,9 @@ class Project(Model):
 
 def load(document: Document) -> Project:
     """The project that the document describes, its target applied. Raises the first error that `examine` finds."""
-    project, found = examine(document)
+    project, wrong = examine(document)
     if project is None:
-        raise found[0]
+        raise wrong[0]
     return project
 
 
@@ -363,9 +276,6 @@ def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
         return None, mistakes(error, document)
 
 
-REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:[^}]*)?\}$"}
-
-
 def project_schema() -> dict[str, object]:
     """The schema; where a number is wanted, `${NAME}` is one too."""
     schema = {name: _with_references(part) for name, part in Project.model_json_schema().items()}
@@ -379,3 +289,90 @@ def _with_references(node: object) -> object:
         return node
     inner = {name: _with_references(value) for name, value in node.items()}
     return {"anyOf": [inner, REFERENCE]} if node.get("type") in ("integer", "boolean", "number") else inner
+
+
+def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
+    """One error for each mistake, in the order of the file."""
+    details: dict[Place, ErrorDetails] = {}
+    for detail in error.errors(include_input=False):
+        details.setdefault(_place(detail, document.values), detail)  # a union complains once for each of its members
+    in_order = sorted(details, key=lambda place: document.lines.get(place, document.lines.get(place[:-1], 0)))
+    return [_mistake(place, details[place], document) for place in in_order]
+
+
+def _mistake(place: Place, detail: ErrorDetails, document: Document) -> ConfigError:
+    where = document.where(place)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_field(str(place[-1]), where, detail)
+    if detail["type"] == "union_tag_invalid":
+        return _unknown_type(place, where, detail, document)
+    name = ".".join(map(str, place)) or "the file"
+    if detail["type"] in ("missing", "union_tag_not_found"):
+        missing = f"{name}.type" if detail["type"] == "union_tag_not_found" else name
+        return FieldInvalid(missing, where=where, reason="is missing")
+    return FieldInvalid(name, where=where, reason=_without_value(detail))
+
+
+def _place(detail: ErrorDetails, values: Json) -> Place:
+    """pydantic's location without the names of union members, which stand in no file."""
+    place: list[str | int] = []
+    for step in detail["loc"]:
+        if _has(values, step):
+            place.append(step)
+            values = values[step]  # type: ignore[index]
+    return (*place, detail["loc"][-1]) if detail["type"] == "missing" else tuple(place)
+
+
+def _has(values: Json, step: str | int) -> bool:
+    if isinstance(values, dict):
+        return step in values
+    return isinstance(values, list) and isinstance(step, int) and step < len(values)
+
+
+def _without_value(detail: ErrorDetails) -> str:
+    message = detail["msg"].removeprefix("Input ").rstrip(".")
+    if detail["type"] == "string_pattern_mismatch":
+        return SHAPES.get(str(detail["ctx"]["pattern"]), message)
+    return f"is wrong: {message.removeprefix('Value error, ')}" if detail["type"] == "value_error" else message
+
+
+def _unknown_field(name: str, where: str, detail: ErrorDetails) -> ConfigError:
+    nearest = get_close_matches(name, _known_fields(detail["loc"]), n=1, cutoff=0.5)
+    return UnknownField(name, where=where, nearest=nearest[0] if nearest else None)
+
+
+def _known_fields(location: Sequence[str | int]) -> list[str]:
+    """The fields of the model that refused: found by walking the models along the location."""
+    models: list[type[BaseModel]] = [Project]
+    for step in location[:-1]:
+        if isinstance(step, str):
+            models = _inner_models(models, step) or models
+    return [field.alias or name for model in models for name, field in model.model_fields.items()]
+
+
+def _inner_models(models: Iterable[type[BaseModel]], step: str) -> list[type[BaseModel]]:
+    fields = [model.model_fields[step].annotation for model in models if step in model.model_fields]
+    if fields:
+        return [model for annotation in fields for model in _models_in(annotation)]
+    return [model for model in models if step in get_args(getattr(model.model_fields.get("type"), "annotation", None))]
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models_in(inner)]
+
+
+def _unknown_type(place: Place, where: str, detail: ErrorDetails, document: Document) -> ConfigError:
+    """The type is shown as the file spells it: what a variable holds stays unseen."""
+    known = [name.strip(" '") for name in str(detail["ctx"]["expected_tags"]).split(",")]
+    thing = f"{'sink' if 'sinks' in place else 'source'} type at {document.where((*place, 'type'))}:"
+    return UnknownKind(thing, str(_value_at(document.values, (*place, "type"))), known=known)
+
+
+def _value_at(values: Json, place: Place) -> Json:
+    for step in place:
+        values = values[step]  # type: ignore[index]
+    return values

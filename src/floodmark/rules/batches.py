@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
@@ -10,58 +9,16 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.fields import ColumnNames, NameOrDefault
 from floodmark.locations import absolute
-from floodmark.rules.contract import FOR_WHOLE_BATCHES, Action, as_columns, check_action
+from floodmark.rules.contract import FOR_WHOLE_BATCHES, Action, check_action, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-
-# Tables that rules look into: the keys of a Delta table, as it is when the batch is judged.
-@dataclass(frozen=True)
-class KnownKeys:
-    """The keys that a table holds, and the columns of a batch that are compared with them."""
-
-    rule: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-    path: str | None
-    table: str | None
-    must_exist: bool
-
-    def look_up(self, rows: DataFrame, found: str) -> DataFrame:
-        """The rows with one more column: true where the table has the key, NULL where it has not."""
-        from pyspark.sql import functions as F
-
-        held = self._held(rows.sparkSession)
-        if held is None:
-            return rows.withColumn(found, F.lit(None).cast("boolean"))
-        names = [f"_fm_key_{place}" for place in range(len(self.key))]
-        keys = held.select(*(F.col(name).alias(to) for name, to in zip(self.key, names, strict=True))).distinct()
-        same = reduce(and_, (F.col(own) == F.col(name) for own, name in zip(self.columns, names, strict=True)))
-        return rows.join(keys.withColumn(found, F.lit(True)), same, "left").drop(*names)
-
-    def _held(self, spark: SparkSession) -> DataFrame | None:
-        """The table, or None if it is not there and need not be."""
-        from pyspark.errors import AnalysisException
-
-        try:
-            held = spark.table(self.table) if self.table else spark.read.format("delta").load(absolute(self.path or ""))
-            held.schema  # noqa: B018  (under Connect nothing is looked up before somebody asks)
-        except AnalysisException as error:
-            if not self.must_exist:
-                return None
-            raise ConfigError(
-                f"rule '{self.rule}' looks into {self.path or self.table}, which cannot be read: "
-                f"{str(error).splitlines()[0]}",
-                hint="fill that table first, or mend the rule",
-            ) from error
-        return held
-
-
 POSITION = "_fm_position"
 """Where the step puts a row's place in its source; the name is fixed by the contract of the sinks."""
-FOUND, PLACE = "_fm_found", "_fm_place"
+KEY_FOUND, PLACE = "_fm_found", "_fm_place"
 
 
 @dataclass(frozen=True)
@@ -71,18 +28,20 @@ class Unique:
     Of several rows with one key the first in the source's order is good. A key with a NULL in it is not.
     """
 
-    columns: str | Sequence[str]
+    columns: ColumnNames = ColumnNames()
     path: str | None = None
     table: str | None = None
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", as_columns(self.columns, rule="unique"))
-        object.__setattr__(self, "name", self.name or f"unique_{'_'.join(self.columns)}")
+        require_columns(self.columns, rule="unique")
         check_action(self.name, self.action)
         if self.path is not None and self.table is not None:
             raise ConfigError(f"rule '{self.name}' has a path and a table.", hint="give one of the two, or none")
+
+    def default_name(self) -> str:
+        return f"unique_{'_'.join(self.columns)}"
 
     def describe(self) -> str:
         against = self.path or self.table
@@ -97,38 +56,40 @@ class Unique:
         window = Window.partitionBy(*map(F.col, self.columns)).orderBy(PLACE)
         whole = reduce(and_, (F.col(name).isNotNull() for name in self.columns))
         first = placed.withColumn(column, whole & (F.row_number().over(window) == 1)).drop(PLACE)
-        known = self._known()
+        known = self._known_keys()
         if known is None:
             return first
-        found = known.look_up(first, FOUND)
-        return found.withColumn(column, F.col(column) & F.col(FOUND).isNull()).drop(FOUND)
+        found = known.look_up(first, KEY_FOUND)
+        return found.withColumn(column, F.col(column) & F.col(KEY_FOUND).isNull()).drop(KEY_FOUND)
 
-    def _known(self) -> KnownKeys | None:
+    def _known_keys(self) -> KnownKeys | None:
         if self.path is None and self.table is None:
             return None
-        return KnownKeys(self.name, tuple(self.columns), tuple(self.columns), self.path, self.table, must_exist=False)
+        return KnownKeys(self.name, self.columns, self.columns, self.path, self.table, must_exist=False)
 
 
 @dataclass(frozen=True)
 class References:
     """The values of `columns` are a `key` of the Delta table at `path`, or called `table`."""
 
-    columns: str | Sequence[str]
-    key: str | Sequence[str]
+    columns: ColumnNames = ColumnNames()
+    key: ColumnNames = ColumnNames()
     path: str | None = None
     table: str | None = None
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", as_columns(self.columns, rule="references"))
-        object.__setattr__(self, "key", as_columns(self.key, rule="references"))
-        object.__setattr__(self, "name", self.name or f"references_{'_'.join(self.columns)}")
+        require_columns(self.columns, rule="references")
+        require_columns(self.key, rule="references")
         check_action(self.name, self.action)
         if (self.path is None) == (self.table is None):
             raise ConfigError(f"rule '{self.name}' needs a table to look into.", hint="give either path or table")
         if len(self.columns) != len(self.key):
             raise ConfigError(f"rule '{self.name}' compares {len(self.columns)} columns with {len(self.key)}.", hint="")
+
+    def default_name(self) -> str:
+        return f"references_{'_'.join(self.columns)}"
 
     def describe(self) -> str:
         return f"{', '.join(self.columns)} in {self.path or self.table} ({', '.join(self.key)})"
@@ -136,8 +97,50 @@ class References:
     def compared(self, rows: DataFrame, column: str) -> DataFrame:
         from pyspark.sql import functions as F
 
-        known = KnownKeys(self.name, tuple(self.columns), tuple(self.key), self.path, self.table, must_exist=True)
-        return known.look_up(rows, FOUND).withColumn(column, F.col(FOUND)).drop(FOUND)
+        known = KnownKeys(self.name, self.columns, self.key, self.path, self.table, must_exist=True)
+        return known.look_up(rows, KEY_FOUND).withColumn(column, F.col(KEY_FOUND)).drop(KEY_FOUND)
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """The keys that a Delta table holds when a batch is judged, and the columns that are compared with them."""
+
+    rule: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    path: str | None
+    table: str | None
+    must_exist: bool
+
+    def look_up(self, rows: DataFrame, found: str) -> DataFrame:
+        """The rows with one more column: true where the table has the key, NULL where it has not."""
+        from pyspark.sql import functions as F
+
+        table = self._read(rows.sparkSession)
+        if table is None:
+            return rows.withColumn(found, F.lit(None).cast("boolean"))
+        names = [f"_fm_key_{place}" for place in range(len(self.key))]
+        keys = table.select(*(F.col(name).alias(to) for name, to in zip(self.key, names, strict=True))).distinct()
+        same = reduce(and_, (F.col(own) == F.col(name) for own, name in zip(self.columns, names, strict=True)))
+        return rows.join(keys.withColumn(found, F.lit(True)), same, "left").drop(*names)
+
+    def _read(self, spark: SparkSession) -> DataFrame | None:
+        """The table, or None if it is not there and need not be."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            delta = spark.read.format("delta")
+            table = spark.table(self.table) if self.table else delta.load(absolute(self.path or ""))
+            table.schema  # noqa: B018  (under Connect nothing is looked up before somebody asks)
+        except AnalysisException as error:
+            if not self.must_exist:
+                return None
+            raise ConfigError(
+                f"rule '{self.rule}' looks into {self.path or self.table}, which cannot be read: "
+                f"{str(error).splitlines()[0]}",
+                hint="fill that table first, or correct the rule",
+            ) from error
+        return table
 
 
 @dataclass(frozen=True)
@@ -174,11 +177,13 @@ class Fresh:
     column: str
     within: timedelta
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or f"fresh_{self.column}")
         check_action(self.name, self.action, FOR_WHOLE_BATCHES)
+
+    def default_name(self) -> str:
+        return f"fresh_{self.column}"
 
     def describe(self) -> str:
         return f"newest {self.column} within {self.within}"

@@ -72,9 +72,7 @@ def check_action(name: str, action: str, known: Sequence[Action] = ACTIONS) -> N
         )
 
 
-def as_columns(given: str | Sequence[str], *, rule: str) -> tuple[str, ...]:
-    """One name or several; none is a mistake."""
-    columns = (given,) if isinstance(given, str) else tuple(given)
+def require_columns(columns: Sequence[str], *, rule: str) -> None:
+    """None at all is a mistake."""
     if not columns or not all(columns):
         raise ConfigError(f"a {rule} rule needs at least one column.", hint=f"as in {rule}: [id]")
-    return columns

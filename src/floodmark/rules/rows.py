@@ -1,15 +1,15 @@
-"""Rules that one row alone can answer."""
+"""Rules that one row alone can answer; they are judged in the pass that writes the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError
-from floodmark.rules.contract import Action, as_columns, check_action
+from floodmark.fields import ColumnNames, NameOrDefault, TupleOf
+from floodmark.rules.contract import Action, check_action, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -23,13 +23,16 @@ Value: TypeAlias = "Bound | bool"
 class NotNull:
     """Every one of these columns has a value."""
 
-    columns: str | Sequence[str]
+    columns: ColumnNames = ColumnNames()
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", as_columns(self.columns, rule="not_null"))
-        named(self, f"not_null_{'_'.join(self.columns)}")
+        require_columns(self.columns, rule="not_null")
+        check_action(self.name, self.action)
+
+    def default_name(self) -> str:
+        return f"not_null_{'_'.join(self.columns)}"
 
     def describe(self) -> str:
         return f"{', '.join(self.columns)} not null"
@@ -48,12 +51,15 @@ class Range:
     min: Bound | None = None
     max: Bound | None = None
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        named(self, f"range_{self.column}")
+        check_action(self.name, self.action)
         if self.min is None and self.max is None:
             raise ConfigError(f"rule '{self.name}' has no bound.", hint="give it min, max or both")
+
+    def default_name(self) -> str:
+        return f"range_{self.column}"
 
     def describe(self) -> str:
         least, most = (f"{self.min!r} <= " if self.min is not None else ""), f" <= {self.max!r}"
@@ -77,15 +83,17 @@ class Accepted:
     """The column has one of these values."""
 
     column: str
-    values: Sequence[Value]
+    values: TupleOf[Value] = TupleOf()
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        named(self, f"accepted_{self.column}")
-        object.__setattr__(self, "values", tuple(self.values))
+        check_action(self.name, self.action)
         if not self.values:
             raise ConfigError(f"rule '{self.name}' accepts no value at all.", hint="list the values: values: [a, b]")
+
+    def default_name(self) -> str:
+        return f"accepted_{self.column}"
 
     def describe(self) -> str:
         return f"{self.column} in {', '.join(map(repr, self.values))}"
@@ -103,10 +111,13 @@ class Matches:
     column: str
     pattern: str
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        named(self, f"matches_{self.column}")
+        check_action(self.name, self.action)
+
+    def default_name(self) -> str:
+        return f"matches_{self.column}"
 
     def describe(self) -> str:
         return f"{self.column} matches {self.pattern}"
@@ -124,10 +135,13 @@ class TimeOrder:
     earlier: str
     later: str
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        named(self, f"time_order_{self.earlier}_{self.later}")
+        check_action(self.name, self.action)
+
+    def default_name(self) -> str:
+        return f"time_order_{self.earlier}_{self.later}"
 
     def describe(self) -> str:
         return f"{self.earlier} <= {self.later}"
@@ -144,10 +158,13 @@ class Predicate:
 
     condition: str
     action: Action = "fail"
-    name: str = ""
+    name: NameOrDefault = NameOrDefault()
 
     def __post_init__(self) -> None:
-        named(self, self.condition.strip())
+        check_action(self.name, self.action)
+
+    def default_name(self) -> str:
+        return self.condition.strip()
 
     def describe(self) -> str:
         return self.condition
@@ -158,9 +175,6 @@ class Predicate:
         return F.expr(self.condition)
 
 
-RowKind: TypeAlias = NotNull | Range | Accepted | Matches | TimeOrder | Predicate
-
-
 def digits(bound: object) -> str:
     """A number as SQL takes it: a decimal without an exponent, which would make it a double."""
     return f"{bound:f}" if isinstance(bound, Decimal) else repr(bound)
@@ -169,9 +183,3 @@ def digits(bound: object) -> str:
 def path(column: str) -> str:
     """A column as SQL takes it; a dot leads into a struct, unless the user has quoted the name."""
     return column if "`" in column else ".".join(f"`{part}`" for part in column.split("."))
-
-
-def named(rule: RowKind, default: str) -> None:
-    """Give the rule its name if the user gave none, and refuse an action nobody knows."""
-    object.__setattr__(rule, "name", rule.name or default)
-    check_action(rule.name, rule.action)

@@ -1,4 +1,7 @@
-"""All rules of a job, judged together: one set of marks per row, one set of sums per batch."""
+"""All rules of a job, judged together: one set of marks per row, one set of sums per batch.
+
+A judged row carries one bit for each rule that it broke, so that a good row costs next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +21,6 @@ from floodmark.rules.rows import NotNull, Predicate
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-
-# What judging a batch gave: how often each rule was broken, and how many rows went which way.
-@dataclass(frozen=True)
-class Verdict:
-    """One rule over one batch: of `checked` rows (1, for a rule on the batch itself) `failed` broke it."""
-
-    name: str
-    action: Action
-    failed: int
-    checked: int
-    samples: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Tally:
-    """All rules over one batch: `judged` rows are those that were kept, quarantined or dropped."""
-
-    judged: int = 0
-    quarantined: int = 0
-    dropped: int = 0
-    verdicts: tuple[Verdict, ...] = ()
-
-    def broken(self, action: Action) -> tuple[Verdict, ...]:
-        """The rules with this action that did not hold."""
-        return tuple(each for each in self.verdicts if each.action == action and each.failed)
-
-    def serialize(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def deserialize(cls, stored: Mapping[str, Any]) -> Tally:
-        verdicts = tuple(Verdict(**{**each, "samples": tuple(each["samples"])}) for each in stored["verdicts"])
-        return cls(**{**stored, "verdicts": verdicts})
-
-
-# The marks that a judged row carries: one bit for each rule it broke, so that a good row costs next to nothing.
 OURS = "_fm_"
 """Columns that begin so never reach a target."""
 ANSWER = "_fm_rule_"
@@ -68,87 +35,8 @@ JSON_OPTIONS = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """Spark's own format of times stops at milliseconds."""
-
-
-@dataclass(frozen=True)
-class Legend:
-    """Which mark stands for which rule: name and action of each, in their order.
-
-    It is kept with a frozen batch, so that other rules cannot change afterwards where its rows go.
-    """
-
-    rules: tuple[tuple[str, Action], ...] = ()
-
-    def mark(self, answered: DataFrame) -> DataFrame:
-        """The rows with their marks in the place of their answers; a NULL answer is a broken rule.
-
-        Everything is SQL text: PySpark notes the line of code behind every operator on columns, which adds up.
-        """
-        from pyspark.sql import functions as F
-
-        answers = {name for name in answered.columns if name.startswith(ANSWER)}
-        own = [quote(name) for name in answered.columns if name not in answers]
-        bits: dict[str, list[str]] = {column: ["0L"] for column in self._columns()}
-        for place in range(len(self.rules)):
-            if f"{ANSWER}{place}" in answers:
-                bits[_column(place)].append(f"if({ANSWER}{place}, 0L, {_bit(place)}L)")
-        marked = answered.selectExpr(*own, *(f"{' + '.join(terms)} as {column}" for column, terms in bits.items()))
-        is_bad, text = self.breaks(range(len(self.rules))), as_json(marked)
-        return marked.withColumn(SAMPLE, F.expr(f"if({is_bad}, left({text}, {LONGEST_SAMPLE}), null)"))
-
-    def breaks(self, places: Sequence[int]) -> str:
-        """SQL: whether a marked row broke one of the rules in these places."""
-        masks: dict[str, int] = {}
-        for place in places:
-            masks[_column(place)] = masks.get(_column(place), 0) | _bit(place)
-        return " or ".join(f"({column} & {mask}L) != 0" for column, mask in masks.items()) or "false"
-
-    def goes(self, action: Action) -> str:
-        """SQL: whether a marked row is to be quarantined, or dropped; a row that is both is quarantined."""
-        breaks = self.breaks(self._places(action))
-        return breaks if action == "quarantine" else f"({breaks}) and not ({self.goes('quarantine')})"
-
-    def kept(self, marked: DataFrame) -> DataFrame:
-        """What goes to the sinks, without the marks."""
-        if not self.rules:
-            return marked
-        refused = self.breaks([*self._places("quarantine"), *self._places("drop")])
-        return marked.where(f"not ({refused})").drop(*self._columns(), SAMPLE)
-
-    def quarantined(self, marked: DataFrame) -> DataFrame:
-        """What is put aside, still with its marks."""
-        return marked.where(self.goes("quarantine"))
-
-    def reasons(self) -> Column:
-        """The names of the rules that a marked row broke, in their order."""
-        from pyspark.sql import functions as F
-
-        names = [F.when(F.expr(self.breaks([at])), F.lit(name)) for at, (name, _) in enumerate(self.rules)]
-        return F.array_compact(F.array(*names).cast("array<string>"))
-
-    def _places(self, action: Action) -> list[int]:
-        return [place for place, (_, own) in enumerate(self.rules) if own == action]
-
-    def _columns(self) -> list[str]:
-        return list(dict.fromkeys(_column(place) for place in range(len(self.rules))))
-
-
-def as_json(rows: DataFrame) -> str:
-    """SQL: a row as text, without the columns that are ours, and with every digit of its times."""
-    own = ", ".join(quote(name) for name in rows.columns if not name.startswith(OURS))
-    options = ", ".join(f"'{name}', \"{value}\"" for name, value in JSON_OPTIONS.items())
-    return f"to_json(struct({own}), map({options}))"
-
-
-def _column(place: int) -> str:
-    return f"{BROKEN}{place // BITS}"
-
-
-def _bit(place: int) -> int:
-    return 1 << place % BITS
-
-
 EPOCH = datetime.fromtimestamp(0, timezone.utc)
+KNOWN = ("not_null", "unique", "a condition in SQL")
 
 
 @dataclass(frozen=True)
@@ -174,8 +62,8 @@ class RuleSet:
     def fingerprint(self) -> str:
         if not self.rules:
             return "none"
-        told = "\0".join(f"{rule.name}\0{rule.action}\0{rule.describe()}" for rule in self.rules)
-        return sha256(told.encode()).hexdigest()[:16]
+        text = "\0".join(f"{rule.name}\0{rule.action}\0{rule.describe()}" for rule in self.rules)
+        return sha256(text.encode()).hexdigest()[:16]
 
     def needs_whole_batch(self) -> bool:
         """Whether nothing may be written before all rows are judged."""
@@ -193,12 +81,12 @@ class RuleSet:
         from pyspark.errors import AnalysisException, ParseException
 
         try:
-            return self._marked(rows)
+            return self._mark(rows)
         except (AnalysisException, ParseException):
             require_readable(self.rules, rows)
             raise
 
-    def _marked(self, rows: DataFrame) -> DataFrame:
+    def _mark(self, rows: DataFrame) -> DataFrame:
         answered = rows.withColumns(
             {f"{ANSWER}{place}": rule.holds() for place, rule in enumerate(self.rules) if isinstance(rule, RowRule)}
         )
@@ -206,7 +94,9 @@ class RuleSet:
             if isinstance(rule, Comparing):
                 answered = rule.compared(answered, f"{ANSWER}{place}")
             elif isinstance(rule, Summing):
-                rows.agg(rule.sums(EPOCH))  # a column that is not there is told now, and not after the batch was frozen
+                rows.agg(
+                    rule.sums(EPOCH)
+                )  # a column that is not there is an error now, and not after the batch was frozen
         return self.legend().mark(answered)
 
     def measures(self, at: datetime) -> list[Column]:
@@ -259,8 +149,115 @@ def _verdict(rule: Rule, place: int, sums: Mapping[str, Any]) -> Verdict:
     return Verdict(rule.name, rule.action, sums[f"failed_{place}"], sums["judged"], samples)
 
 
-# `validate_data_quality`: rules by column over any DataFrame, in one action, for notebooks and jobs of one's own.
-KNOWN = ("not_null", "unique", "a condition in SQL")
+@dataclass(frozen=True)
+class Legend:
+    """Which mark stands for which rule: name and action of each, in their order.
+
+    It is kept with a frozen batch, so that other rules cannot change afterwards where its rows go.
+    """
+
+    rules: tuple[tuple[str, Action], ...] = ()
+
+    def mark(self, answered: DataFrame) -> DataFrame:
+        """The rows with their marks in the place of their answers; a NULL answer is a broken rule.
+
+        Everything is SQL text: PySpark notes the line of code behind every operator on columns, which adds up.
+        """
+        from pyspark.sql import functions as F
+
+        answers = {name for name in answered.columns if name.startswith(ANSWER)}
+        own = [quote(name) for name in answered.columns if name not in answers]
+        bits: dict[str, list[str]] = {column: ["0L"] for column in self._columns()}
+        for place in range(len(self.rules)):
+            if f"{ANSWER}{place}" in answers:
+                bits[_column(place)].append(f"if({ANSWER}{place}, 0L, {_bit(place)}L)")
+        marked = answered.selectExpr(*own, *(f"{' + '.join(terms)} as {column}" for column, terms in bits.items()))
+        is_bad, text = self.breaks(range(len(self.rules))), as_json(marked)
+        return marked.withColumn(SAMPLE, F.expr(f"if({is_bad}, left({text}, {LONGEST_SAMPLE}), null)"))
+
+    def breaks(self, places: Sequence[int]) -> str:
+        """SQL: whether a marked row broke one of the rules in these places."""
+        masks: dict[str, int] = {}
+        for place in places:
+            masks[_column(place)] = masks.get(_column(place), 0) | _bit(place)
+        return " or ".join(f"({column} & {mask}L) != 0" for column, mask in masks.items()) or "false"
+
+    def goes(self, action: Action) -> str:
+        """SQL: whether a marked row is to be quarantined, or dropped; a row that is both is quarantined."""
+        breaks = self.breaks(self._places(action))
+        return breaks if action == "quarantine" else f"({breaks}) and not ({self.goes('quarantine')})"
+
+    def kept_rows(self, marked: DataFrame) -> DataFrame:
+        """What goes to the sinks, without the marks."""
+        if not self.rules:
+            return marked
+        refused = self.breaks([*self._places("quarantine"), *self._places("drop")])
+        return marked.where(f"not ({refused})").drop(*self._columns(), SAMPLE)
+
+    def quarantined_rows(self, marked: DataFrame) -> DataFrame:
+        """What is put aside, still with its marks."""
+        return marked.where(self.goes("quarantine"))
+
+    def reasons(self) -> Column:
+        """The names of the rules that a marked row broke, in their order."""
+        from pyspark.sql import functions as F
+
+        names = [F.when(F.expr(self.breaks([at])), F.lit(name)) for at, (name, _) in enumerate(self.rules)]
+        return F.array_compact(F.array(*names).cast("array<string>"))
+
+    def _places(self, action: Action) -> list[int]:
+        return [place for place, (_, own) in enumerate(self.rules) if own == action]
+
+    def _columns(self) -> list[str]:
+        return list(dict.fromkeys(_column(place) for place in range(len(self.rules))))
+
+
+def as_json(rows: DataFrame) -> str:
+    """SQL: a row as text, without the columns that are ours, and with every digit of its times."""
+    own = ", ".join(quote(name) for name in rows.columns if not name.startswith(OURS))
+    options = ", ".join(f"'{name}', \"{value}\"" for name, value in JSON_OPTIONS.items())
+    return f"to_json(struct({own}), map({options}))"
+
+
+def _column(place: int) -> str:
+    return f"{BROKEN}{place // BITS}"
+
+
+def _bit(place: int) -> int:
+    return 1 << place % BITS
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One rule over one batch: of `checked` rows (1, for a rule on the batch itself) `failed` broke it."""
+
+    name: str
+    action: Action
+    failed: int
+    checked: int
+    samples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tally:
+    """All rules over one batch: `judged` rows are those that were kept, quarantined or dropped."""
+
+    judged: int = 0
+    quarantined: int = 0
+    dropped: int = 0
+    verdicts: tuple[Verdict, ...] = ()
+
+    def broken(self, action: Action) -> tuple[Verdict, ...]:
+        """The rules with this action that did not hold."""
+        return tuple(each for each in self.verdicts if each.action == action and each.failed)
+
+    def serialize(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> Tally:
+        verdicts = tuple(Verdict(**{**each, "samples": tuple(each["samples"])}) for each in stored["verdicts"])
+        return cls(**{**stored, "verdicts": verdicts})
 
 
 class Logger(Protocol):
@@ -273,20 +270,20 @@ class Logger(Protocol):
 def validate_data_quality(
     df: DataFrame, table_name: str, logger: Logger, validation_rules: Mapping[str, str | Sequence[str]]
 ) -> bool:
-    """Whether every rule holds; each is logged with its count, also the ones that hold.
+    """Rules by column over any DataFrame, in one action: whether every rule holds; each is logged with its count.
 
     `{column: rule}` or `{column: [rule, …]}`: `not_null`, `unique`, or a condition in SQL that is true for a good row.
     """
     rules = RuleSet(tuple(rules_of(validation_rules)))
-    tally = judged(rules, df)
+    tally = _tally_of(rules, df)
     for verdict in tally.verdicts:
-        tell = logger.warning if verdict.failed else logger.info
+        log = logger.warning if verdict.failed else logger.info
         such = f", such as {verdict.samples[0]}" if verdict.samples else ""
-        tell("%s: %s: %d of %d rows failed%s", table_name, verdict.name, verdict.failed, verdict.checked, such)
+        log("%s: %s: %d of %d rows failed%s", table_name, verdict.name, verdict.failed, verdict.checked, such)
     return not any(verdict.failed for verdict in tally.verdicts)
 
 
-def judged(rules: RuleSet, df: DataFrame) -> Tally:
+def _tally_of(rules: RuleSet, df: DataFrame) -> Tally:
     """All rules over all rows, in one action."""
     marked = rules.mark(df)
     return rules.tally(marked.agg(*rules.measures(datetime.now(timezone.utc))).collect()[0].asDict())

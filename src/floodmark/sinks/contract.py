@@ -6,7 +6,7 @@ PostgreSQL, so their options are judged here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -234,22 +234,6 @@ def mode_fingerprint(sink: TableSink) -> str:
     parts = {"key": sink.key, "by": sink.by, "sequence": sink.sequence, "delete_when": sink.delete_when}
     options = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
     return f"{sink.mode}{f' ({options})' if options else ''}"
-
-
-class ColumnNames:
-    """An option that names columns: one bare name or several are given, and it is always a tuple.
-
-    A field of a dataclass with this as its default takes both forms; the default is no column.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, sink: object | None, owner: type) -> tuple[str, ...]:
-        return vars(sink)[self._name] if sink is not None else ()
-
-    def __set__(self, sink: object, names: str | Iterable[str]) -> None:
-        vars(sink)[self._name] = (names,) if isinstance(names, str) else tuple(names)
 
 
 def written_columns(rows: DataFrame) -> list[str]:

@@ -127,10 +127,10 @@ class Judgement:
         return Legend(tuple((verdict.name, verdict.action) for verdict in self.frozen.verdicts))
 
     def kept(self) -> DataFrame:
-        return self.legend.kept(self.marked)
+        return self.legend.kept_rows(self.marked)
 
     def quarantined(self) -> DataFrame:
-        return self.legend.quarantined(self.marked)
+        return self.legend.quarantined_rows(self.marked)
 
     def tally(self, *, was_executed: bool) -> Tally:
         """What the write saw; where nothing was written, or nobody watched, the rows are judged on their own."""

@@ -39,7 +39,7 @@ def test_an_exported_job_is_read_from_its_settings(tmp_path: Path) -> None:
 def test_fields_that_mean_nothing_here_are_named(tmp_path: Path) -> None:
     """The file runs as it is; a misspelt field does not pass unseen."""
     found = read(tmp_path, {"job_clusters": [], "tasks": [{"task_key": "a", "max_retry": 3, "libraries": []}]})
-    assert found.unused() == ["job_clusters", "a.max_retry (did you mean max_retries?)", "a.libraries"]
+    assert found.unused_fields() == ["job_clusters", "a.max_retry (did you mean max_retries?)", "a.libraries"]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from floodmark.errors import ConfigError, LeaseHeld, SinkFailed, SourceRewritten, TaskTimedOut
 from floodmark.jobs.workflow import WorkflowRun
 from floodmark.jobs.workflow.code import Library, Surroundings
-from floodmark.jobs.workflow.document import Workflow, checked
-from floodmark.jobs.workflow.running import Finished
+from floodmark.jobs.workflow.document import Workflow, workflow_in
+from floodmark.jobs.workflow.running import WorkflowResult
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 
@@ -37,7 +37,7 @@ class Tasks:
 
         return call
 
-    def run(self, workflow: Workflow, *only: str, wait: Callable[[float], bool] = lambda _s: False) -> Finished:
+    def run(self, workflow: Workflow, *only: str, wait: Callable[[float], bool] = lambda _s: False) -> WorkflowResult:
         functions = {task.task_key: self.function(task.task_key) for task in workflow.tasks}
         around = Surroundings(lambda: pytest.fail("no session is needed"), self.store)
         plan = WorkflowRun(workflow, Library((), functions=functions), around, wait)
@@ -45,11 +45,11 @@ class Tasks:
 
 
 def workflow(*tasks: dict[str, object], **fields: object) -> Workflow:
-    return checked({"name": "daily", "tasks": list(tasks), **fields}, Path("daily.json"))
+    return workflow_in({"name": "daily", "tasks": list(tasks), **fields}, Path("daily.json"))
 
 
-def states(finished: Finished) -> dict[str, str]:
-    return {each.outcome.task: each.outcome.state for each in finished.ended}
+def states(finished: WorkflowResult) -> dict[str, str]:
+    return {each.outcome.task: each.outcome.state for each in finished.ends}
 
 
 CHAIN = workflow(
@@ -84,7 +84,7 @@ def test_a_failure_skips_what_depends_on_it_and_nothing_else() -> None:
     finished = tasks.run(CHAIN)
     assert states(finished) == {"a": "SUCCESS", "x": "SUCCESS", "b": "FAILED", "c": "SKIPPED"}
     assert finished.exit_code == 3
-    notes = {each.outcome.task: each.outcome.note for each in finished.ended}
+    notes = {each.outcome.task: each.outcome.note for each in finished.ends}
     assert notes == {"a": None, "x": None, "b": None, "c": "upstream b did not succeed"}
 
 
@@ -94,7 +94,7 @@ def test_the_next_run_takes_only_what_is_missing() -> None:
     first = tasks.run(CHAIN)
     tasks.calls.clear()
     second = tasks.run(CHAIN)
-    assert (tasks.calls, second.resumed, second.exit_code) == (["b", "c"], ("a", "x"), 0)
+    assert (tasks.calls, second.resumed_tasks, second.exit_code) == (["b", "c"], ("a", "x"), 0)
     assert second.run == first.run
     assert tasks.run(CHAIN).run != first.run
 
@@ -112,14 +112,14 @@ def test_a_task_is_tried_again_as_often_as_its_file_says() -> None:
     """Two failures, then success: three attempts."""
     tasks = Tasks(a=[BROKEN, BROKEN])
     finished = tasks.run(workflow({"task_key": "a", "max_retries": 2, "min_retry_interval_millis": 1}))
-    assert (finished.ended[0].outcome.state, finished.ended[0].outcome.attempts) == ("SUCCESS", 3)
+    assert (finished.ends[0].outcome.state, finished.ends[0].outcome.attempts) == ("SUCCESS", 3)
 
 
 def test_a_failure_that_needs_a_person_is_not_tried_again() -> None:
     """And a workflow of which nothing succeeded ends with that error's own code."""
     tasks = Tasks(a=[REWRITTEN])
     finished = tasks.run(workflow({"task_key": "a", "max_retries": 5, "min_retry_interval_millis": 1}))
-    assert (finished.ended[0].outcome.attempts, finished.exit_code) == (1, 5)
+    assert (finished.ends[0].outcome.attempts, finished.exit_code) == (1, 5)
 
 
 def test_a_task_that_takes_too_long_is_given_up() -> None:
@@ -130,7 +130,7 @@ def test_a_task_that_takes_too_long_is_given_up() -> None:
     around = Surroundings(lambda: pytest.fail("no session is needed"), MemoryMarkStore())
     finished = WorkflowRun(slow, library, around).go()
     assert states(finished) == {"a": "TIMEDOUT", "b": "SKIPPED"}
-    assert isinstance(finished.ended[0].error, TaskTimedOut)
+    assert isinstance(finished.ends[0].error, TaskTimedOut)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_stop_lets_the_running_task_end_and_skips_the_rest() -> None:
     tasks = Tasks()
     finished = tasks.run(CHAIN, "a", "b", wait=lambda _s: bool(tasks.calls) or asked.is_set())
     assert states(finished) == {"a": "SUCCESS", "b": "SKIPPED"}
-    assert finished.ended[1].outcome.note == "stopped before it"
+    assert finished.ends[1].outcome.note == "stopped before it"
 
 
 def test_a_second_run_at_the_same_time_is_refused() -> None:

@@ -10,8 +10,8 @@ import pytest
 from floodmark.errors import ConfigError
 from floodmark.jobs.workflow import WorkflowRun
 from floodmark.jobs.workflow.code import Library, Surroundings
-from floodmark.jobs.workflow.document import Workflow, checked
-from floodmark.jobs.workflow.running import Finished
+from floodmark.jobs.workflow.document import Workflow, workflow_in
+from floodmark.jobs.workflow.running import WorkflowResult
 from floodmark.jobs.workflow.schedule import keep_schedule
 from floodmark.stores.memory import MemoryMarkStore
 
@@ -34,7 +34,7 @@ class Wall:
 
 def hourly(**schedule: str) -> Workflow:
     fields = {"quartz_cron_expression": "0 0 * * * ?", **schedule}
-    return checked({"name": "hourly", "tasks": [{"task_key": "a"}], "schedule": fields}, Path("hourly.json"))
+    return workflow_in({"name": "hourly", "tasks": [{"task_key": "a"}], "schedule": fields}, Path("hourly.json"))
 
 
 def ticks(store: MemoryMarkStore, wall: Wall, *, takes: timedelta = timedelta(0)) -> list[str]:
@@ -48,7 +48,7 @@ def ticks(store: MemoryMarkStore, wall: Wall, *, takes: timedelta = timedelta(0)
     around = Surroundings(lambda: pytest.fail("no session is needed"), store)
     plan = WorkflowRun(hourly(), Library((), functions={"a": task}), around)
 
-    def run(tick: datetime) -> Finished:
+    def run(tick: datetime) -> WorkflowResult:
         return plan.go(tick=tick)
 
     keep_schedule(plan.workflow, store, run, wall.wait, now=wall.now)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from floodmark.jobs.workflow.code import Library, Surroundings
 from floodmark.jobs.workflow.document import Workflow, read_workflow
-from floodmark.jobs.workflow.running import Ended, WorkflowRun
+from floodmark.jobs.workflow.running import TaskEnd, WorkflowRun
 
-__all__ = ["Ended", "Library", "Surroundings", "Workflow", "WorkflowRun", "read_workflow"]
+__all__ = ["Library", "Surroundings", "TaskEnd", "Workflow", "WorkflowRun", "read_workflow"]

@@ -63,7 +63,7 @@ class Library:
         if task.python_wheel_task is not None:
             return entry_point(task.task_key, task.python_wheel_task)
         if task.task_key in self.functions:
-            return calling(self.functions[task.task_key])
+            return function_call(self.functions[task.task_key])
         if task.task_key in self.jobs and self.run_job is not None:
             return job(task.task_key, self.run_job)
         known = ", ".join([*self.jobs, *self.functions]) or "none"
@@ -107,7 +107,7 @@ def notebook(file: Path, parameters: Mapping[str, str]) -> Action:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # pickling and dataclasses look their module up by name
         spec.loader.exec_module(module)
-        return calling(module.main, parameters)(around)
+        return function_call(module.main, parameters)(around)
 
     return run
 
@@ -119,7 +119,7 @@ def _defines_main(file: Path) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
 
 
-def calling(function: Callable[..., object], parameters: Mapping[str, str] | None = None) -> Action:
+def function_call(function: Callable[..., object], parameters: Mapping[str, str] | None = None) -> Action:
     """Calls a function with those of `spark`, `store` and the task's parameters that it names."""
 
     def run(around: Surroundings) -> str | None:

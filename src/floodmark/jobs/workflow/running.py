@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
-log = get_logger(__name__)
-# What the store remembers of a workflow: how each task of the last run ended, so that the next can go on.
 State = Literal["SUCCESS", "FAILED", "TIMEDOUT", "SKIPPED"]
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]+")
+GRACE_SECONDS = 10.0
+"""How long a task that ran out of time may take to notice that its Spark jobs were stopped."""
+AT_ONCE = 4
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,91 +53,174 @@ class TaskOutcome:
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """The last run of a workflow: when it was begun, the tick of its schedule, and how its tasks ended."""
-
-    run: str
-    started: datetime
-    tick: datetime | None = None
-    tasks: Mapping[str, TaskOutcome] = field(default_factory=dict)
-
-    def with_outcome(self, outcome: TaskOutcome) -> Remembered:
-        return replace(self, tasks={**self.tasks, outcome.task: outcome})
-
-    def succeeded(self) -> frozenset[str]:
-        return frozenset(key for key, outcome in self.tasks.items() if outcome.state == "SUCCESS")
-
-    def failed(self) -> frozenset[str]:
-        return frozenset(key for key, outcome in self.tasks.items() if outcome.state in ("FAILED", "TIMEDOUT"))
-
-    def serialize(self) -> dict[str, Json]:
-        tick = self.tick.isoformat() if self.tick else None
-        tasks: dict[str, Json] = {key: asdict(outcome) for key, outcome in self.tasks.items()}
-        return {"run": self.run, "started": self.started.isoformat(), "tick": tick, "tasks": tasks}
-
-    @classmethod
-    def deserialize(cls, stored: Mapping[str, Any]) -> Remembered:
-        tick = datetime.fromisoformat(stored["tick"]) if stored["tick"] else None
-        tasks = {key: TaskOutcome(**outcome) for key, outcome in stored["tasks"].items()}
-        return cls(stored["run"], datetime.fromisoformat(stored["started"]), tick, tasks)
-
-
-class Memory:
-    """The record of one running workflow, in our hands; every change is durable when it returns."""
-
-    def __init__(self, store: MarkStore, lease: HeldLease) -> None:
-        self._lease = lease
-        self._record = store.read(lease.lease.job) or JobRecord(lease.lease.job)
-
-    def last(self) -> Remembered | None:
-        return remembered_in(self._record)
-
-    def keep(self, remembered: Remembered) -> None:
-        """Save it under the next number."""
-        extras = self._record.extras.with_part(WORKFLOW, remembered.serialize())
-        self._record = self._lease.save(replace(self._record, extras=extras), after=self._record)
-
-
-def remembered_in(record: JobRecord | None) -> Remembered | None:
-    """What a record says of a workflow; None if it is a job's, or there is none."""
-    stored = record.extras.workflow if record else None
-    return Remembered.deserialize(stored) if stored else None
-
-
-def slots(workflow: str, at_once: int) -> list[str]:
-    """The records of a workflow, one for each run that may be under way at the same time."""
-    name = f"workflow.{NOT_IN_A_NAME.sub('_', workflow)}"
-    return [name, *(f"{name}.{place}" for place in range(2, at_once + 1))]
-
-
-@contextmanager
-def holding(store: MarkStore, workflow: str, at_once: int) -> Iterator[Memory]:
-    """The memory of a run, under a lease. Raises LeaseHeld when as many runs as may be are under way."""
-    with ExitStack() as stack:
-        yield Memory(store, _first_free(store, slots(workflow, at_once), stack))
-
-
-def _first_free(store: MarkStore, names: Sequence[str], stack: ExitStack) -> HeldLease:
-    for name in names[:-1]:
-        with suppress(LeaseHeld):
-            return stack.enter_context(hold(store, name))
-    return stack.enter_context(hold(store, names[-1]))
-
-
-# One task, tried as often as its file says, each time within its time.
-GRACE_SECONDS = 10.0
-"""How long a task that ran out of time may take to notice that its Spark jobs were stopped."""
-
-
-@dataclass(frozen=True)
-class Ended:
+class TaskEnd:
     """A task's outcome, and what it raised if it failed."""
 
     outcome: TaskOutcome
     error: Exception | None = None
 
 
-def tried(task: Task, action: Action, around: Surroundings, wait: Callable[[float], bool]) -> Ended:
+@dataclass(frozen=True)
+class WorkflowResult:
+    """A run of a workflow that has ended."""
+
+    workflow: str
+    run: str
+    started: datetime
+    seconds: float
+    ends: tuple[TaskEnd, ...]
+    resumed_tasks: tuple[str, ...] = ()
+    """Tasks that an earlier run had done already."""
+    failed_before: frozenset[str] = frozenset()
+    """Tasks that the last run before this one left failed."""
+
+    @property
+    def failures(self) -> tuple[TaskEnd, ...]:
+        return tuple(each for each in self.ends if each.outcome.state in ("FAILED", "TIMEDOUT"))
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all tasks succeeded, 3 if some did, and the error's own code if none did (1 if their codes differ)."""
+        bad = [each for each in self.ends if each.outcome.state != "SUCCESS"]
+        if not bad:
+            return 0
+        if len(bad) < len(self.ends) or self.resumed_tasks:
+            return SOME_FAILED
+        codes = {e.error.exit_code if isinstance(e.error, FloodmarkError) else 1 for e in bad if e.error is not None}
+        return codes.pop() if len(codes) == 1 else 1
+
+
+def _never(_seconds: float) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class WorkflowRun:
+    """How a workflow is run: its code, what its tasks may use, and who hears of their ends."""
+
+    workflow: Workflow
+    library: Library
+    around: Surroundings
+    wait: Callable[[float], bool] = _never
+    report: Callable[[TaskEnd], None] = lambda _end: None
+    begin: Callable[[], None] = lambda: None
+    """Called when the run has its lease and is about to begin."""
+    at_once: int = AT_ONCE
+
+    def go(self, only: frozenset[str] | None = None, tick: datetime | None = None) -> WorkflowResult:
+        """Run the tasks (`only` these) and give how each ended; what they raise becomes their outcome.
+
+        Without `only` and `tick` a run that follows a failed one takes what is missing; a tick of the schedule begins
+        anew, since its tasks have new data to look for. Raises LeaseHeld, or ConfigError for a task without code.
+        """
+        chosen = only or frozenset(self.workflow.needs())
+        actions = {key: self.library.action(self.workflow.task(key)) for key in self._in_order(chosen)}
+        with hold_memory(self.around.store, self.workflow.name, self.workflow.max_concurrent_runs) as memory:
+            last = memory.last()
+            state, done = self._begin(last, fresh=only is not None or tick is not None, tick=tick)
+            self.begin()
+            left = {key: action for key, action in actions.items() if key not in done}
+            clock = time.monotonic()
+            ends = _TaskPool(self, left, memory, state).go()
+            seconds = round(time.monotonic() - clock, 3)
+        earlier = last.failures() & chosen if last else frozenset()
+        run, begun = state.run, state.started
+        return WorkflowResult(self.workflow.name, run, begun, seconds, ends, tuple(sorted(done)), earlier)
+
+    def _in_order(self, chosen: frozenset[str]) -> list[str]:
+        return [task.task_key for task in self.workflow.tasks if task.task_key in chosen]
+
+    def _begin(
+        self, last: WorkflowState | None, *, fresh: bool, tick: datetime | None
+    ) -> tuple[WorkflowState, frozenset[str]]:
+        """The run to add to, and the tasks that need not run again."""
+        begun = WorkflowState(uuid.uuid4().hex[:12], datetime.now(timezone.utc), tick or (last.tick if last else None))
+        if last is None or tick is not None:
+            return begun, frozenset()
+        done = last.successes()
+        is_whole = done >= set(self.workflow.needs())
+        if fresh:  # a part of the workflow: what the rest of the last run left stays as it is
+            return replace(begun, tasks=last.tasks), frozenset()
+        return (begun, frozenset()) if is_whole else (replace(begun, run=last.run, tasks=last.tasks), done)
+
+
+@dataclass
+class _TaskPool:
+    """The tasks of one run on their way through a pool of threads."""
+
+    plan: WorkflowRun
+    actions: Mapping[str, Action]
+    memory: Memory
+    state: WorkflowState
+    states: dict[str, State] = field(default_factory=dict)
+    ends: list[TaskEnd] = field(default_factory=list)
+
+    def go(self) -> tuple[TaskEnd, ...]:
+        needs = {k: [n for n in self.plan.workflow.task(k).depends_on if n in self.actions] for k in self.actions}
+        order = TopologicalSorter(needs)
+        order.prepare()
+        deadline = self._deadline()
+        running: dict[Future[TaskEnd], str] = {}
+        with ThreadPoolExecutor(self.plan.at_once, thread_name_prefix="workflow") as pool:
+            while order.is_active():
+                for key in order.get_ready():
+                    running[pool.submit(self._one, key, needs[key], deadline)] = key
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    self._note(future.result())
+                    order.done(running.pop(future))
+        return tuple(self.ends)
+
+    def _deadline(self) -> float | None:
+        limit = self.plan.workflow.timeout_seconds
+        return time.monotonic() + limit if limit else None
+
+    def _one(self, key: str, needs: list[str], deadline: float | None) -> TaskEnd:
+        task = self.plan.workflow.task(key)
+        left = None if deadline is None else deadline - time.monotonic()
+        reason = self._why_not(task, [self.states[name] for name in needs], left)
+        if reason is not None:
+            return TaskEnd(TaskOutcome(key, "SKIPPED", note=reason))
+        log.info("task begins", workflow=self.plan.workflow.name, task=key)
+        return run_task(task, self.actions[key], replace(self.plan.around, timeout_seconds=left), self.plan.wait)
+
+    def _why_not(self, task: Task, upstream: list[State], left: float | None) -> str | None:
+        """Why the task must not run; None if it may."""
+        if self.plan.wait(0):
+            return "stopped before it"
+        if left is not None and left <= 0:
+            return "the workflow's time is over"
+        if may_run(task.run_if, upstream):
+            return None
+        bad = [name for name in task.depends_on if self.states.get(name, "SUCCESS") != "SUCCESS"]
+        return f"upstream {', '.join(bad)} did not succeed" if bad else f"run_if {task.run_if} does not hold"
+
+    def _note(self, end: TaskEnd) -> None:
+        """Make the end of a task durable before what follows it begins."""
+        self.states[end.outcome.task] = end.outcome.state
+        self.ends.append(end)
+        self.state = self.state.with_outcome(end.outcome)
+        self.memory.keep(self.state)
+        reach(f"after_task:{end.outcome.task}")
+        self.plan.report(end)
+
+
+def may_run(run_if: RunIf, upstream: list[State]) -> bool:
+    """Whether a task may run, as Databricks judges it; one without upstream always may."""
+    good = [state == "SUCCESS" for state in upstream]
+    failed = [state in ("FAILED", "TIMEDOUT") for state in upstream]
+    if not upstream:
+        return True
+    return {
+        "ALL_SUCCESS": all(good),
+        "ALL_DONE": True,
+        "NONE_FAILED": not any(failed) and any(good),
+        "AT_LEAST_ONE_SUCCESS": any(good),
+        "ALL_FAILED": all(failed),
+        "AT_LEAST_ONE_FAILED": any(failed),
+    }[run_if]
+
+
+def run_task(task: Task, action: Action, around: Surroundings, wait: Callable[[float], bool]) -> TaskEnd:
     """Run the task until it succeeds, its retries are used up, or `wait` says that somebody asks to stop."""
     begun, attempts = time.monotonic(), 0
     while True:
@@ -143,9 +228,9 @@ def tried(task: Task, action: Action, around: Surroundings, wait: Callable[[floa
         error, note = _attempt(task, action, around)
         seconds = round(time.monotonic() - begun, 3)
         if error is None:
-            return Ended(TaskOutcome(task.task_key, "SUCCESS", attempts, seconds, note=note))
+            return TaskEnd(TaskOutcome(task.task_key, "SUCCESS", attempts, seconds, note=note))
         state: State = "TIMEDOUT" if isinstance(error, TaskTimedOut) else "FAILED"
-        failed = Ended(TaskOutcome(task.task_key, state, attempts, seconds, error=str(error)), error)
+        failed = TaskEnd(TaskOutcome(task.task_key, state, attempts, seconds, error=str(error)), error)
         pause = doubling_pause(task.min_retry_interval_millis / 1000, attempts, LONGEST_PAUSE_SECONDS)
         if not may_try_again(task, attempts, error) or wait(pause):
             return failed
@@ -189,12 +274,12 @@ class _Call:
 
     def _run(self) -> None:
         try:
-            self.note = self._action(replace(self._around, session=self._tagged))
+            self.note = self._action(replace(self._around, session=self._session))
         except Exception as error:
             log.debug("task failed", exc_info=True)
             self.error = error
 
-    def _tagged(self) -> SparkSession:
+    def _session(self) -> SparkSession:
         spark = self._around.session()
         spark.addTag(self._tag)
         self._spark = spark
@@ -207,164 +292,76 @@ class _Call:
                 self._spark.interruptTag(self._tag)
 
 
-AT_ONCE = 4
-
-
 @dataclass(frozen=True)
-class Finished:
-    """A run of a workflow that has ended."""
+class WorkflowState:
+    """The last run of a workflow, as the store keeps it so that the next can go on.
 
-    workflow: str
+    When it was begun, the tick of its schedule, and how its tasks ended.
+    """
+
     run: str
     started: datetime
-    seconds: float
-    ended: tuple[Ended, ...]
-    resumed: tuple[str, ...] = ()
-    """Tasks that an earlier run had done already."""
-    failed_before: frozenset[str] = frozenset()
-    """Tasks that the last run before this one left failed."""
+    tick: datetime | None = None
+    tasks: Mapping[str, TaskOutcome] = field(default_factory=dict)
 
-    @property
-    def failed(self) -> tuple[Ended, ...]:
-        return tuple(each for each in self.ended if each.outcome.state in ("FAILED", "TIMEDOUT"))
+    def with_outcome(self, outcome: TaskOutcome) -> WorkflowState:
+        return replace(self, tasks={**self.tasks, outcome.task: outcome})
 
-    @property
-    def exit_code(self) -> int:
-        """0 if all tasks succeeded, 3 if some did, and the error's own code if none did (1 if their codes differ)."""
-        bad = [each for each in self.ended if each.outcome.state != "SUCCESS"]
-        if not bad:
-            return 0
-        if len(bad) < len(self.ended) or self.resumed:
-            return SOME_FAILED
-        codes = {e.error.exit_code if isinstance(e.error, FloodmarkError) else 1 for e in bad if e.error is not None}
-        return codes.pop() if len(codes) == 1 else 1
+    def successes(self) -> frozenset[str]:
+        return frozenset(key for key, outcome in self.tasks.items() if outcome.state == "SUCCESS")
 
+    def failures(self) -> frozenset[str]:
+        return frozenset(key for key, outcome in self.tasks.items() if outcome.state in ("FAILED", "TIMEDOUT"))
 
-def _never(_seconds: float) -> bool:
-    return False
+    def serialize(self) -> dict[str, Json]:
+        tick = self.tick.isoformat() if self.tick else None
+        tasks: dict[str, Json] = {key: asdict(outcome) for key, outcome in self.tasks.items()}
+        return {"run": self.run, "started": self.started.isoformat(), "tick": tick, "tasks": tasks}
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> WorkflowState:
+        tick = datetime.fromisoformat(stored["tick"]) if stored["tick"] else None
+        tasks = {key: TaskOutcome(**outcome) for key, outcome in stored["tasks"].items()}
+        return cls(stored["run"], datetime.fromisoformat(stored["started"]), tick, tasks)
 
 
-@dataclass(frozen=True)
-class WorkflowRun:
-    """How a workflow is run: its code, what its tasks may use, and who hears of their ends."""
+class Memory:
+    """The record of one running workflow, in our hands; every change is durable when it returns."""
 
-    workflow: Workflow
-    library: Library
-    around: Surroundings
-    wait: Callable[[float], bool] = _never
-    report: Callable[[Ended], None] = lambda _ended: None
-    begin: Callable[[], None] = lambda: None
-    """Called when the run has its lease and is about to begin."""
-    at_once: int = AT_ONCE
+    def __init__(self, store: MarkStore, lease: HeldLease) -> None:
+        self._lease = lease
+        self._record = store.read(lease.lease.job) or JobRecord(lease.lease.job)
 
-    def go(self, only: frozenset[str] | None = None, tick: datetime | None = None) -> Finished:
-        """Run the tasks (`only` these) and give how each ended; what they raise becomes their outcome.
+    def last(self) -> WorkflowState | None:
+        return last_run_in(self._record)
 
-        Without `only` and `tick` a run that follows a failed one takes what is missing; a tick of the schedule begins
-        anew, since its tasks have new data to look for. Raises LeaseHeld, or ConfigError for a task without code.
-        """
-        chosen = only or frozenset(self.workflow.needs())
-        actions = {key: self.library.action(self.workflow.task(key)) for key in self._in_order(chosen)}
-        with holding(self.around.store, self.workflow.name, self.workflow.max_concurrent_runs) as memory:
-            last = memory.last()
-            remembered, done = self._begin(last, fresh=only is not None or tick is not None, tick=tick)
-            self.begin()
-            left = {key: action for key, action in actions.items() if key not in done}
-            clock = time.monotonic()
-            ended = _Course(self, left, memory, remembered).go()
-            seconds = round(time.monotonic() - clock, 3)
-        earlier = last.failed() & chosen if last else frozenset()
-        run, begun = remembered.run, remembered.started
-        return Finished(self.workflow.name, run, begun, seconds, ended, tuple(sorted(done)), earlier)
-
-    def _in_order(self, chosen: frozenset[str]) -> list[str]:
-        return [task.task_key for task in self.workflow.tasks if task.task_key in chosen]
-
-    def _begin(
-        self, last: Remembered | None, *, fresh: bool, tick: datetime | None
-    ) -> tuple[Remembered, frozenset[str]]:
-        """The run to add to, and the tasks that need not run again."""
-        begun = Remembered(uuid.uuid4().hex[:12], datetime.now(timezone.utc), tick or (last.tick if last else None))
-        if last is None or tick is not None:
-            return begun, frozenset()
-        done = last.succeeded()
-        is_whole = done >= set(self.workflow.needs())
-        if fresh:  # a part of the workflow: what the rest of the last run left stays as it is
-            return replace(begun, tasks=last.tasks), frozenset()
-        return (begun, frozenset()) if is_whole else (replace(begun, run=last.run, tasks=last.tasks), done)
+    def keep(self, state: WorkflowState) -> None:
+        """Save it under the next number."""
+        extras = self._record.extras.with_part(WORKFLOW, state.serialize())
+        self._record = self._lease.save(replace(self._record, extras=extras), after=self._record)
 
 
-@dataclass
-class _Course:
-    """The tasks of one run on their way through a pool of threads."""
-
-    plan: WorkflowRun
-    actions: Mapping[str, Action]
-    memory: Memory
-    remembered: Remembered
-    states: dict[str, State] = field(default_factory=dict)
-    ended: list[Ended] = field(default_factory=list)
-
-    def go(self) -> tuple[Ended, ...]:
-        needs = {k: [n for n in self.plan.workflow.task(k).depends_on if n in self.actions] for k in self.actions}
-        order = TopologicalSorter(needs)
-        order.prepare()
-        deadline = self._deadline()
-        running: dict[Future[Ended], str] = {}
-        with ThreadPoolExecutor(self.plan.at_once, thread_name_prefix="workflow") as pool:
-            while order.is_active():
-                for key in order.get_ready():
-                    running[pool.submit(self._one, key, needs[key], deadline)] = key
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    self._note(future.result())
-                    order.done(running.pop(future))
-        return tuple(self.ended)
-
-    def _deadline(self) -> float | None:
-        limit = self.plan.workflow.timeout_seconds
-        return time.monotonic() + limit if limit else None
-
-    def _one(self, key: str, needs: list[str], deadline: float | None) -> Ended:
-        task = self.plan.workflow.task(key)
-        left = None if deadline is None else deadline - time.monotonic()
-        reason = self._why_not(task, [self.states[name] for name in needs], left)
-        if reason is not None:
-            return Ended(TaskOutcome(key, "SKIPPED", note=reason))
-        log.info("task begins", workflow=self.plan.workflow.name, task=key)
-        return tried(task, self.actions[key], replace(self.plan.around, timeout_seconds=left), self.plan.wait)
-
-    def _why_not(self, task: Task, upstream: list[State], left: float | None) -> str | None:
-        """Why the task must not run; None if it may."""
-        if self.plan.wait(0):
-            return "stopped before it"
-        if left is not None and left <= 0:
-            return "the workflow's time is over"
-        if may_run(task.run_if, upstream):
-            return None
-        bad = [name for name in task.depends_on if self.states.get(name, "SUCCESS") != "SUCCESS"]
-        return f"upstream {', '.join(bad)} did not succeed" if bad else f"run_if {task.run_if} does not hold"
-
-    def _note(self, ended: Ended) -> None:
-        """Make the end of a task durable before what follows it begins."""
-        self.states[ended.outcome.task] = ended.outcome.state
-        self.ended.append(ended)
-        self.remembered = self.remembered.with_outcome(ended.outcome)
-        self.memory.keep(self.remembered)
-        reach(f"after_task:{ended.outcome.task}")
-        self.plan.report(ended)
+def last_run_in(record: JobRecord | None) -> WorkflowState | None:
+    """What a record says of a workflow; None if it is a job's, or there is none."""
+    stored = record.extras.workflow if record else None
+    return WorkflowState.deserialize(stored) if stored else None
 
 
-def may_run(run_if: RunIf, upstream: list[State]) -> bool:
-    """Whether a task may run, as Databricks judges it; one without upstream always may."""
-    good = [state == "SUCCESS" for state in upstream]
-    failed = [state in ("FAILED", "TIMEDOUT") for state in upstream]
-    if not upstream:
-        return True
-    return {
-        "ALL_SUCCESS": all(good),
-        "ALL_DONE": True,
-        "NONE_FAILED": not any(failed) and any(good),
-        "AT_LEAST_ONE_SUCCESS": any(good),
-        "ALL_FAILED": all(failed),
-        "AT_LEAST_ONE_FAILED": any(failed),
-    }[run_if]
+def slots(workflow: str, at_once: int) -> list[str]:
+    """The records of a workflow, one for each run that may be under way at the same time."""
+    name = f"workflow.{NOT_IN_A_NAME.sub('_', workflow)}"
+    return [name, *(f"{name}.{place}" for place in range(2, at_once + 1))]
+
+
+@contextmanager
+def hold_memory(store: MarkStore, workflow: str, at_once: int) -> Iterator[Memory]:
+    """The memory of a run, under a lease. Raises LeaseHeld when as many runs as may be are under way."""
+    with ExitStack() as stack:
+        yield Memory(store, _first_free(store, slots(workflow, at_once), stack))
+
+
+def _first_free(store: MarkStore, names: Sequence[str], stack: ExitStack) -> HeldLease:
+    for name in names[:-1]:
+        with suppress(LeaseHeld):
+            return stack.enter_context(hold(store, name))
+    return stack.enter_context(hold(store, names[-1]))

@@ -14,6 +14,7 @@ from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet, Outlet, plac
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.mill.process import ENDS
 from floodmark.probes.kafka.client import KafkaOptions
+from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.sinks.contract import Batch, Recorded
 from floodmark.sinks.kafka import Kafka as KafkaSink
 from floodmark.sinks.kafka import TargetTopic
@@ -201,16 +202,12 @@ class KafkaMessageBroker:
         """Tell the stream's consumer group how far it is read, for those who watch its lag; never the truth."""
         if self.consumer_group_name is None:
             return
-        from confluent_kafka import TopicPartition
-
-        topic = self._topic(stream)
-        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        options = KafkaOptions(self.kafka_url, self.kafka_extra_args)
-        consumer = options.consumer(**{"group.id": f"{self.consumer_group_name}-{name_of(stream)}"})
+        topic, options = self._topic(stream), KafkaOptions(self.kafka_url, self.kafka_extra_args)
+        group = GroupOffsets(f"{self.consumer_group_name}-{name_of(stream)}", options)
         try:
-            consumer.commit(offsets=places, asynchronous=False)
+            group.publish({(topic, partition): offset for partition, offset in offsets.items()})
         finally:
-            consumer.close()
+            group.close()
 
     def _topic(self, stream: Stream) -> str:
         return place_of(self.topic_names, stream, broker="KafkaMessageBroker")

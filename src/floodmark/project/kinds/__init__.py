@@ -1,6 +1,7 @@
-"""What the project file may say about a source or a sink: one model per `type`, all of them listed at the end.
+"""What the project file may say about a source or a sink: one model per `type`.
 
-A later source or sink is one more model and its name in `kinds_known.py`; nothing else changes.
+Here stand the words that all models share, and files, Delta, Python and the console. A later source or sink is one more
+model, and its name in `AnySource` or `AnySink` of `models`; nothing else changes.
 """
 
 from collections.abc import Mapping
@@ -146,9 +147,9 @@ class PythonSource(SourceModel):
     options: Mapping[str, str | int | float | bool | None] = {}
 
     def build(self, site: Site) -> "Source":
-        found = load_name(self.object, site.folder)
-        is_source = hasattr(found, "look") and not isinstance(found, type)
-        source: Source = found if is_source else found(**self.options)  # type: ignore[operator, assignment]
+        named = load_name(self.object, site.folder)
+        is_source = hasattr(named, "look") and not isinstance(named, type)
+        source: Source = named if is_source else named(**self.options)  # type: ignore[operator, assignment]
         return source
 
 
@@ -215,9 +216,9 @@ class DeltaSink(PathOrTable, SinkModel):
         }
         used = {**rows, "scd1": history, "scd2": {*history, "first_valid_from"}}[self.mode]
         every = [*self.SHARED, "by", *self.HISTORY, "first_valid_from"]
-        return [name for name in type(self).model_fields if name in every and name not in used and self._is_given(name)]
+        return [name for name in type(self).model_fields if name in every and name not in used and self._is_set(name)]
 
-    def _is_given(self, name: str) -> bool:
+    def _is_set(self, name: str) -> bool:
         return bool(getattr(self, name) != type(self).model_fields[name].get_default())
 
 

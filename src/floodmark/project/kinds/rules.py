@@ -106,17 +106,17 @@ class RuleModel(Model):
 
     @model_validator(mode="after")
     def _one_condition(self) -> "RuleModel":
-        if len(self.given()) != 1:
+        if len(self.conditions()) != 1:
             raise ValueError(f"give one condition: {', '.join(KINDS)}")
         return self
 
-    def given(self) -> tuple[str, ...]:
+    def conditions(self) -> tuple[str, ...]:
         """The conditions that the file gives."""
         return tuple(kind for kind in KINDS if getattr(self, kind) is not None)
 
     def columns(self) -> tuple[str, ...]:
         """The columns that the rule names outright; those of a `check` stand in its SQL."""
-        [kind] = self.given()
+        [kind] = self.conditions()
         facts = self._facts(kind)
         named = [facts.get(word) for word in ("column", "columns", "earlier", "later")]
         return tuple(column for each in named if each for column in ([each] if isinstance(each, str) else each))
@@ -125,7 +125,7 @@ class RuleModel(Model):
         """The rule itself. Raises ConfigError if its options contradict each other."""
         from floodmark import rules
 
-        [kind] = self.given()
+        [kind] = self.conditions()
         facts: dict[str, Any] = {word: _exact(value) for word, value in self._facts(kind).items()}
         if facts.get("path"):
             facts["path"] = site.path(facts["path"])
@@ -137,10 +137,10 @@ class RuleModel(Model):
 
     def _facts(self, kind: str) -> dict[str, Any]:
         """What the condition says, by the names of the rule's own fields."""
-        said = getattr(self, kind)
-        if isinstance(said, Model):
-            return said.model_dump(exclude_none=True)
-        return {"condition": said} if kind == "check" else {"columns": said}
+        value = getattr(self, kind)
+        if isinstance(value, Model):
+            return value.model_dump(exclude_none=True)
+        return {"condition": value} if kind == "check" else {"columns": value}
 
 
 def _exact(value: object) -> object:

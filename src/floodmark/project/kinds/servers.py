@@ -1,4 +1,4 @@
-"""What the project file may say about Kafka, as a source and as a sink."""
+"""What the project file may say about databases and Kafka, as sources and as sinks."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from floodmark.probes.kafka.client import option_text
 from floodmark.project.kinds import Columns, Duration, Model, Name, SinkModel, Site, SourceModel, Text
-from floodmark.project.kinds import Read as ReadAtOnce
+from floodmark.project.kinds import Read as PlainRead
 
 if TYPE_CHECKING:
     from floodmark.sinks.contract import Sink
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from floodmark.sources.tables.cursor import Cursor
 
 
-# What the project file may say about sources and sinks in a database; `kinds.py` lists them with the others.
+Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+OptionText = Annotated[str, BeforeValidator(lambda value: option_text(value) if not isinstance(value, str) else value)]
+Options = Annotated[Mapping[str, OptionText], Field(description="any option of the clients: security.protocol, sasl.…")]
+Offsets = Mapping[int, Annotated[int, Field(ge=0)]]
+
+VALUE_FORMS: Mapping[str, str] = {"json": "json", "text": "text:value"}
+"""A topic that is read as text has the column `value`; written as text, it gets that column back."""
+
+
 class CursorModel(Model):
     """The column that a table is read by, or several."""
 
@@ -42,7 +50,7 @@ class CursorModel(Model):
         return Cursor(**self.model_dump())
 
 
-class Read(ReadAtOnce):
+class TableRead(PlainRead):
     """How rows are fetched, and how many at a time."""
 
     partitions: int | None = Field(default=None, ge=1)
@@ -63,7 +71,7 @@ class TableOrQuery(SourceModel):
     cursor: Annotated[CursorModel, BeforeValidator(_as_cursor)]
     key: Columns = Field(default=(), description="what tells rows of one cursor value apart; else the primary key")
     types: Mapping[str, Text] = {}
-    read: Read = Read()
+    read: TableRead = TableRead()
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "TableOrQuery":
@@ -71,7 +79,7 @@ class TableOrQuery(SourceModel):
             raise ValueError("give either table or query")
         return self
 
-    def options_of_a_table(self) -> dict[str, object]:
+    def table_options(self) -> dict[str, object]:
         """What every such source takes."""
         return {
             "table": self.table,
@@ -94,7 +102,7 @@ class PostgresSource(TableOrQuery):
     def build(self, site: Site) -> "Source":
         from floodmark.sources import Postgres
 
-        return Postgres(self.url, name=self.name, **self.options_of_a_table())  # type: ignore[arg-type]
+        return Postgres(self.url, name=self.name, **self.table_options())  # type: ignore[arg-type]
 
 
 class JdbcSource(TableOrQuery):
@@ -110,7 +118,7 @@ class JdbcSource(TableOrQuery):
         from floodmark.sources import Jdbc
 
         own = {"driver": self.driver, "options": dict(self.options), "name": self.name}
-        return Jdbc(self.url, **own, **self.options_of_a_table())  # type: ignore[arg-type]
+        return Jdbc(self.url, **own, **self.table_options())  # type: ignore[arg-type]
 
 
 class SqliteSource(TableOrQuery):
@@ -123,7 +131,7 @@ class SqliteSource(TableOrQuery):
     def build(self, site: Site) -> "Source":
         from floodmark.sources import Sqlite
 
-        return Sqlite(site.path(self.path), name=self.name, **self.options_of_a_table())  # type: ignore[arg-type]
+        return Sqlite(site.path(self.path), name=self.name, **self.table_options())  # type: ignore[arg-type]
 
 
 class PostgresSink(SinkModel):
@@ -145,15 +153,6 @@ class PostgresSink(SinkModel):
 
         fields = self.model_dump(exclude={"type", "name", "url"})
         return Postgres(self.url, name=self.ledger_name(), **fields)
-
-
-Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-OptionText = Annotated[str, BeforeValidator(lambda value: option_text(value) if not isinstance(value, str) else value)]
-Options = Annotated[Mapping[str, OptionText], Field(description="any option of the clients: security.protocol, sasl.…")]
-Offsets = Mapping[int, Annotated[int, Field(ge=0)]]
-
-WORDS: Mapping[str, str] = {"json": "json", "text": "text:value"}
-"""A topic that is read as text has the column `value`; written as text, it gets that column back."""
 
 
 class JsonMessages(Model):
@@ -209,7 +208,7 @@ class BytesColumn(Model):
 
     column: Text
 
-    def spelled(self) -> str:
+    def sink_text(self) -> str:
         """As the sink takes it."""
         return f"bytes:{self.column}"
 
@@ -219,7 +218,7 @@ class TextExpression(Model):
 
     text: Text
 
-    def spelled(self) -> str:
+    def sink_text(self) -> str:
         """As the sink takes it."""
         return f"text:{self.text}"
 
@@ -245,7 +244,7 @@ class KafkaSink(SinkModel):
             self.bootstrap,
             self.topic,
             key=self.key,
-            value=WORDS[self.value] if isinstance(self.value, str) else self.value.spelled(),
+            value=VALUE_FORMS[self.value] if isinstance(self.value, str) else self.value.sink_text(),
             headers=self.headers if self.headers is None or isinstance(self.headers, str) else dict(self.headers),
             create=self.create.model_dump() if self.create else None,
             options=dict(self.options),

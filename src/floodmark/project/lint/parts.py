@@ -1,4 +1,4 @@
-"""What can be told about a job's quality rules without running them."""
+"""What lint can say of a job's parts: the cursor of a table and its safety, a transform's SQL, quality rules."""
 
 from __future__ import annotations
 
@@ -23,14 +23,26 @@ if TYPE_CHECKING:
     from floodmark.project.models import JobModel
 
 
-# What can be told offline about the cursor of a table: rows that nothing tells apart, and rows without one.
-Found = Callable[["Place", str, str, str], Finding]
+FindingAt = Callable[["Place", str, str, str], Finding]
 """Makes a finding of a place in the job, an id, a message and a hint."""
+FindingInSql = Callable[[str, str, str], Finding]
+"""Makes a finding of an id, a message and a hint."""
+FindingInRule = Callable[[int, str, str, str], Finding]
+"""Makes a finding of a rule's position in the job, an id, a message and a hint."""
 CURSOR = ("source", "cursor")
 CHOICES = "key: [id], or column: [{}, id], or unique: true if no two rows ever have the same"
+INSTEAD = "leave safety out: then a fence waits for whoever may still write"
+ELSEWHERE = "safety: {delay: 30s}, or safety: {lag: 1h} into a merge"
+SLOWER = "nothing, or a column with an index that grows"
+VOLATILE_CALLS = {
+    "clock": ("{} is another moment when a batch is repeated", "use :batch_time, which is not"),
+    "chance": ("{} gives other values when a batch is repeated", "derive it from the row, as with md5"),
+    "partition": ("{} depends on how Spark splits the rows", "number rows by a column of theirs"),
+}
+UNITS = frozenset(["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"])
 
 
-def lint_cursor(job: JobModel, found: Found) -> Iterator[Finding]:
+def lint_cursor(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
     """The findings on the cursor of a job."""
     source = job.source
     if not isinstance(source, TableOrQuery):
@@ -38,12 +50,12 @@ def lint_cursor(job: JobModel, found: Found) -> Iterator[Finding]:
     if not _is_told_apart(source):
         name = (source.cursor.column or source.cursor.coalesce)[0]
         said = f"several rows may have the same {name}, and nothing tells them apart: the run will refuse"
-        yield found(CURSOR, "FM417", said, CHOICES.format(name))
+        yield finding(CURSOR, "FM417", said, CHOICES.format(name))
     if source.cursor.on_null == "include":
         for position, sink in enumerate(job.sinks):
-            if getattr(sink, "mode", None) != "merge":
+            if not isinstance(sink, DeltaSink | PostgresSink) or sink.mode != "merge":
                 said = f"sink '{sink.ledger_name()}' would keep a row twice: without its cursor, and once it has one"
-                yield found(("sinks", position), "FM416", said, "mode: merge, or on_null: exclude, or coalesce")
+                yield finding(("sinks", position), "FM416", said, "mode: merge, or on_null: exclude, or coalesce")
 
 
 def _is_told_apart(source: TableOrQuery) -> bool:
@@ -64,33 +76,34 @@ def is_bounded(query: str) -> bool:
         return False
 
 
-# What can be told offline about reading a table while others write to it.
-def lint_safety(job: JobModel, found: Found) -> Iterator[Finding]:
+def lint_safety(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
     """The findings on the safety of a job's cursor."""
     source = job.source
     if not isinstance(source, TableOrQuery):
         return
     if "xmin" in source.cursor.column:
-        yield found(CURSOR, "FM415", "no index knows xmin: every look and every read scans the table", SLOWER)
+        yield finding(CURSOR, "FM415", "no index knows xmin: every look and every read scans the table", SLOWER)
         return
     way = _way(source)
     if way == "none" and not isinstance(source, SqliteSource):
         said = "a row that commits late, at or below a value that was read, is never read"
-        yield found(CURSOR, "FM410", said, INSTEAD if isinstance(source, PostgresSource) else ELSEWHERE)
+        yield finding(CURSOR, "FM410", said, INSTEAD if isinstance(source, PostgresSource) else ELSEWHERE)
     if way == "delay":
         said = "rows of a transaction that is open for longer than the delay are never read"
-        yield found(CURSOR, "FM413", said, "make it longer than any transaction, or use safety: fence")
+        yield finding(CURSOR, "FM413", said, "make it longer than any transaction, or use safety: fence")
     if way == "lag":
-        yield from _lag(job, source, found)
+        yield from _lag(job, source, finding)
 
 
-def _lag(job: JobModel, source: TableOrQuery, found: Found) -> Iterator[Finding]:
-    if not getattr(source, "key", ()):
-        yield found(CURSOR, "FM414", "safety: lag reads some rows again, and nothing tells them apart", "add key: [id]")
+def _lag(job: JobModel, source: TableOrQuery, finding: FindingAt) -> Iterator[Finding]:
+    if not source.key:
+        yield finding(
+            CURSOR, "FM414", "safety: lag reads some rows again, and nothing tells them apart", "add key: [id]"
+        )
     for position, sink in enumerate(job.sinks):
         if not _knows_again(sink):
             said = f"sink '{sink.ledger_name()}' would write rows twice that safety: lag reads again"
-            yield found(("sinks", position), "FM414", said, "a Delta table with append or merge, or mode: merge")
+            yield finding(("sinks", position), "FM414", said, "a Delta table with append or merge, or mode: merge")
 
 
 def _knows_again(sink: SinkModel) -> bool:
@@ -110,44 +123,55 @@ def _way(source: TableOrQuery) -> str | None:
         return None
 
 
-INSTEAD = "leave safety out: then a fence waits for whoever may still write"
-ELSEWHERE = "safety: {delay: 30s}, or safety: {lag: 1h} into a merge"
-SLOWER = "nothing, or a column with an index that grows"
-
-
-# What can be told about a transform's SQL without running it.
-if TYPE_CHECKING:
-    FoundInSql = Callable[[str, str, str], Finding]
-
-VOLATILE_CALLS = {
-    "clock": ("{} is another moment when a batch is repeated", "use :batch_time, which is not"),
-    "chance": ("{} gives other values when a batch is repeated", "derive it from the row, as with md5"),
-    "partition": ("{} depends on how Spark splits the rows", "number rows by a column of theirs"),
-}
-
-
-def lint_sql(sql: str, found: FoundInSql, sources: Sequence[str] = ("source",)) -> Iterator[Finding]:
-    """The findings on one query over these sources; `found` makes one of a rule, a message and a hint."""
+def lint_sql(sql: str, finding: FindingInSql, sources: Sequence[str] = ("source",)) -> Iterator[Finding]:
+    """The findings on one query over these sources; `finding` makes one of a rule, a message and a hint."""
     try:
         statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
     except sqlglot.errors.SqlglotError as error:
-        yield found("FM101", parse_mistake(error), "mend the SQL; it is Spark's dialect")
+        yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-        yield found("FM104", "the transform has to be one SELECT", f"write one query over {_listed(sources)}")
+        yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_listed(sources)}")
         return
-    yield from _tables(statements[0], found, sources)
-    yield from _functions(statements[0], found)
+    yield from _tables(statements[0], finding, sources)
+    yield from _functions(statements[0], finding)
 
 
-def lint_expression(sql: str, found: FoundInSql) -> Iterator[Finding]:
+def lint_expression(sql: str, finding: FindingInSql) -> Iterator[Finding]:
     """The findings on one expression over a row."""
     try:
         expression = sqlglot.parse_one(sql, read="spark")
     except sqlglot.errors.SqlglotError as error:
-        yield found("FM101", parse_mistake(error), "mend the SQL; it is Spark's dialect")
+        yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
-    yield from _functions(expression, found)
+    yield from _functions(expression, finding)
+
+
+def _tables(query: exp.Query, finding: FindingInSql, sources: Sequence[str]) -> Iterator[Finding]:
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    tables = {".".join(part.name for part in table.parts) for table in query.find_all(exp.Table)}
+    names = {name for name in tables if name.lower() not in own}
+    others = sorted(name for name in names if name.lower() not in {each.lower() for each in sources})
+    if sources[0].lower() not in {name.lower() for name in names}:
+        yield finding("FM102", f"the SQL does not read `{sources[0]}`", f"select … from {sources[0]}")
+    for name in others:
+        yield finding(
+            "FM105",
+            f"{name} is read as it is at that moment: no mark covers it, and a repeat may see other rows",
+            "make it a job of its own, or know that late changes of it are not delivered again",
+        )
+
+
+def _functions(query: exp.Expr, finding: FindingInSql) -> Iterator[Finding]:
+    calls = volatile_calls(query)
+    for kind, (message, hint) in VOLATILE_CALLS.items():
+        for call in sorted(call for call, why in calls.items() if why == kind):
+            yield finding("FM103", message.format(call), hint)
+
+
+def repeated_calls(condition: exp.Expr) -> list[str]:
+    """Calls in a condition that may answer otherwise the second time."""
+    return sorted(call for call, why in volatile_calls(condition).items() if why in VOLATILE_CALLS)
 
 
 def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
@@ -163,39 +187,7 @@ def _listed(sources: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in sources)
 
 
-def _tables(query: exp.Query, found: FoundInSql, sources: Sequence[str]) -> Iterator[Finding]:
-    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
-    tables = {".".join(part.name for part in table.parts) for table in query.find_all(exp.Table)}
-    names = {name for name in tables if name.lower() not in own}
-    others = sorted(name for name in names if name.lower() not in {each.lower() for each in sources})
-    if sources[0].lower() not in {name.lower() for name in names}:
-        yield found("FM102", f"the SQL does not read `{sources[0]}`", f"select … from {sources[0]}")
-    for name in others:
-        yield found(
-            "FM105",
-            f"{name} is read as it is at that moment: no mark covers it, and a repeat may see other rows",
-            "make it a job of its own, or know that late changes of it are not delivered again",
-        )
-
-
-def _functions(query: exp.Expr, found: FoundInSql) -> Iterator[Finding]:
-    calls = volatile_calls(query)
-    for kind, (message, hint) in VOLATILE_CALLS.items():
-        for call in sorted(call for call, why in calls.items() if why == kind):
-            yield found("FM103", message.format(call), hint)
-
-
-def repeated_calls(condition: exp.Expr) -> list[str]:
-    """Calls in a condition that may answer otherwise the second time."""
-    return sorted(call for call, why in volatile_calls(condition).items() if why in VOLATILE_CALLS)
-
-
-UNITS = frozenset(["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"])
-FoundInRule = Callable[[int, str, str, str], Finding]
-"""Makes a finding of a rule's position in the job, an id, a message and a hint."""
-
-
-def lint_rules(job: JobModel, site: Site, found: FoundInRule) -> Iterator[Finding]:
+def lint_rules(job: JobModel, site: Site, finding: FindingInRule) -> Iterator[Finding]:
     """The findings on all rules of a job, in the order of the file."""
     columns = columns_of(job)
     names: set[str] = set()
@@ -203,33 +195,35 @@ def lint_rules(job: JobModel, site: Site, found: FoundInRule) -> Iterator[Findin
         try:
             name = model.build(site).name
         except ConfigError as error:
-            yield found(position, "FM206", error.message, error.hint)
+            yield finding(position, "FM206", error.message, error.hint)
             continue
         if name in names:
-            yield found(position, "FM206", f"two rules are called '{name}'", "give each rule a name")
+            yield finding(position, "FM206", f"two rules are called '{name}'", "give each rule a name")
         names.add(name)
-        yield from lint_rule(model, name, columns, lambda *said, at=position: found(at, *said))
+        yield from lint_rule(model, name, columns, lambda *said, at=position: finding(at, *said))
 
 
-def lint_rule(
-    model: RuleModel, name: str, columns: frozenset[str] | None, found: Callable[[str, str, str], Finding]
-) -> Iterator[Finding]:
+def lint_rule(model: RuleModel, name: str, columns: frozenset[str] | None, finding: FindingInSql) -> Iterator[Finding]:
     """One rule: whether its SQL can be read and repeated, and whether its columns are there."""
     named = list(model.columns())
     if model.check is not None:
         try:
             condition = sqlglot.parse_one(model.check, read="spark", into=exp.Condition)
         except sqlglot.errors.SqlglotError as error:
-            yield found("FM121", f"rule '{name}': {parse_mistake(error)}", "mend the SQL; it is a condition on one row")
+            yield finding(
+                "FM121", f"rule '{name}': {parse_mistake(error)}", "fix the SQL; it is a condition on one row"
+            )
             return
         for call in repeated_calls(condition):
-            yield found("FM122", f"rule '{name}' asks {call}: a repeated batch may be judged otherwise", "ask the row")
+            yield finding(
+                "FM122", f"rule '{name}' asks {call}: a repeated batch may be judged otherwise", "ask the row"
+            )
         named += [column.parts[0].name for column in condition.find_all(exp.Column) if not is_unit(column)]
     if columns is None:
         return
     known = ", ".join(sorted(columns))
     for missing in sorted({each for each in named if each.split(".")[0].lower() not in columns}):
-        yield found("FM123", f"rule '{name}' names column '{missing}', and the rows have {known}", "mend the name")
+        yield finding("FM123", f"rule '{name}' names column '{missing}', and the rows have {known}", "fix the name")
 
 
 def is_unit(column: exp.Column) -> bool:
@@ -239,13 +233,15 @@ def is_unit(column: exp.Column) -> bool:
 
 def columns_of(job: JobModel) -> frozenset[str] | None:
     """The columns of the job's rows in lower case, where the file tells them; None where only Spark knows."""
-    source = declared(job.source.schema_) if isinstance(job.source, FilesSource) and job.source.schema_ else None
+    source = (
+        declared_columns(job.source.schema_) if isinstance(job.source, FilesSource) and job.source.schema_ else None
+    )
     if job.transform is None:
         return source
-    return selected(job.transform.sql, source) if job.transform.sql is not None else None
+    return selected_columns(job.transform.sql, source) if job.transform.sql is not None else None
 
 
-def selected(sql: str, source: frozenset[str] | None) -> frozenset[str] | None:
+def selected_columns(sql: str, source: frozenset[str] | None) -> frozenset[str] | None:
     """What a query gives, if its list says so; a bare `*` stands for the columns of the source."""
     try:
         tree: Any = sqlglot.parse_one(sql, read="spark")
@@ -261,7 +257,7 @@ def selected(sql: str, source: frozenset[str] | None) -> frozenset[str] | None:
     return frozenset(names) | (source if stars and source is not None else frozenset())
 
 
-def declared(schema: str) -> frozenset[str]:
+def declared_columns(schema: str) -> frozenset[str]:
     """The column names of Spark's DDL; commas inside types part nothing."""
     flat = schema
     while re.search(r"[(<][^()<>]*[)>]", flat):

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
+from floodmark.fields import ColumnNames
 from floodmark.locations import quote
 from floodmark.probes.delta import FEED
 from floodmark.sinks.contract import (
     Atomic,
     Batch,
-    ColumnNames,
     Recorded,
     Session,
     check_modes,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 
 from floodmark.errors import ConfigError
 from floodmark.failpoints import reach
-from floodmark.sinks.contract import Batch, ColumnNames, Recorded, Session
+from floodmark.fields import ColumnNames
+from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
 from floodmark.sinks.scd.arrival import Changes, EventReader
 from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, Ordering, Ties, latest, versions

@@ -1,0 +1,277 @@
+"""Lint: every rule on a line that breaks it, and the guarantee of every pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from floodmark.project.file import Variables, read_document
+from floodmark.project.findings import RULES, Finding
+from floodmark.project.lint import Report, lint
+
+CLEAN = """\
+jobs:
+  - name: orders
+    source: {type: files, path: in}
+    transform: {sql: "select * from source"}
+    sinks:
+      - {type: delta, path: lake/orders}
+"""
+POLLED = "{type: postgres, url: 'postgresql://db/shop', table: orders, cursor: id}"
+
+
+def linted(folder: Path, text: str) -> Report:
+    (folder / "floodmark.yaml").write_text(text)
+    return lint(read_document(folder / "floodmark.yaml", Variables({})))
+
+
+def brief(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.where) for finding in findings]
+
+
+def test_a_clean_project_has_no_findings(tmp_path: Path) -> None:
+    """Silence means that nothing was found."""
+    assert linted(tmp_path, CLEAN).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("sql", "rule"),
+    [
+        ("select * frm source whre", "FM101"),
+        ("select 1 as x", "FM102"),
+        ("with source as (select 1 as id) select * from source", "FM102"),
+        ("select *, current_timestamp() as t from source", "FM103"),
+        ("select *, now() as t from source", "FM103"),
+        ("select *, current_date as d from source", "FM103"),
+        ("select *, unix_timestamp() as d from source", "FM103"),
+        ("select *, rand() as r from source", "FM103"),
+        ("select *, random(3) as r from source", "FM103"),
+        ("select *, uuid() as u from source", "FM103"),
+        ("select *, monotonically_increasing_id() as n from source", "FM103"),
+        ("select * from source; select 1", "FM104"),
+        ("delete from source", "FM104"),
+        ("select s.* from source s join dims d on s.id = d.id", "FM105"),
+        ("select s.* from source s join shop.source d on s.id = d.id", "FM105"),
+    ],
+)
+def test_sql_that_would_go_wrong_is_found(tmp_path: Path, sql: str, rule: str) -> None:
+    """Found by parsing alone: nothing runs."""
+    report = linted(tmp_path, CLEAN.replace("select * from source", sql))
+    assert brief(report.findings) == [(rule, "floodmark.yaml:4")]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select *, :batch_time as t from source",
+        "with s as (select * from source) select * from s",
+        "select * from SOURCE",
+        "select id, upper(name) as n from source where amount > 0 union all select id, 'x' from source",
+        "select `now` from source",
+    ],
+)
+def test_sql_that_is_fine_is_left_alone(tmp_path: Path, sql: str) -> None:
+    """No false alarms: they teach people to look away."""
+    assert linted(tmp_path, CLEAN.replace("select * from source", sql)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("sink", "rule", "severity"),
+    [
+        ("{type: delta, path: x, mode: merge}", "FM201", "error"),
+        ("{type: delta, path: x, mode: replace}", "FM202", "error"),
+        ("{type: delta, path: x, key: [id]}", "FM203", "warning"),
+        ("{type: delta, path: s3a://b/x}", "FM205", "warning"),
+    ],
+)
+def test_a_sink_that_would_go_wrong_is_found(tmp_path: Path, sink: str, rule: str, severity: str) -> None:
+    """With the sink's own line and the rule's severity."""
+    found = linted(tmp_path, CLEAN.replace("{type: delta, path: lake/orders}", sink)).findings
+    assert [(f.rule, f.where, f.severity) for f in found] == [(rule, "floodmark.yaml:6", severity)]
+
+
+@pytest.mark.parametrize(
+    ("sink", "rules"),
+    [
+        ("{type: console}", ["FM302", "FM301"]),
+        ("{type: kafka, bootstrap: 'localhost:9092', topic: orders}", []),
+        ("{type: postgres, url: 'postgresql://db/shop', table: orders}", []),
+    ],
+)
+def test_a_sink_that_takes_only_some_rows_is_spooled(tmp_path: Path, sink: str, rules: list[str]) -> None:
+    """Sinks with a ledger need no such help where the rows can be read again."""
+    found = linted(tmp_path, CLEAN.replace("{type: delta, path: lake/orders}", sink)).findings
+    assert [finding.rule for finding in found] == rules
+
+
+@pytest.mark.parametrize(
+    ("sink", "rules"),
+    [
+        ("{type: kafka, bootstrap: 'localhost:9092', topic: orders}", ["FM301"]),
+        ("{type: postgres, url: 'postgresql://db/shop', table: orders}", []),
+    ],
+)
+def test_a_sink_that_takes_a_batch_piece_by_piece_is_spooled_if_rows_may_change(
+    tmp_path: Path, sink: str, rules: list[str]
+) -> None:
+    """A broken-off batch goes on after its last piece, so the rows must be the same; a transaction starts again."""
+    text = CLEAN.replace("{type: delta, path: lake/orders}", sink).replace("{type: files, path: in}", POLLED)
+    found = linted(tmp_path, text).findings
+    assert [finding.rule for finding in found] == rules
+
+
+def test_options_that_the_sink_itself_refuses_are_found(tmp_path: Path) -> None:
+    """The files sink writes to local disks only, and says so before anything runs."""
+    report = linted(tmp_path, CLEAN.replace("{type: delta, path: lake/orders}", "{type: files, path: 's3://b/x'}"))
+    assert brief(report.findings) == [("FM206", "floodmark.yaml:6")]
+
+
+def test_two_sinks_on_one_place_are_found(tmp_path: Path) -> None:
+    """With or without a slash at the end."""
+    report = linted(tmp_path, CLEAN + "      - {type: delta, path: lake/orders/, name: again}\n")
+    assert brief(report.findings) == [("FM204", "floodmark.yaml:7")]
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("shop.transforms:clean", []),
+        ("shop.transforms:alias", []),
+        ("shop.transforms:cleen", ["FM110"]),
+        ("shop.nothing:clean", ["FM110"]),
+        ("nowhere:clean", ["FM110"]),
+    ],
+)
+def test_a_missing_python_function_is_found_without_running_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, rules: list[str]
+) -> None:
+    """Importing the user's module might connect to something; reading it is enough."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").write_text("")
+    (tmp_path / "shop" / "transforms.py").write_text("alias = len\nraise SystemExit\ndef clean(df):\n    return df\n")
+    report = linted(tmp_path, CLEAN.replace('sql: "select * from source"', f'python: "{name}"'))
+    assert [finding.rule for finding in report.findings] == rules
+
+
+def test_a_batch_that_has_to_be_frozen_is_noted(tmp_path: Path) -> None:
+    """Several sinks and SQL that is not known to repeat itself: the note says why."""
+    text = CLEAN.replace("select * from source", "select id, sum(v) as v from source group by id")
+    report = linted(tmp_path, text + "      - {type: files, path: out}\n")
+    assert [finding.rule for finding in report.findings] == ["FM301"]
+
+
+def test_mistakes_in_the_file_are_findings_too(tmp_path: Path) -> None:
+    """One command tells all, with the line of each."""
+    report = linted(tmp_path, CLEAN.replace("type: files", "typ: files").replace("path: lake", "pth: lake"))
+    assert {rule for rule, _ in brief(report.findings)} == {"FM100"}
+    assert {where for _, where in brief(report.findings)} == {"floodmark.yaml:3", "floodmark.yaml:6"}
+    assert report.has_errors
+
+
+def test_every_pair_of_source_and_sink_has_its_guarantee(tmp_path: Path) -> None:
+    """Exactly once, except for the console, and the words say so."""
+    report = linted(tmp_path, CLEAN + "      - {type: files, path: out}\n      - {type: console}\n")
+    assert [(each.source, each.sink, each.guarantee) for each in report.guarantees] == [
+        ("files", "delta", "exactly once"),
+        ("files", "files", "exactly once"),
+        ("files", "console", "at least once"),
+    ]
+    assert "printed again" in report.guarantees[2].words
+
+
+def test_every_rule_is_documented() -> None:
+    """docs/lint.md has a line for each id, with its severity."""
+    page = (Path(__file__).parents[3] / "docs" / "lint.md").read_text()
+    lines = [f"| {rule} | {severity} |" for rule, (severity, _) in RULES.items()]
+    assert [line for line in lines if line not in page] == []
+
+
+JUDGED = CLEAN.replace("path: in}", 'path: in, schema: "id long, at timestamp, tags map<string,string>"}')
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ("{check: 'id > 0', action: warn}", []),
+        ("{check: 'exists(map_keys(tags), t -> length(t) > 2)', action: warn}", []),
+        ("{check: 'timestampdiff(DAY, at, at) < 2', action: warn}", []),
+        ("{range: {column: ID, min: 1}, action: drop}", []),
+        ("{check: 'id >', action: warn}", ["FM121"]),
+        ("{check: 'at < now()', action: warn}", ["FM122"]),
+        ("{check: 'ident > 0', action: warn}", ["FM123"]),
+        ("{not_null: [id, nobody], action: warn}", ["FM123"]),
+        ("{time_order: {earlier: at, later: until}, action: warn}", ["FM123"]),
+        ("{range: {column: id}, action: warn}", ["FM206"]),
+        ("{row_count: {min: 1}, action: drop}", ["FM206", "FM301"]),
+        ("{not_null: id, action: fail}", ["FM301"]),
+        ("{unique: id, action: warn}", ["FM301"]),
+    ],
+)
+def test_a_rule_that_would_go_wrong_is_found(tmp_path: Path, rule: str, found: list[str]) -> None:
+    """Where the file tells the columns, a rule on another one is a mistake; a rule on the batch costs a spool."""
+    report = linted(tmp_path, f"{JUDGED}    rules:\n      - {rule}\n")
+    assert [finding.rule for finding in report.findings] == found
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("select id as nobody from source", []),
+        ("select *, 1 as nobody from source", []),
+        ("select * except (at) from source", []),
+        ("select s.* from source s", []),
+        ("select id from source", ["FM123"]),
+        ("select * from source", ["FM123"]),
+    ],
+)
+def test_the_columns_of_the_transform_count(tmp_path: Path, sql: str, found: list[str]) -> None:
+    """Rules judge what the transform gives; where only Spark could tell, lint says nothing."""
+    rule = "    rules:\n      - {not_null: nobody, action: warn}\n"
+    report = linted(tmp_path, JUDGED.replace("select * from source", sql) + rule)
+    assert [finding.rule for finding in report.findings] == found
+
+
+def test_two_rules_of_one_name_are_found(tmp_path: Path) -> None:
+    """Their results could not be told apart."""
+    twice = "      - {not_null: id, action: warn}\n      - {not_null: id, action: drop}\n"
+    report = linted(tmp_path, f"{JUDGED}    rules:\n{twice}")
+    assert [finding.message for finding in report.findings] == ["two rules are called 'not_null_id'"]
+
+
+LIMITED = """\
+jobs:
+  - name: orders
+    source: {type: %s}
+    sinks: [{type: %s}]
+"""
+TABLE = "postgres, url: 'postgresql://db/shop', table: orders, cursor: {column: updated_at, safety: none}"
+LAKE = "delta, name: lake, path: lake/orders"
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "rules"),
+    [
+        (TABLE, f"{LAKE}, mode: merge, key: [id], sequence: [updated_at]", ["FM311"]),
+        (TABLE, f"{LAKE}, mode: merge, key: [id]", ["FM311", "FM312"]),
+        (TABLE, LAKE, ["FM311", "FM313"]),
+        ("delta, path: bronze", f"{LAKE}, mode: merge, key: [id], sequence: [at]", ["FM314"]),
+        ("delta, path: bronze, changes: feed", "kafka, bootstrap: 'b:1', topic: t", ["FM317"]),
+        ("kafka, bootstrap: 'b:1', topic: t", f"{LAKE}, mode: merge, key: [id], sequence: [at]", ["FM315"]),
+        ("files, path: in", "files, path: out", ["FM316"]),
+    ],
+)
+def test_what_a_job_does_not_promise_is_said_with_a_rule(
+    tmp_path: Path, source: str, sink: str, rules: list[str]
+) -> None:
+    """The limits stand beside the guarantees, and are no mistakes of the file."""
+    report = linted(tmp_path, LIMITED % (source, sink))
+    assert ([limit.rule for limit in report.limits], report.has_errors) == (rules, False)
+
+
+def test_a_limit_names_the_cursor_and_the_command_that_helps(tmp_path: Path) -> None:
+    """In plain words."""
+    [unseen, *_] = linted(tmp_path, LIMITED % (TABLE, LAKE)).limits
+    assert unseen.message == "updates without a new updated_at are not seen, and deletes never"
+    assert unseen.hint == "floodmark reconcile orders finds them, --repair puts them right"

@@ -1,0 +1,202 @@
+"""What check asks online, and how far jobs are behind their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import psycopg
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import DeltaTable, write_deltalake
+
+import floodmark as fm
+from floodmark.hwm import VersionHWM
+from floodmark.project.check import CheckResult, JobCheck, exit_code, rows_behind
+from floodmark.project.kinds import Site
+from floodmark.project.models import JobModel
+from floodmark.sources.contract import Source
+from floodmark.step import RunRequest
+from floodmark.stores.contract import MarkStore
+from floodmark.stores.lease import hold
+from floodmark.stores.memory import MemoryMarkStore
+from floodmark.stores.record import JobRecord
+from floodmark.testing import ListSink
+from floodmark.testing.servers import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+WELL = """
+create table o (id bigint generated always as identity primary key, v text)
+"""
+UNWELL = """
+create sequence taken cache 50;
+create table o (id bigint default nextval('taken'), at timestamptz, code text, v text);
+alter sequence taken owned by o.id;
+create index on o (code);
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MarkStore:
+    return fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+
+
+def made(database: str, ddl: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute(ddl)
+
+
+def never() -> SparkSession:
+    raise AssertionError("Spark was asked for")
+
+
+def checked(store: MarkStore, source: Source, *sinks: object) -> list[CheckResult]:
+    job = fm.Job(name="orders", source=source, sinks=sinks or [ListSink()])
+    return list(JobCheck(job.step(never, store, RunRequest())).results())
+
+
+def rules(lines: list[CheckResult]) -> list[str]:
+    return [line.rule for line in lines if line.rule]
+
+
+def test_a_good_cursor_has_nothing_to_warn_of(store: MarkStore, database: str) -> None:
+    """An identity column with a primary key, on a primary, as a role that sees the others."""
+    made(database, WELL)
+    lines = checked(store, fm.sources.Postgres(database, table="o", cursor="id"))
+    assert (rules(lines), exit_code(lines)) == ([], 0)
+    assert [line.message for line in lines if "index" in line.message or "unique" in line.message] == [
+        "an index begins with id",
+        "id is unique",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cursor", "expected"),
+    [
+        ("id", ["FM502", "FM503", "FM411", "FM504"]),
+        ("at", ["FM502", "FM503", "FM412", "FM504"]),
+        ("code", ["FM502", "FM503", "FM412", "FM504"]),
+    ],
+)
+def test_every_weakness_of_a_cursor_is_told_with_its_rule(
+    store: MarkStore, database: str, cursor: str, expected: list[str]
+) -> None:
+    """No index, or one in another order; not unique; values taken in advance or made by clients; NULL."""
+    made(database, UNWELL)
+    lines = checked(store, fm.sources.Postgres(database, table="o", cursor=cursor, key=["v"]))
+    assert (rules(lines), exit_code(lines)) == (expected, 0)
+
+
+def test_ties_are_judged_as_the_reader_judges_them(store: MarkStore, database: str) -> None:
+    """A parent gives its children's rows too, which its primary key does not know; the user's word counts."""
+    made(database, f"{WELL}; create table more () inherits (o)")
+    by_catalog = fm.sources.Postgres(database, table="o", cursor="id", key=["v"])
+    by_word = fm.sources.Postgres(database, table="o", cursor=fm.sources.Cursor("id", unique=True))
+    assert (rules(checked(store, by_catalog)), rules(checked(store, by_word))) == (["FM503", "FM504"], ["FM504"])
+
+
+def test_an_index_on_text_has_to_be_in_the_order_of_bytes(store: MarkStore, database: str) -> None:
+    """Else the database sorts the whole table at every look; the hint says how to make it."""
+    made(database, UNWELL)
+    source = fm.sources.Postgres(database, table="o", cursor="code", key=["v"])
+    before = [line.hint for line in checked(store, source) if line.rule == "FM502"]
+    made(database, before[0])
+    assert before == ['CREATE INDEX ON o (code COLLATE "C")']
+    assert "FM502" not in rules(checked(store, source))
+
+
+def test_a_role_that_sees_nobody_else_and_may_not_write_is_told(store: MarkStore, database: str) -> None:
+    """A fence would be blind, which is a decision; the target lacks rights and a unique index."""
+    rights = "create role clerk_of_check login password 'p'; grant select on o to clerk_of_check"
+    made(database, f"{WELL}; {rights}; create table t (id bigint)")
+    place = urlsplit(database)
+    as_clerk = f"postgresql://clerk_of_check:p@{place.hostname}:{place.port}{place.path}"
+    target = fm.sinks.Postgres(as_clerk, "t", mode="merge", key=["id"])
+    lines = checked(store, fm.sources.Postgres(as_clerk, table="o", cursor="id"), target)
+    assert (rules(lines), exit_code(lines)) == (["FM501", "FM507", "FM507"], 5)
+
+
+def test_a_part_that_cannot_be_reached_is_a_finding_and_the_others_are_asked(store: MarkStore, tmp_path: Path) -> None:
+    """One broken connection does not hide what else is wrong."""
+    source = fm.sources.Postgres("postgresql://localhost:1/none", table="o", cursor="id")
+    lines = checked(store, source, fm.sinks.Delta(str(tmp_path / "lake")))
+    assert [(line.part, line.rule) for line in lines] == [
+        ("mark", ""),
+        ("source postgres", "FM501"),
+        ("sink delta", ""),
+    ]
+    assert exit_code(lines) == 1
+
+
+def test_a_topic_tells_how_long_it_keeps_messages(store: MarkStore, kafka: Broker, topic: Callable[..., str]) -> None:
+    """Compaction takes older versions of a key away, so it is named."""
+    settings = {"retention.ms": "7200000", "cleanup.policy": "compact,delete"}
+    lines = checked(store, fm.sources.Kafka(kafka.bootstrap, topic(1, **settings)))
+    told = [(line.rule, line.message.split(maxsplit=1)[1]) for line in lines if line.part == "source kafka"]
+    assert told[1:] == [
+        ("", "keeps messages for 2 h"),
+        ("FM506", "is compacted: of several messages of a key that wait, only the last may be left"),
+        ("", "new"),
+    ]
+
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+DELTA, CATALOG, PYTHON = (
+    JobModel.model_validate(yaml.safe_load(text))
+    for text in (
+        "{name: orders, source: {type: delta, path: lake}, sinks: [{type: console}]}",
+        "{name: named, source: {type: delta, table: shop.orders}, sinks: [{type: console}]}",
+        "{name: own, source: {type: python, object: 'nowhere:source'}, sinks: [{type: console}]}",
+    )
+)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A table of three rows in one commit, and two in the next."""
+    write_deltalake(tmp_path / "lake", pa.table({"id": [1, 2, 3]}), configuration=FEED)
+    write_deltalake(tmp_path / "lake", pa.table({"id": [4, 5]}), mode="append")
+    return tmp_path
+
+
+def read_upto(version: int, folder: Path, table_id: str | None = None) -> MemoryMarkStore:
+    """A store that says how far the job has read the table."""
+    store, table = MemoryMarkStore(), folder / "lake"
+    known = f"delta {table} (table id {table_id or DeltaTable(table).metadata().id})"
+    with hold(store, "orders") as held:
+        record = JobRecord("orders", 1, {"delta": VersionHWM("delta", version)}, {"delta": known})
+        store.commit(record, expected=0, lease=held.lease)
+    return store
+
+
+def test_a_job_without_a_mark_is_behind_by_everything(lake: Path) -> None:
+    """By the counts of the table's own log."""
+    assert rows_behind([DELTA], Site(lake), MemoryMarkStore()) == {"orders": 5}
+
+
+@pytest.mark.parametrize(("version", "rows"), [(0, 2), (1, 0)])
+def test_a_job_is_behind_by_what_lies_above_its_mark(lake: Path, version: int, rows: int) -> None:
+    """Nothing, once it is there."""
+    assert rows_behind([DELTA], Site(lake), read_upto(version, lake)) == {"orders": rows}
+
+
+def test_a_source_that_cannot_tell_is_absent_and_not_zero(lake: Path) -> None:
+    """A name that only a catalog knows, a source whose code is not there, a mark that another table had."""
+    assert rows_behind([CATALOG, PYTHON], Site(lake), MemoryMarkStore()) == {}
+    assert rows_behind([DELTA], Site(lake), read_upto(0, lake, table_id="another")) == {}
+
+
+def test_a_database_is_asked_as_a_run_asks_it(tmp_path: Path, database: str) -> None:
+    """It counts what lies above the mark; the connection ends with the question."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
+        connection.execute("INSERT INTO orders VALUES (1), (2), (7)")
+        source = {"type": "postgres", "url": database, "table": "orders", "cursor": "id"}
+        job = JobModel.model_validate({"name": "orders", "source": source, "sinks": [{"type": "console"}]})
+        assert rows_behind([job], Site(tmp_path), MemoryMarkStore()) == {"orders": 3}
