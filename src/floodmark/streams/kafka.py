@@ -14,12 +14,12 @@ from floodmark import stores
 from floodmark.errors import ConfigError
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
+from floodmark.machine import file_name
 from floodmark.probes.kafka.client import KafkaOptions, option_text
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.spark.session import spark_session
 from floodmark.step.stopping import Stopping, stopping_on
 from floodmark.stores.contract import MarkStore
-from floodmark.stores.durable import file_name
 from floodmark.stores.opening import DEFAULT_STORE, folder_beside
 from floodmark.stores.record import Receipt
 from floodmark.streams.healer import Healer

@@ -11,7 +11,7 @@ import typer
 
 from floodmark.cli.deadletters.letters import JobLetters, Letter, StreamLetters, found, found_one
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Yes, agreed, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, DryRun, Yes, confirm, print_json, print_line, print_table
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def replay_of_job(
     from floodmark.jobs.dead_letters import replay_letters
 
     letters = _runnable(holder, named)
-    if not agreed(_act("replay", letters, holder), yes=yes or as_json, dry_run=dry_run):
+    if not confirm(_act("replay", letters, holder), yes=yes or as_json, dry_run=dry_run):
         return 0
     [job] = invocation.jobs([holder.name], console="stderr" if as_json else "stdout")
     ids = [each.id for each in letters if each.id] if named else ()
@@ -41,7 +41,7 @@ def discard_of_job(
     from floodmark.jobs.dead_letters import discard_letters
 
     letters = [each for each in _opened(holder, named) if each.id]
-    if agreed(_act("discard", letters, holder), yes=yes, dry_run=dry_run):
+    if confirm(_act("discard", letters, holder), yes=yes, dry_run=dry_run):
         [job] = invocation.jobs([holder.name])
         ids = [each.id for each in letters if each.id]
         discarded = discard_letters(job, ids, invocation.session(), invocation.store()) if ids else 0
@@ -166,7 +166,7 @@ def replay(
             f"the steps of stream '{name}' are in your program.",
             hint=f"floodmark deadletters replay {name} --from MODULE:STREAM, where STREAM is what from_kafka returned",
         )
-    if agreed(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
+    if confirm(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
         told = _replayed(holder, letters, origin)
         _tell(told, invocation, name, as_json=as_json)
         raise typer.Exit(1 if told.failures else 0)
@@ -187,7 +187,7 @@ def discard(
         discard_of_job(ctx.obj, holder, letter, yes=yes, dry_run=dry_run)
         return
     letters = _open_ones(holder, letter)
-    if agreed(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
+    if confirm(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
         for each in letters:
             holder.letters.resolve(each.record, "discarded", at=time.time())
         print_line(f"{name}: {len(letters)} discarded")

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from floodmark.errors import LeaseHeld, StoreUnreachable
 from floodmark.hwm import Json
 from floodmark.logs import redact
-from floodmark.machine import locked
-from floodmark.stores.durable import append_after, ensure_folder, sync_folder
+from floodmark.machine import append_after, ensure_folder, locked, sync_folder
 from floodmark.streams.elements import Element, Failure, RecordId
 from floodmark.streams.healing_step import Verdict
 from floodmark.streams.program import DriverRun, Program

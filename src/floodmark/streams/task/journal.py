@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 from floodmark.logs import redact
-from floodmark.machine import locked
-from floodmark.stores.durable import ensure_folder, file_name, replace_file, sync_folder
+from floodmark.machine import ensure_folder, file_name, locked, replace_file, sync_folder
 from floodmark.streams.elements import HealedElement
 
 if TYPE_CHECKING:
