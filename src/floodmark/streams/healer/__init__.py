@@ -55,8 +55,8 @@ class TurnLook:
 class Healer(Engine[TurnLook]):
     """One stream, one store, one session. A turn is one batch: an intent, jobs on Spark, and one commit.
 
-    What outlives a turn is in `commit`, `unsettled_records` and `unhealed_progress`, which copies share: a turn runs on a
-    copy that has its limit.
+    What outlives a turn is in `commit`, `unsettled_records` and `unhealed_progress`, which copies share: each turn runs
+    on a copy that has its limit.
     """
 
     topic_look: TopicLook
