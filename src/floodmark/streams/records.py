@@ -67,13 +67,13 @@ class HealedRecords:
         except Exception as error:
             raise TransformFailed(job, reason=first_lines(error)) from error
 
-    def healed(self, outcomes: DataFrame) -> DataFrame:
+    def healed_rows(self, outcomes: DataFrame) -> DataFrame:
         """The rows that the function returned."""
         from pyspark.sql import functions as F
 
         return outcomes.where(F.col(FAILURE).isNull()).drop(FAILURE)
 
-    def failed(self, outcomes: DataFrame) -> DataFrame:
+    def failed_records(self, outcomes: DataFrame) -> DataFrame:
         """The records that it failed on, as dead letters: where they stood, what they were, and why."""
         from pyspark.sql import functions as F
 
