@@ -13,7 +13,7 @@ import pytest
 
 from floodmark.mill.declaration import declare
 from floodmark.mill.join_tree import EndOfStream
-from floodmark.mill.process import Task, joined_shape
+from floodmark.mill.process import ProcessTask
 from floodmark.spark.faults import ElementFault
 
 
@@ -97,8 +97,7 @@ def batch_of(*rows: dict[str, Any] | str) -> pa.RecordBatch:
 
 def told(process: Callable[..., Any], *rows: dict[str, Any] | str) -> pa.RecordBatch:
     declared = declare(process)
-    shape = joined_shape(declared, declared.tree.root)
-    [batch] = Task(shape, declared.signature, declared.injector, declared.output, 1, 0).run([batch_of(*rows)])
+    [batch] = ProcessTask.of(declared, declared.output, 1).run([batch_of(*rows)])
     return batch
 
 
