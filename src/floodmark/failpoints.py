@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 VARIABLE = "FLOODMARK_CRASH_AT"
 
 
-def armed() -> str | None:
+def armed_point() -> str | None:
     """The point at which this process is to die, if any."""
     return os.environ.get(VARIABLE) or None
 
 
 def reach(point: str) -> None:
     """Die here if this is the armed point."""
-    if armed() == point:
+    if armed_point() == point:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def half_way(rows: DataFrame, point: str) -> DataFrame:
     """The same rows; where the point is armed, the process dies when half of a partition's first rows are out."""
-    if armed() != point:
+    if armed_point() != point:
         return rows
     victim = os.getpid()
 

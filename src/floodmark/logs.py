@@ -57,7 +57,7 @@ class Logger:
 
     def _log(self, level: int, event: str, facts: Mapping[str, object]) -> None:
         if self._standard.isEnabledFor(level):
-            _bound(self._standard).log(level, event, **{**self._facts, **facts})
+            _structlog_logger(self._standard).log(level, event, **{**self._facts, **facts})
 
 
 def get_logger(name: str) -> Logger:
@@ -133,7 +133,7 @@ class _LineFormatter(logging.Formatter):
         return datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def _bound(standard: logging.Logger) -> BoundLogger:
+def _structlog_logger(standard: logging.Logger) -> BoundLogger:
     import structlog
 
     bound: BoundLogger = structlog.wrap_logger(
@@ -151,10 +151,10 @@ def _to_record(
 ) -> tuple[tuple[str], dict[str, object]]:
     """A record that reads well under any host's formatter, with the facts beside it for those that want them apart."""
     event, exc_info = str(facts.pop("event")), facts.pop("exc_info", None)
-    line = " ".join([event, *(f"{name}={_shown(fact)}" for name, fact in facts.items())])
+    line = " ".join([event, *(f"{name}={_fact_text(fact)}" for name, fact in facts.items())])
     return (line,), {"exc_info": exc_info, "extra": {"event": event, "facts": dict(facts)}}
 
 
-def _shown(fact: object) -> str:
+def _fact_text(fact: object) -> str:
     text = str(fact)
     return f'"{text}"' if " " in text else text

@@ -1,10 +1,11 @@
-"""This machine: its processes, which of them still live, and the file locks that they hold against each other."""
+"""This machine: files that survive a crash, file locks between processes, and which processes still live."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,101 @@ if TYPE_CHECKING:
 
 PROC = Path("/proc")
 LOCK_PAUSE_SECONDS = 0.005
+PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
+LONGEST_NAME = 120
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put the text in the place of the file: durable on return, and a crash leaves the old one or the new one."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def append_after(path: Path, length: int, text: str) -> int:
+    """Cut the file to its committed length, append and make it durable; return the new length."""
+    with path.open("ab") as file:
+        file.truncate(length)  # what a crashed save left behind
+        file.seek(length)
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
+def ensure_folder(folder: Path) -> None:
+    """Make the folder and those above it, if they are missing, and make their names durable."""
+    if folder.is_dir():
+        return
+    ensure_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_name(name: str) -> str:
+    """A file name for any name, so that two that differ never share a file, on any disk.
+
+    It is lower case ASCII; upper case is escaped too, since some disks do not tell `A` from `a`.
+    """
+    raw = name.encode("utf-8", "surrogatepass")
+    text = "".join(chr(byte) if byte in PLAIN_BYTES else f"%{byte:02x}" for byte in raw) or "%"
+    if len(text) <= LONGEST_NAME:
+        return text
+    # `~` is never in an escaped name, so a shortened one cannot be another's whole name
+    return f"{text[:60]}~{hashlib.sha256(raw).hexdigest()}"
+
+
+@contextmanager
+def locked(path: Path, *, exclusive: bool = True, patience_seconds: float | None = None) -> Iterator[int]:
+    """Hold the lock file against other threads and processes, and give its descriptor; a process that dies lets go.
+
+    With a patience, TimeoutError (an OSError) is raised if another one keeps it longer: a blocking lock would wait for
+    ever for a process that was stopped while it held it. The file is never deleted, so never mistaken for another.
+    """
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY, 0o666)
+    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    try:
+        if patience_seconds is None:
+            fcntl.flock(descriptor, kind)
+        else:
+            _lock_within(patience_seconds, descriptor, kind, path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock_within(seconds: float, descriptor: int, kind: int, path: Path) -> None:
+    import fcntl
+
+    try:
+        patiently(
+            lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB),
+            seconds=seconds,
+            passing=lambda error: isinstance(error, BlockingIOError),
+            pause_seconds=LOCK_PAUSE_SECONDS,
+        )
+    except BlockingIOError as error:
+        raise TimeoutError(f"{path} was locked for {seconds:g} s") from error
 
 
 @dataclass(frozen=True)
@@ -82,38 +178,3 @@ def _output(*command: str) -> str:
     return subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
     ).stdout
-
-
-@contextmanager
-def locked(path: Path, *, exclusive: bool = True, patience_seconds: float | None = None) -> Iterator[int]:
-    """Hold the lock file against other threads and processes, and give its descriptor; a process that dies lets go.
-
-    With a patience, TimeoutError (an OSError) is raised if another one keeps it longer: a blocking lock would wait for
-    ever for a process that was stopped while it held it. The file is never deleted, so never mistaken for another.
-    """
-    import fcntl
-
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY, 0o666)
-    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-    try:
-        if patience_seconds is None:
-            fcntl.flock(descriptor, kind)
-        else:
-            _lock_within(patience_seconds, descriptor, kind, path)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _lock_within(seconds: float, descriptor: int, kind: int, path: Path) -> None:
-    import fcntl
-
-    try:
-        patiently(
-            lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB),
-            seconds=seconds,
-            passing=lambda error: isinstance(error, BlockingIOError),
-            pause_seconds=LOCK_PAUSE_SECONDS,
-        )
-    except BlockingIOError as error:
-        raise TimeoutError(f"{path} was locked for {seconds:g} s") from error

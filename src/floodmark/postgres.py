@@ -12,6 +12,7 @@ from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
+from floodmark.logs import redact
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -88,9 +89,7 @@ class Address:
 
     def without_secrets(self, text: str) -> str:
         """The text of an error as it may be shown."""
-        for secret in (self.parameters[name] for name in SECRETS if self.parameters.get(name)):
-            text = text.replace(secret, "***")
-        return text
+        return redact(text, *(self.parameters[name] for name in SECRETS if self.parameters.get(name)))
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"

@@ -163,7 +163,7 @@ def test_discard_with_dry_run_says_what_it_would_do(floodmark: Callable[..., Sai
     assert (
         floodmark("deadletters", "discard", "billing", "--dry-run").out == "would discard 2 dead letters of 'billing'\n"
     )
-    assert len(letters.opened()) == 2
+    assert len(letters.open_letters()) == 2
 
 
 def test_replay_runs_letters_through_the_stream_that_gave_them_up(

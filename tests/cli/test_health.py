@@ -17,10 +17,10 @@ from floodmark.hwm import ColumnIntHWM
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
 from floodmark.streams import Stream, healing, retry
-from floodmark.streams.healer import Reach
+from floodmark.streams.healer.unsettled import TurnLimit
 from floodmark.streams.running import run_once
 from tests.cli.conftest import Said
-from tests.streams.hospital import Hospital, Log
+from tests.streams.local_cluster import LocalCluster, Log
 
 Floodmark = Callable[..., Said]
 PROJECT = """store: sqlite:///marks.db
@@ -128,9 +128,9 @@ def test_a_stream_that_failed_is_named_with_its_record_and_is_no_job_to_run(
     project: Path, floodmark: Floodmark
 ) -> None:
     """No project file knows it: partition, offset, age, attempts, error, and what to do about a stream."""
-    hospital = Hospital(project / "state", Log({0: {0: b"a", 1: b"b"}}, {0: 2}), stores.open("sqlite:///marks.db"))
+    cluster = LocalCluster(project / "state", Log({0: {0: b"a", 1: b"b"}}, {0: 2}), stores.open("sqlite:///marks.db"))
     with pytest.raises(RecordsFailed):
-        run_once(hospital.healer(stuck_at_b))
+        run_once(cluster.healer(stuck_at_b))
     said = floodmark("health", "--json")
     found = json.loads(said.out)["checks"]["processing_offsets"]["subjects"]["g"]
     assert (said.code, found["status"]) == (1, "CRITICAL")
@@ -143,10 +143,10 @@ def test_a_stream_that_failed_is_named_with_its_record_and_is_no_job_to_run(
 
 def test_a_stream_that_tries_again_is_a_warning_with_its_record(project: Path, floodmark: Floodmark) -> None:
     """It runs on, and says what it waits for."""
-    hospital = Hospital(project / "state", Log({0: {0: b"a", 1: b"b"}}, {0: 2}), stores.open("sqlite:///marks.db"))
-    healer = hospital.healer(stuck_at_b, retry(3, "1h"))
+    cluster = LocalCluster(project / "state", Log({0: {0: b"a", 1: b"b"}}, {0: 2}), stores.open("sqlite:///marks.db"))
+    healer = cluster.healer(stuck_at_b, retry(3, "1h"))
     healer.begin()
-    healer.turn(Reach())
+    healer.turn(TurnLimit())
     said = floodmark("health", "--json")
     found = json.loads(said.out)["checks"]["processing_offsets"]["subjects"]["g"]
     assert (found["status"], "t/0, offset 1, since 0 s, 1 attempt: map" in found["message"]) == ("WARNING", True)

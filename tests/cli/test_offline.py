@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from floodmark.cli.app import COMMANDS, hoisted
+from floodmark.cli.app import COMMANDS, options_first
 from tests.cli.conftest import Said
 
 Floodmark = Callable[..., Said]
@@ -59,7 +59,7 @@ def test_without_a_project_every_command_says_how_to_get_one(floodmark: Floodmar
 
 def test_global_options_may_stand_before_or_after_the_command() -> None:
     """Where people write them; what follows `--` is not touched."""
-    assert hoisted(["marks", "show", "--project", "x", "--json", "--target=dev", "--", "--project"]) == [
+    assert options_first(["marks", "show", "--project", "x", "--json", "--target=dev", "--", "--project"]) == [
         "--project",
         "x",
         "--target=dev",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from floodmark.cli.app import COMMANDS, app, loaded
+from floodmark.cli.app import COMMANDS, app, load_command
 from floodmark.project import models as project
 from floodmark.project.models import AnySink, AnySource
 from tests.docs.pages import PAGES, ROOT, all_blocks, first_cells, links, sections
@@ -42,7 +42,7 @@ def options(command: Any) -> set[str]:  # noqa: ANN401 (typer gives its commands
 
 def commands() -> dict[str, Any]:
     """Every command by its words, those of a group by theirs."""
-    top = {name: loaded(name) for name in COMMANDS}
+    top = {name: load_command(name) for name in COMMANDS}
     groups = {f"{name} {word}": inner for name in top for word, inner in getattr(top[name], "commands", {}).items()}
     return {name: command for name, command in top.items() if not hasattr(command, "commands")} | groups
 

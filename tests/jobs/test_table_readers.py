@@ -61,7 +61,7 @@ def after(table: Path, number: int) -> RestorePoint:
 def test_a_reader_is_judged_by_the_rows_it_has_read(table: Path) -> None:
     """Upkeep makes versions and no rows: a reader behind it has read nothing more."""
     point = after(table, 2)
-    assert (point.version, point.latest, point.changed, point.name) == (1, 3, 3, str(table))
+    assert (point.version, point.latest, point.first_change, point.name) == (1, 3, 3, str(table))
     assert [point.holds(version) for version in range(4)] == [True, True, True, False]
     assert [point.is_same(version) for version in range(4)] == [False, True, True, False]
 

@@ -10,7 +10,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError, LeaseHeld, SchemaChanged
-from floodmark.medallion import prune_events
+from floodmark.medallion import prune_events, settle_conflicts
 from floodmark.stores.lease import hold
 from floodmark.testing import ListSink, RowsSource
 from floodmark.testing.doubles import Accident
@@ -82,3 +82,34 @@ def test_a_job_prunes_its_logs_under_its_lease(spark: SparkSession, tmp_path: Pa
     assert delta_rows(spark, tmp_path / "t") == [(1, 2, 2)]
     with pytest.raises(ConfigError, match="no sink with history"):
         prune_events(fm.Job("k", source, [ListSink()]), 9, spark, store)
+
+
+def test_a_contradiction_is_decided_under_the_job_s_lease_and_stays_so(spark: SparkSession, tmp_path: Path) -> None:
+    """The table is what it would be had the other event never come, also when that one comes once more."""
+    sink = fm.sinks.Scd2(str(tmp_path / "t"), key=("k",), sequence=("at",), on_conflict="quarantine")
+    store, schema = fm.stores.open("memory"), "k int, at int, v string"
+    events: Rows = [{"k": 1, "at": 1, "v": "a"}, {"k": 1, "at": 5, "v": "shop"}, {"k": 1, "at": 5, "v": "erp"}]
+    job = fm.Job("j", RowsSource(events, schema), [sink])
+    job.run(spark, store)
+    assert delta_rows(spark, tmp_path / "t") == [(1, 1, "a", 1, None, True)]
+    with hold(store, "j"), pytest.raises(LeaseHeld):
+        settle_conflicts(job, "v = 'erp'", spark, store)
+    assert settle_conflicts(job, "v = 'erp'", spark, store) == {"scd2": 1}
+    decided = [(1, 1, "a", 1, 5, False), (1, 5, "erp", 5, None, True)]
+    assert delta_rows(spark, tmp_path / "t") == decided
+    fm.Job("j", RowsSource([*events, events[1]], schema), [sink]).run(spark, store)
+    assert delta_rows(spark, tmp_path / "t") == decided
+    assert settle_conflicts(job, "v = 'erp'", spark, store) == {"scd2": 0}
+
+
+def test_only_a_sink_that_puts_contradictions_aside_has_something_to_decide(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Where they are errors, or the last arrival wins, none is left; a job without history has none at all."""
+    store, source = fm.stores.open("memory"), RowsSource([{"k": 1, "at": 1}], "k int, at int")
+    job = fm.Job("j", source, [fm.sinks.Scd1(str(tmp_path / "t"), key=("k",), sequence=("at",))])
+    job.run(spark, store)
+    with pytest.raises(ConfigError, match="nothing to decide between"):
+        settle_conflicts(job, "at = 1", spark, store)
+    with pytest.raises(ConfigError, match="no sink with history"):
+        settle_conflicts(fm.Job("k", source, [ListSink()]), "at = 1", spark, store)

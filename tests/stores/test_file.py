@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
+from floodmark.machine import file_name
 from floodmark.stores import FileMarkStore
-from floodmark.stores.durable import file_name
 from floodmark.testing.law_records import files, receipt, record, saved
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from floodmark.machine import file_name
 from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, PostgresMarkStore, SqliteMarkStore
-from floodmark.stores.durable import file_name
 from floodmark.stores.memory import MemoryPages
 from floodmark.testing.law_records import OpenStore
 from floodmark.testing.laws import MarkStoreLaws

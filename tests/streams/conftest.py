@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.streams.healing_streams import Clinic
+from tests.streams.harness import StreamHarness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def clinic(kafka: Broker, spark: SparkSession, tmp_path: Path) -> Clinic:
+def harness(kafka: Broker, spark: SparkSession, tmp_path: Path) -> StreamHarness:
     """Streams of this test alone: a group, a store and a file of calls."""
-    return Clinic(kafka, spark, tmp_path)
+    return StreamHarness(kafka, spark, tmp_path)

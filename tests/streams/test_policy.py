@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from floodmark.errors import ConfigError, UnknownKind
-from floodmark.streams.healer.journal import Failed, Raw
-from floodmark.streams.healer.unsettled import Tries
-from floodmark.streams.healing_step import OnError, dead_letter, on_error_of, retry, stop
+from floodmark.streams.policy import OnError, RetryBudget, dead_letter, on_error_of, retry, stop
+from floodmark.streams.task.journal import FailedRecord, RawRecord
 
 PLACE = ("t", 0)
 
 
-def failed(offset: int, attempts: int, last_at: float = 100.0) -> Failed:
-    return Failed(offset, attempts, 50.0, last_at, "map(f)", "ValueError: no", Raw(None, b"x", None, 0))
+def failed(offset: int, attempts: int, last_at: float = 100.0) -> FailedRecord:
+    return FailedRecord(offset, attempts, 50.0, last_at, "map(f)", "ValueError: no", RawRecord(None, b"x", None, 0))
 
 
 def test_the_words_of_on_error_are_known() -> None:
@@ -40,23 +39,23 @@ def test_each_pause_is_twice_the_last_up_to_a_bound() -> None:
 
 def test_a_record_runs_again_when_its_pause_is_over() -> None:
     """Not before, so that the cause has time to pass."""
-    tries = Tries(retry(2, 10))
+    budget = RetryBudget(retry(2, 10))
     waiting = {PLACE: {7: failed(7, attempts=1)}}
-    assert tries.due(waiting, now=109.0) == {}
-    assert tries.next_due_at(waiting) == 110.0
-    assert tries.due(waiting, now=110.0) == waiting
+    assert budget.due_records(waiting, now=109.0) == {}
+    assert budget.next_due_at(waiting) == 110.0
+    assert budget.due_records(waiting, now=110.0) == waiting
 
 
 def test_a_record_is_given_up_when_its_attempts_are_used() -> None:
     """Two retries are three attempts."""
-    tries = Tries(retry(2, 10))
-    assert tries.given_up({PLACE: {7: failed(7, attempts=2)}}) == {}
-    assert tries.given_up({PLACE: {7: failed(7, attempts=3)}}) == {PLACE: [failed(7, attempts=3)]}
+    budget = RetryBudget(retry(2, 10))
+    assert budget.spent_records({PLACE: {7: failed(7, attempts=2)}}) == {}
+    assert budget.spent_records({PLACE: {7: failed(7, attempts=3)}}) == {PLACE: [failed(7, attempts=3)]}
 
 
 def test_a_new_run_tries_at_once_what_an_earlier_one_gave_up() -> None:
-    """The usual reason to run again is that the cause was mended."""
-    tries, stuck = Tries(stop), {PLACE: {7: failed(7, attempts=1)}}
-    tries.begin(stuck)
-    assert tries.due(stuck, now=100.0) == stuck
-    assert tries.given_up({PLACE: {7: failed(7, attempts=2)}}) == {PLACE: [failed(7, attempts=2)]}
+    """The usual reason to run again is that the cause was fixed."""
+    budget, stuck = RetryBudget(stop), {PLACE: {7: failed(7, attempts=1)}}
+    budget.begin(stuck)
+    assert budget.due_records(stuck, now=100.0) == stuck
+    assert budget.spent_records({PLACE: {7: failed(7, attempts=2)}}) == {PLACE: [failed(7, attempts=2)]}

@@ -13,16 +13,16 @@ from floodmark.streams.elements import (
     Element,
     Failure,
     RecordId,
-    Settled,
+    RecordOutcome,
     StepFailed,
-    element_of,
-    element_of_rows,
     records_in,
 )
-from floodmark.streams.program import Program, Verdict, compile_program
+from floodmark.streams.healing_step import Verdict
+from floodmark.streams.program import Program, compile_program
+from tests.streams.rows import element_of, element_of_rows
 
 if TYPE_CHECKING:
-    from floodmark.streams.healing_step import Straight
+    from floodmark.streams.program import ShortPath
 
 
 def row(offset: int, value: object = b"1") -> tuple[dict[str, object], object]:
@@ -33,7 +33,7 @@ def record(offset: int, value: object = b"1") -> Element:
     return element_of(*row(offset, value))
 
 
-def told(settled: list[Settled]) -> dict[int, str]:
+def kinds(settled: list[RecordOutcome]) -> dict[int, str]:
     """What became of which offset."""
     return {each.record.offset: each.kind for each in settled}
 
@@ -42,12 +42,12 @@ def program(source: Stream) -> Program:
     return compile_program(source.node)
 
 
-def why(settled: Settled) -> Failure:
+def why(settled: RecordOutcome) -> Failure:
     return cast("Failure", settled.failure)
 
 
-def short_way(source: Stream) -> Straight:
-    return cast("Straight", program(source).tasks.straight())
+def short_way(source: Stream) -> ShortPath:
+    return cast("ShortPath", program(source).tasks.short_path())
 
 
 def parsed(row: tuple[object, bytes]) -> tuple[object, object]:
@@ -62,14 +62,14 @@ def test_a_record_is_done_when_it_reaches_healing() -> None:
     """Nothing else makes it done."""
     source = Stream()
     source.map(parsed).sink(healing, stream=source)
-    assert told(program(source).tasks.start().push(record(4))) == {4: "done"}
+    assert kinds(program(source).tasks.start().push(record(4))) == {4: "done"}
 
 
 def test_a_record_that_a_filter_takes_out_is_dropped() -> None:
     """It was looked at, and the mark may pass it."""
     source = Stream()
     source.map(parsed).filter(lambda row: row[1] > 1).sink(healing, stream=source)
-    assert told(program(source).tasks.start().push(record(4))) == {4: "dropped"}
+    assert kinds(program(source).tasks.start().push(record(4))) == {4: "dropped"}
 
 
 def test_a_record_whose_step_raises_is_failed_and_says_which_step_and_why() -> None:
@@ -79,15 +79,13 @@ def test_a_record_whose_step_raises_is_failed_and_says_which_step_and_why() -> N
     (settled,) = program(source).tasks.start().push(record(4, b"3"))
     assert settled.kind == "failed"
     assert str(settled.failure) == "map(not_three) (step 2): ZeroDivisionError: integer division or modulo by zero"
-    assert "test_program.py" in why(settled).trace
-    assert "floodmark/streams" not in why(settled).trace
 
 
 def test_a_step_that_exits_fails_its_record_alone() -> None:
     """sys.exit in a user's function must not end the task of all the others."""
     source = Stream()
     source.map(lambda row: exit(3)).sink(healing, stream=source)
-    assert told(program(source).tasks.start().push(record(4))) == {4: "failed"}
+    assert kinds(program(source).tasks.start().push(record(4))) == {4: "failed"}
 
 
 def test_an_exception_that_cannot_be_printed_fails_its_record_alone() -> None:
@@ -113,7 +111,7 @@ def test_records_in_a_partition_are_held_until_it_is_full() -> None:
     running = program(source).tasks.start()
     assert running.push(record(1)) == []
     assert running.pending() == (RecordId("t", 0, 1),)
-    assert told(running.push(record(2))) == {1: "done", 2: "done"}
+    assert kinds(running.push(record(2))) == {1: "done", 2: "done"}
     assert running.pending() == ()
 
 
@@ -125,7 +123,7 @@ def test_flush_settles_what_nested_batches_hold() -> None:
     running.push(record(1))
     running.push(record(2))
     running.push(record(3))
-    assert told(running.flush()) == {1: "done", 2: "done", 3: "done"}
+    assert kinds(running.flush()) == {1: "done", 2: "done", 3: "done"}
 
 
 def test_a_partition_by_time_is_let_go_at_the_poll_after_it_is_due() -> None:
@@ -139,7 +137,7 @@ def test_a_partition_by_time_is_let_go_at_the_poll_after_it_is_due() -> None:
     now[0] = 2.0
     assert (running.due_in_seconds(), running.tick()) == (1.0, [])
     now[0] = 3.0
-    assert told(running.tick()) == {1: "done"}
+    assert kinds(running.tick()) == {1: "done"}
 
 
 def test_a_record_is_settled_when_no_later_window_can_hold_it() -> None:
@@ -147,9 +145,9 @@ def test_a_record_is_settled_when_no_later_window_can_hold_it() -> None:
     source = Stream()
     source.sliding_window(2).sink(healing_batch, stream=source)
     running = program(source).tasks.start()
-    assert told(running.push(record(1))) == {}
-    assert told(running.push(record(2))) == {1: "done"}
-    assert told(running.flush()) == {2: "done"}
+    assert kinds(running.push(record(1))) == {}
+    assert kinds(running.push(record(2))) == {1: "done"}
+    assert kinds(running.flush()) == {2: "done"}
 
 
 def test_a_record_with_several_children_is_done_when_all_are_healed() -> None:
@@ -159,9 +157,9 @@ def test_a_record_with_several_children_is_done_when_all_are_healed() -> None:
     words.filter(lambda row: row[1] == b"a").sink(healing, stream=source)
     words.filter(lambda row: row[1] != b"a").partition(2).sink(healing_batch, stream=source)
     running = program(source).tasks.start()
-    assert told(running.push(record(1, b"a b"))) == {}
-    assert told(running.push(record(2, b"a"))) == {2: "done"}
-    assert told(running.push(record(3, b"c"))) == {1: "done", 3: "done"}
+    assert kinds(running.push(record(1, b"a b"))) == {}
+    assert kinds(running.push(record(2, b"a"))) == {2: "done"}
+    assert kinds(running.push(record(3, b"c"))) == {1: "done", 3: "done"}
 
 
 def test_one_failed_child_fails_the_record_though_the_others_are_healed() -> None:
@@ -169,14 +167,14 @@ def test_one_failed_child_fails_the_record_though_the_others_are_healed() -> Non
     source = Stream()
     source.sink(healing, stream=source)
     source.map(lambda row: 1 // 0).sink(print)
-    assert told(program(source).tasks.start().push(record(1))) == {1: "failed"}
+    assert kinds(program(source).tasks.start().push(record(1))) == {1: "failed"}
 
 
 def test_an_element_that_is_flattened_to_nothing_is_dropped() -> None:
     """There is no child left that could be healed."""
     source = Stream()
     source.map(lambda row: []).flatten().sink(healing, stream=source)
-    assert told(program(source).tasks.start().push(record(1))) == {1: "dropped"}
+    assert kinds(program(source).tasks.start().push(record(1))) == {1: "dropped"}
 
 
 def test_union_of_two_branches_heals_a_record_once_both_children_arrived() -> None:
@@ -185,8 +183,8 @@ def test_union_of_two_branches_heals_a_record_once_both_children_arrived() -> No
     left, right = source.partition(2).flatten(), source.map(lambda row: row)
     left.union(right).sink(healing, stream=source)
     running = program(source).tasks.start()
-    assert told(running.push(record(1))) == {}
-    assert told(running.push(record(2))) == {1: "done", 2: "done"}
+    assert kinds(running.push(record(1))) == {}
+    assert kinds(running.push(record(2))) == {1: "done", 2: "done"}
 
 
 def test_a_failing_item_of_a_foreach_step_fails_its_own_record_and_the_others_go_on() -> None:
@@ -196,8 +194,8 @@ def test_a_failing_item_of_a_foreach_step_fails_its_own_record_and_the_others_go
     running = program(source).tasks.start()
     running.push(record(1))
     running.push(record(2, b"3"))
-    assert told(running.push(record(3))) == {1: "done", 2: "failed", 3: "done"}
-    (arrival,) = running.take_arrivals()
+    assert kinds(running.push(record(3))) == {1: "done", 2: "failed", 3: "done"}
+    (arrival,) = running.take_healed()
     assert tuple(records_in(arrival.value)) == (RecordId("t", 0, 1), RecordId("t", 0, 3))
 
 
@@ -211,14 +209,14 @@ def test_a_failing_coroutine_of_foreach_async_fails_its_own_record() -> None:
     source.map(parsed).partition(2).foreach_async(work).sink(healing_batch, stream=source)
     running = program(source).tasks.start()
     running.push(record(1, b"3"))
-    assert told(running.push(record(2))) == {1: "failed", 2: "done"}
+    assert kinds(running.push(record(2))) == {1: "failed", 2: "done"}
 
 
 def test_a_function_on_a_whole_batch_fails_every_record_of_it() -> None:
     """Nobody can tell which of them it was."""
     source = Stream()
     source.map(lambda rows: [not_three(each) for each in rows]).sink(healing_batch, stream=source)
-    assert told(program(source).tasks.start().push(element_of_rows([row(1, 1), row(2, 3)]))) == {
+    assert kinds(program(source).tasks.start().push(element_of_rows([row(1, 1), row(2, 3)]))) == {
         1: "failed",
         2: "failed",
     }
@@ -228,7 +226,7 @@ def test_a_row_that_a_function_takes_out_of_a_batch_is_dropped() -> None:
     """It filtered; the rows that it kept are healed."""
     source = Stream()
     source.map(lambda rows: [each for each in rows if each[1] != 3]).sink(healing_batch, stream=source)
-    assert told(program(source).tasks.start().push(element_of_rows([row(1, 1), row(2, 3)]))) == {
+    assert kinds(program(source).tasks.start().push(element_of_rows([row(1, 1), row(2, 3)]))) == {
         1: "done",
         2: "dropped",
     }
@@ -267,7 +265,7 @@ def test_held_elements_survive_pickling_and_go_by_the_clock_of_their_new_home() 
     running.push(record(1))
     carried = cloudpickle.loads(cloudpickle.dumps(running))  # type: ignore[no-untyped-call]
     carried.use_clock(lambda: 105.0)
-    assert told(carried.push(record(2))) == {1: "done"}
+    assert kinds(carried.push(record(2))) == {1: "done"}
     assert carried.pending() == (RecordId("t", 0, 2),)
 
 
@@ -279,7 +277,7 @@ def test_results_go_to_what_follows_healing_in_the_nesting_of_their_rows() -> No
     both = program(source)
     running, driver = both.tasks.start(), both.driver.start()
     running.push(record(1, b"x"))
-    (arrival,) = running.take_arrivals()
+    (arrival,) = running.take_healed()
     driver.push(arrival, lambda each: Verdict(success=True, reason=f"committed {each.offset + 1}"))
     result = {"data": b"x", "success": True, "reason": "committed 2", "partition": 0, "offset": 1, "topic": "t"}
     assert shapes == [([result],)]
@@ -293,7 +291,7 @@ def test_what_user_code_raises_behind_healing_waits_to_be_asked_for() -> None:
     both = program(source)
     running, driver = both.tasks.start(), both.driver.start()
     running.push(record(1))
-    driver.push(running.take_arrivals()[0], lambda each: Verdict(success=True, reason=""))
+    driver.push(running.take_healed()[0], lambda each: Verdict(success=True, reason=""))
     assert [type(error) for error in driver.take_errors()] == [ZeroDivisionError]
 
 
@@ -303,18 +301,18 @@ def test_nothing_is_kept_for_the_driver_when_nothing_follows_healing() -> None:
     source.sink(healing, stream=source)
     running = program(source).tasks.start()
     running.push(record(1))
-    assert (program(source).tasks.wants_arrivals, running.take_arrivals()) == (False, [])
+    assert (program(source).tasks.returns_rows, running.take_healed()) == (False, [])
 
 
 def test_a_line_of_plain_steps_has_a_short_way_that_says_the_same() -> None:
     """The row when it is healed, None when it is dropped, StepFailed when a step raised."""
     source = Stream()
     source.map(parsed).filter(lambda row: row[1] > 1).map(not_three).sink(healing, stream=source)
-    straight = short_way(source)
-    assert straight(row(1, b"4")) == row(1, 4)
-    assert straight(row(1, b"1")) is None
+    heal = short_way(source)
+    assert heal(row(1, b"4")) == row(1, 4)
+    assert heal(row(1, b"1")) is None
     with pytest.raises(StepFailed, match=r"map\(not_three\) \(step 3\): ZeroDivisionError"):
-        straight(row(1, b"3"))
+        heal(row(1, b"3"))
 
 
 def test_the_short_way_names_the_step_that_lost_the_uuid() -> None:
@@ -331,7 +329,7 @@ def test_a_stream_with_batches_or_branches_has_no_short_way() -> None:
     batched.partition(2).sink(healing_batch, stream=batched)
     branched.sink(healing, stream=branched)
     branched.sink(print)
-    assert (program(batched).tasks.straight(), program(branched).tasks.straight()) == (None, None)
+    assert (program(batched).tasks.short_path(), program(branched).tasks.short_path()) == (None, None)
 
 
 def test_a_program_knows_whether_and_how_it_heals() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.streams import Stream, healing
-from floodmark.streams.elements import element_of
 from floodmark.streams.program import compile_program
+from tests.streams.rows import element_of
 
 Row: TypeAlias = "tuple[dict[str, Any], str]"
 Step: TypeAlias = "Callable[[Stream], Stream]"

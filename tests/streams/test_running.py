@@ -15,7 +15,7 @@ from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.running import run_for_ever
 from tests.sources.reading_kafka import until
-from tests.streams.hospital import Hospital, Log
+from tests.streams.local_cluster import LocalCluster, Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def hospital(tmp_path: Path) -> Hospital:
+def cluster(tmp_path: Path) -> LocalCluster:
     """One partition with four records."""
-    return Hospital(tmp_path, Log({0: {offset: b"%d" % offset for offset in range(8)}}, {0: 4}))
+    return LocalCluster(tmp_path, Log({0: {offset: b"%d" % offset for offset in range(8)}}, {0: 4}))
 
 
 def plainly(source: Stream) -> None:
@@ -65,28 +65,28 @@ class Run:
             self.error = error
 
 
-def test_what_comes_is_healed_until_somebody_asks_to_stop(hospital: Hospital) -> None:
+def test_what_comes_is_healed_until_somebody_asks_to_stop(cluster: LocalCluster) -> None:
     """Full batches while it runs; the rest is let go when it stops, before the run ends."""
-    with running(hospital.healer(in_threes)) as run:
-        until(lambda: hospital.marks() == {0: 3})
-        hospital.log.ends[0] = 8
-        until(lambda: hospital.marks() == {0: 6})
-    assert (run.error, hospital.marks()) == (None, {0: 8})
-    assert hospital.store.last_looked("g") is not None
+    with running(cluster.healer(in_threes)) as run:
+        until(lambda: cluster.marks() == {0: 3})
+        cluster.log.ends[0] = 8
+        until(lambda: cluster.marks() == {0: 6})
+    assert (run.error, cluster.marks()) == (None, {0: 8})
+    assert cluster.store.last_looked("g") is not None
 
 
-def test_a_second_process_waits_and_takes_over(hospital: Hospital) -> None:
+def test_a_second_process_waits_and_takes_over(cluster: LocalCluster) -> None:
     """The lease lets one of a group work; each record goes to one of them."""
-    with hold(hospital.store, "g"), running(hospital.healer(plainly)) as run:
+    with hold(cluster.store, "g"), running(cluster.healer(plainly)) as run:
         run.thread.join(0.2)
-        assert (run.thread.is_alive(), hospital.marks()) == (True, {})
-    with running(hospital.healer(plainly)):
-        until(lambda: hospital.marks() == {0: 4})
+        assert (run.thread.is_alive(), cluster.marks()) == (True, {})
+    with running(cluster.healer(plainly)):
+        until(lambda: cluster.marks() == {0: 4})
 
 
-def test_a_broker_that_goes_away_is_waited_for(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_goes_away_is_waited_for(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """An outage costs time and nothing else."""
-    answers = hospital.log.bounds
+    answers = cluster.log.bounds
     outage = iter([True])
 
     def bounds(topics: Any) -> Any:  # noqa: ANN401 (passed on)
@@ -95,32 +95,32 @@ def test_a_broker_that_goes_away_is_waited_for(hospital: Hospital, monkeypatch: 
         return answers(topics)
 
     monkeypatch.setattr("floodmark.streams.running.FIRST_PAUSE_SECONDS", 0.01)
-    hospital.log.bounds = bounds  # type: ignore[method-assign]
-    with running(hospital.healer(plainly)) as run:
-        until(lambda: hospital.marks() == {0: 4})
+    cluster.log.bounds = bounds  # type: ignore[method-assign]
+    with running(cluster.healer(plainly)) as run:
+        until(lambda: cluster.marks() == {0: 4})
     assert run.error is None
 
 
-def test_steps_that_spark_cannot_run_end_the_stream(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_spark_cannot_run_end_the_stream(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that cannot be sent to the executors will not be better in an hour."""
     monkeypatch.setattr("floodmark.streams.running.FIRST_PAUSE_SECONDS", 0.01)
-    hospital.log.records[0][1] = 1  # type: ignore[assignment]  # no bytes: Arrow refuses it
-    with running(hospital.healer(plainly)) as run:
+    cluster.log.records[0][1] = 1  # type: ignore[assignment]  # no bytes: Arrow refuses it
+    with running(cluster.healer(plainly)) as run:
         run.thread.join(30)
     assert isinstance(run.error, HealingFailed)
-    assert hospital.store.runs("g")[0].status == "failed"
+    assert cluster.store.runs("g")[0].status == "failed"
 
 
-def test_a_record_that_fails_for_good_ends_the_stream_and_the_others_are_done(hospital: Hospital) -> None:
+def test_a_record_that_fails_for_good_ends_the_stream_and_the_others_are_done(cluster: LocalCluster) -> None:
     """The mark stops at it; what came after it is remembered."""
 
     def build(source: Stream) -> None:
         source.filter(lambda row: 1 // int(row[1])).sink(healing, stream=source)
 
-    with running(hospital.healer(build, retry(1, 0.01))) as run:
+    with running(cluster.healer(build, retry(1, 0.01))) as run:
         run.thread.join(30)
     assert isinstance(run.error, RecordsFailed)
     assert "t/0, offset 0, since 0 s, 2 attempts: filter(<lambda>) (step 1): ZeroDivisionError" in str(run.error)
-    record = hospital.store.read("g")
+    record = cluster.store.read("g")
     assert record is not None
     assert record.extras.healing == {"t": {"0": {"mark": 0, "reached": 4, "settled": [[1, 4]]}}}

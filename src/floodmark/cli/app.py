@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from floodmark.cli.invocation import Invocation, LogSettings, Tools
-from floodmark.cli.output import explained
+from floodmark.cli.output import explain_failure
 
 Command: TypeAlias = Any  # typer gives the class no public name
 
@@ -52,10 +52,10 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:  # type: ignore[override]
         """The real command in place of the one that `--help` lists."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, loaded(name) if name else command, rest
+        return name, load_command(name) if name else command, rest
 
 
-def loaded(name: str) -> Command:
+def load_command(name: str) -> Command:
     """The command of that name, from the module of that name."""
     app: typer.Typer = import_module(f"floodmark.cli.{name}").app
     command = typer.main.get_command(app)
@@ -79,12 +79,12 @@ def floodmark(
     """Incremental pipelines on Spark, exactly once. These options may stand before or after the command."""
     invocation: Invocation = ctx.obj
     invocation.project, invocation.target, invocation.env_file = project, target, env_file
-    invocation.logs = LogSettings.chosen(log_level, log_format)
+    invocation.logs = LogSettings.of(log_level, log_format)
     invocation.start_logging()
 
 
 def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
-    """Run one command and give its exit code; every failure is told in two lines on stderr."""
+    """Run one command and give its exit code; every failure is two lines on stderr."""
     invocation = Invocation(tools or Tools())
     if "--version" in arguments[:1]:
         from floodmark import __version__
@@ -93,16 +93,16 @@ def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
         return 0
     try:
         code = typer.main.get_command(app).main(
-            hoisted(arguments), prog_name="floodmark", standalone_mode=False, obj=invocation
+            options_first(arguments), prog_name="floodmark", standalone_mode=False, obj=invocation
         )
         return code if isinstance(code, int) else 0
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the last place where one can be told)
-        return explained(error, invocation)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the last place where one can be explained)
+        return explain_failure(error, invocation)
     finally:
         invocation.close()
 
 
-def hoisted(arguments: Sequence[str]) -> list[str]:
+def options_first(arguments: Sequence[str]) -> list[str]:
     """The arguments with the global options first, wherever they stood; what follows `--` stays."""
     front: list[str] = []
     rest: list[str] = []

@@ -1,4 +1,4 @@
-"""`floodmark check`: what can be told online, before the first run."""
+"""`floodmark check`: what can be said online, before the first run."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, Select, in_short, print_json, print_line, scrubbed
+from floodmark.cli.output import AsJson, Select, print_json, print_line, scrub_document, short_mark
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -39,7 +39,7 @@ def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_
     if as_json:
         changes: list[Json] = [change.serialize() for change in found.jobs]
         document: dict[str, Json] = {"from": _run(found.first), "to": _run(found.last), "jobs": changes}
-        print_json(scrubbed(document, invocation.scrub))
+        print_json(scrub_document(document, invocation.scrub))
         return
     for line in _lines(found, site.folder):
         print_line(invocation.scrub(line))
@@ -57,7 +57,7 @@ def _lines(found: Diff, folder: Path) -> Iterator[str]:
     for change in found.jobs:
         failed = f", {change.failed_runs} failed" if change.failed_runs else ""
         yield f"{change.job}: {change.runs} {'run' if change.runs == 1 else 'runs'}{failed}, {change.seconds:.1f} s"
-        yield f"  mark {in_short(change.mark_before)} → {in_short(change.mark_after)}"
+        yield f"  mark {short_mark(change.mark_before)} → {short_mark(change.mark_after)}"
         yield f"  {_rows(change)}"
         yield from (f"  rule {_rule(rule)}" for rule in change.rules)
         yield from (f"  {_table(table, folder)}" for table in change.tables)
@@ -85,17 +85,17 @@ def _table(table: TableChange, folder: Path) -> str:
         return f"{name}: {table.unknown}"
     began = "none" if table.from_version is None else table.from_version
     commits = ", ".join(f"{times} {operation}" for operation, times in table.commits.items())
-    told = [f"{name}: version {began} → {table.to_version} ({commits})", _counts(table), *_columns(table)]
-    return ", ".join([*told, *([table.unknown] if table.unknown else [])])
+    parts = [f"{name}: version {began} → {table.to_version} ({commits})", _counts(table), *_columns(table)]
+    return ", ".join([*parts, *([table.unknown] if table.unknown else [])])
 
 
 def _counts(table: TableChange) -> str:
     rows, files = table.rows, table.files
-    told = f"rows +{_known(rows.inserted)} ~{_known(rows.updated)} -{_known(rows.deleted)}"
-    return f"{told}, files +{_known(files.added)} -{_known(files.removed)}"
+    changed = f"rows +{_count_text(rows.inserted)} ~{_count_text(rows.updated)} -{_count_text(rows.deleted)}"
+    return f"{changed}, files +{_count_text(files.added)} -{_count_text(files.removed)}"
 
 
-def _known(count: int | None) -> str:
+def _count_text(count: int | None) -> str:
     return "?" if count is None else str(count)
 
 

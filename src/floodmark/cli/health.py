@@ -28,7 +28,7 @@ def health(
     if as_metrics:
         print_metrics(ctx.obj)
         return
-    report = examined(ctx.obj, quiet=quiet)
+    report = examine_project(ctx.obj, quiet=quiet)
     document = report.serialize()
     if as_json:
         print_json(document)
@@ -50,8 +50,8 @@ def print_metrics(invocation: Invocation) -> None:
     print_line(exposition(found).rstrip("\n"))
 
 
-def examined(invocation: Invocation, *, quiet: bool = False) -> Report:
-    """Look at everything; unless it is to be quiet, tell what is new and remember it."""
+def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
+    """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
     from floodmark.health.alerts import HealthMemory, judge, recall, remember, send, summary
     from floodmark.health.checks import examine, row_counts
     from floodmark.project.health import subscriptions_of, watch_of

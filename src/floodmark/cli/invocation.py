@@ -33,10 +33,10 @@ class LogSettings:
 
     level: str = "warning"
     format: Format = "pretty"
-    is_chosen: bool = False
+    is_level_set: bool = False
 
     @classmethod
-    def chosen(cls, level: str | None, style: str | None) -> LogSettings:
+    def of(cls, level: str | None, style: str | None) -> LogSettings:
         """The options, else FLOODMARK_LOG (a level, a format, or both with a comma), else the defaults."""
         words = [word.strip().lower() for word in os.environ.get(LOG_VARIABLE, "").split(",") if word.strip()]
         for word in words:
@@ -99,7 +99,7 @@ class Invocation:
 
     def start_logging(self, default: str | None = None) -> None:
         """Let the `floodmark` loggers be heard on stderr; a command may have a default level of its own."""
-        level = default if default and not self.logs.is_chosen else self.logs.level
+        level = default if default and not self.logs.is_level_set else self.logs.level
         configure(level, self.logs.format, scrub=self.scrub)
 
     def document(self) -> Document:
@@ -152,10 +152,12 @@ class Invocation:
             self._store.close()
 
 
-# The Spark session of a command: shared by its jobs, and started only when one of them has rows to move.
 @dataclass
 class LazySession:
-    """Call it for the session; `stop` ends what it started, and nothing else."""
+    """The Spark session of a command: shared by its jobs, and started only when one of them has rows to move.
+
+    Call it for the session; `stop` ends what it started, and nothing else.
+    """
 
     start: Callable[[], SparkSession]
     _session: SparkSession | None = None

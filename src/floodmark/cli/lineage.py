@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, Select, print_json, print_line, scrubbed
+from floodmark.cli.output import AsJson, Select, print_json, print_line, scrub_document
 from floodmark.lineage import lineage_of
 from floodmark.lineage.flows import Parts
 from floodmark.lineage.graph import job_event
@@ -42,7 +42,7 @@ def lineage(ctx: typer.Context, select: Select = None, table: Table = None, as_j
     point = found.point(table) if table else None
     if as_json:
         events: list[Json] = [job_event(flow, project.namespace, datetime.now(timezone.utc)) for flow in flows]
-        print_json(scrubbed({"events": events, **(_around(found, point) if point else {})}, invocation.scrub))
+        print_json(scrub_document({"events": events, **(_around(found, point) if point else {})}, invocation.scrub))
         return
     words = Words(site.folder)
     for line in words.around(found, point) if point else words.flows(flows):

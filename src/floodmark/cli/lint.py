@@ -1,4 +1,4 @@
-"""`floodmark lint`: what can be told offline."""
+"""`floodmark lint`: what can be said offline."""
 
 from __future__ import annotations
 

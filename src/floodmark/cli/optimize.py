@@ -36,21 +36,24 @@ def optimize(
     as_json: AsJson = False,
 ) -> None:
     """Compact the tables; no row changes, and nothing that the slowest reader still needs is removed."""
-    from floodmark.medallion.upkeep import optimize as look_after
+    from floodmark.medallion import optimize as optimize_tables
 
     invocation: Invocation = ctx.obj
     columns = tuple(name.strip() for name in zorder.split(",")) if zorder else ()
-    tables = [asked(each, columns, statistics=statistics, vacuum=vacuum) for each in chosen(invocation, select or ())]
-    reports = look_after(invocation.session()(), tables, invocation.store(), dry_run=dry_run)
-    scrubbed = [replace(each, error=each.error and invocation.scrub(each.error)) for each in reports]
+    tables = [
+        with_options(each, columns, statistics=statistics, vacuum=vacuum)
+        for each in select_tables(invocation, select or ())
+    ]
+    reports = optimize_tables(invocation.session()(), tables, invocation.store(), dry_run=dry_run)
+    reports = [replace(each, error=each.error and invocation.scrub(each.error)) for each in reports]
     if as_json:
-        print_json({"tables": [each.serialize() for each in scrubbed], "dry_run": dry_run})
+        print_json({"tables": [each.serialize() for each in reports], "dry_run": dry_run})
     else:
-        _print(scrubbed)
-    raise typer.Exit(_exit_code(scrubbed))
+        _print(reports)
+    raise typer.Exit(_exit_code(reports))
 
 
-def chosen(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
+def select_tables(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
     """The tables of the project, or those of these names."""
     from floodmark.project.health import tables_of
     from floodmark.project.kinds import Site
@@ -75,7 +78,7 @@ def upkeep_of(name: str, sink: DeltaSink, site: Site) -> Upkeep:
     return Upkeep(name, place, sink.table, sink.zorder, sink.statistics, size, options.after_small_files, vacuum)
 
 
-def asked(upkeep: Upkeep, zorder: tuple[str, ...], *, statistics: bool, vacuum: bool) -> Upkeep:
+def with_options(upkeep: Upkeep, zorder: tuple[str, ...], *, statistics: bool, vacuum: bool) -> Upkeep:
     """The table's own settings with those of the command line over them; statistics and vacuum only if asked for."""
     from floodmark.medallion.upkeep import DEFAULT_VACUUM
 

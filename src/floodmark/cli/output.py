@@ -1,4 +1,8 @@
-"""What commands print: one JSON document, or lines and tables for people (rich on a terminal, plain text elsewhere)."""
+"""What commands print: one JSON document, or lines and tables for people (rich on a terminal, plain text elsewhere).
+
+A failure is two lines on stderr, `Error: …` and `Try: …`, and an exit code; its traceback comes only at debug. Options
+that several commands take stand here too.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +24,24 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Receipt
 
 
-# How a failure is told: `Error: …` and `Try: …` on stderr, and an exit code; the traceback only at debug.
 UsageError = typer.BadParameter.__base__ or typer.BadParameter  # typer gives it no public name of its own
 INTERRUPTED = 130
 USAGE = 2
 
 
-def explained(error: BaseException, invocation: Invocation) -> int:
-    """Tell what happened and what to do; gives the exit code."""
+def explain_failure(error: BaseException, invocation: Invocation) -> int:
+    """Print what happened and what to do; gives the exit code."""
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
     if isinstance(error, typer.Abort):
-        tell("stopped, nothing was changed.", "answer y, or give --yes", invocation)
+        print_failure("stopped, nothing was changed.", "answer y, or give --yes", invocation)
         return 1
     if isinstance(error, UsageError):
-        return _usage(error, invocation)
+        return _explain_usage(error, invocation)
     message, hint = message_and_hint(error)
-    tell(message, hint, invocation)
+    print_failure(message, hint, invocation)
     if invocation.logs.level == "debug":
         sys.stderr.write(invocation.scrub("".join(traceback.format_exception(error))))
     return error.exit_code if isinstance(error, FloodmarkError) else 1
@@ -48,23 +51,23 @@ def message_and_hint(error: BaseException) -> tuple[str, str]:
     """What happened, in one line, and the next step."""
     if isinstance(error, FloodmarkError):
         return " ".join(error.message.split()), " ".join(error.hint.split())
-    said = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {said[0]}".rstrip(": "), "run again with --log-level debug"
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}".rstrip(": "), "run again with --log-level debug"
 
 
-def tell(message: str, hint: str, invocation: Invocation) -> None:
+def print_failure(message: str, hint: str, invocation: Invocation) -> None:
     """The two lines."""
     sys.stderr.write(invocation.scrub(f"Error: {message}\nTry: {hint}\n"))
 
 
-def _usage(error: BaseException, invocation: Invocation) -> int:
+def _explain_usage(error: BaseException, invocation: Invocation) -> int:
     """Usage errors come from typer; one without arguments carries the help text itself."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stdout.write(str(error.format_message()) + "\n" if str(error) else "")  # type: ignore[attr-defined]
         return 0
     path = context.command_path if context else "floodmark"
-    tell(str(error.format_message()), f"{path} --help", invocation)  # type: ignore[attr-defined]
+    print_failure(str(error.format_message()), f"{path} --help", invocation)  # type: ignore[attr-defined]
     return USAGE
 
 
@@ -75,7 +78,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
 
-def agreed(act: str, *, yes: bool, dry_run: bool) -> bool:
+def confirm(act: str, *, yes: bool, dry_run: bool) -> bool:
     """Whether to go on: a dry run only says what it would do, and without --yes a person is asked."""
     if dry_run:
         print_line(f"would {act}")
@@ -83,16 +86,16 @@ def agreed(act: str, *, yes: bool, dry_run: bool) -> bool:
     return yes or typer.confirm(f"{act}?", abort=True)
 
 
-def one_job(named: str | None, select: Sequence[str] | None) -> str:
+def one_job(job: str | None, select: Sequence[str] | None) -> str:
     """The one job that a command is about, given as its argument or by `--select`."""
-    names: set[str] = {*([named] if named else ()), *(select or ())}
+    names: set[str] = {*([job] if job else ()), *(select or ())}
     if len(names) != 1:
         raise ConfigError(f"{len(names)} jobs are named, and this is about one.", hint="name one job, or `--select` it")
     return names.pop()
 
 
-def scrubbed(document: Mapping[str, Json], scrub: Callable[[str], str]) -> dict[str, Json]:
-    """The document with every text in it scrubbed; names of fields stay."""
+def scrub_document(document: Mapping[str, Json], scrub: Callable[[str], str]) -> dict[str, Json]:
+    """The document without secrets in its texts; names of fields stay."""
 
     def clean(value: Json) -> Json:
         if isinstance(value, str):
@@ -137,7 +140,7 @@ def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(markup=False, highlight=False).print(table)
 
 
-def shown(value: Json) -> str:
+def mark_text(value: Json) -> str:
     """A mark's value for people, cut where it is long."""
     if value is None:
         return "none"
@@ -168,12 +171,12 @@ def run_entry(receipt: Receipt) -> dict[str, object]:
     }
 
 
-def in_short(mark: Json) -> str:
+def short_mark(mark: Json) -> str:
     """A mark within a line: of a list of files only how many there are."""
     if isinstance(mark, dict) and "files" in mark:
         return f"{mark['files']} files"
     is_files = isinstance(mark, list) and all(isinstance(each, str) and "/" in each for each in mark)
-    return f"{len(mark)} files" if is_files and isinstance(mark, list) else shown(mark)
+    return f"{len(mark)} files" if is_files and isinstance(mark, list) else mark_text(mark)
 
 
 def run_line(receipt: Receipt) -> str:
@@ -190,6 +193,6 @@ def run_line(receipt: Receipt) -> str:
     written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
     aside = {"quarantined": receipt.rows_quarantined, "dropped": receipt.rows_dropped, "dead": receipt.rows_dead}
     put_aside = "".join(f", {rows} {word}" for word, rows in aside.items() if rows)
-    moved = f"mark {in_short(receipt.mark_before)} → {in_short(receipt.mark_after)}"
+    moved = f"mark {short_mark(receipt.mark_before)} → {short_mark(receipt.mark_after)}"
     counts = f"{receipt.rows_read} rows read{put_aside}{held}, written: {written or 'none'}"
     return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"

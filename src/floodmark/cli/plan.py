@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, Select, print_json, print_line, shown
+from floodmark.cli.output import AsJson, Select, mark_text, print_json, print_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,10 +57,10 @@ def _lines(plan: Plan) -> list[str]:
     held = f"  {plan.rows_held_back} held back: {plan.held_reason}"
     if not plan.has_work:
         what = "nothing to read yet" if plan.rows_held_back else "nothing new"
-        return [f"{plan.job}: {what}, mark {shown(plan.mark_before)}", *([held] if plan.rows_held_back else [])]
+        return [f"{plan.job}: {what}, mark {mark_text(plan.mark_before)}", *([held] if plan.rows_held_back else [])]
     count = "not known before reading" if plan.expected_rows is None else str(plan.expected_rows)
     return [
-        f"{plan.job}: low {shown(plan.mark_before)}, high {shown(plan.mark_after)}, count {count}",
+        f"{plan.job}: low {mark_text(plan.mark_before)}, high {mark_text(plan.mark_after)}, count {count}",
         *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
         *([held] if plan.rows_held_back else []),
         *(f"  schema: {change}" for change in plan.schema_changes),

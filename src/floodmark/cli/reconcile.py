@@ -60,11 +60,11 @@ def _lines(found: ReconcileResult) -> list[str]:
     return [
         f"{what}, all the same" if same else f"{what}, {counts}",
         *(f"  {note}" for note in found.notes),
-        *(f"  {s.what}: {_shown(s.key)}{' in ' + ', '.join(s.columns) if s.columns else ''}" for s in found.samples),
+        *(f"  {s.what}: {_key_text(s.key)}{' in ' + ', '.join(s.columns) if s.columns else ''}" for s in found.samples),
         *([f"  repaired: {sum(found.receipt.rows_written.values())} rows"] if found.receipt else []),
         *(["  Try: --repair"] if not found.agrees else []),
     ]
 
 
-def _shown(key: Mapping[str, object]) -> str:
+def _key_text(key: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in key.items())

@@ -17,12 +17,12 @@ from floodmark.cli.output import (
     OneJob,
     Select,
     Yes,
-    in_short,
     message_and_hint,
+    print_failure,
     print_json,
     print_line,
-    scrubbed,
-    tell,
+    scrub_document,
+    short_mark,
 )
 from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.jobs.rollback import LAST_GOOD, Past, batch_of
@@ -74,7 +74,7 @@ def rollback(
 
 
 def require_known(invocation: Invocation, names: Sequence[str]) -> None:
-    """A job that nobody has is told before what it should go back to."""
+    """A job that nobody has is an error before what it should go back to."""
     from floodmark.project import select_jobs
 
     select_jobs(invocation.loaded_project(), names)
@@ -110,21 +110,21 @@ def without_python(invocation: Invocation, names: Sequence[str]) -> Sequence[Job
 
 @dataclass
 class RollbackCommand:
-    """One call of `rollback`: the plan is shown, somebody agrees, and each job that went back is told."""
+    """One call of `rollback`: the plan is shown, somebody agrees, and each job that went back gets a line."""
 
     invocation: Invocation
     rollback: Rollback
     as_json: bool
-    told: dict[str, Told] = field(default_factory=dict)
+    texts: dict[str, RollbackText] = field(default_factory=dict)
     after: dict[str, JobRecord] = field(default_factory=dict)
     """What jobs that have gone back are at now."""
 
     def go(self, *, yes: bool, dry_run: bool) -> int:
         """The exit code; 3 if a job failed after another one had gone back."""
         ways = self.rollback.plan()
-        self.told = {way.job: self._told(way) for way in ways}
+        self.texts = {way.job: self._text(way) for way in ways}
         warnings = [*self._warnings(ways)]
-        self._say(line for each in self.told.values() for line in each.lines())
+        self._say(line for each in self.texts.values() for line in each.lines())
         self._say(f"warning: {each}" for each in warnings)
         moving = [way.job for way in ways if way.moves]
         if moving and not dry_run:
@@ -136,33 +136,35 @@ class RollbackCommand:
         return SOME_FAILED if left else 0
 
     def _carry_out(self, ways: Sequence[WayBack]) -> None:
-        """Each job in turn. A failure before the first is the command's own; after it, the rest is left and told."""
+        """Each job in turn. A failure before the first is the command's own; after it, the rest stays."""
         try:
             for record in self.rollback.carry_out(ways):
                 self.after[record.job] = record
-                self._say([self.told[record.job].result(record)])
+                self._say([self.texts[record.job].result(record)])
         except FloodmarkError as error:
             if not self.after:
                 raise
             message, _ = message_and_hint(error)
             back = ", ".join(self.after)
-            tell(f"{message} {back} went back before.", "the same rollback again puts back the rest", self.invocation)
+            print_failure(
+                f"{message} {back} went back before.", "the same rollback again puts back the rest", self.invocation
+            )
 
     def _finish(self, warnings: Sequence[str], moving: Sequence[str], *, dry_run: bool) -> None:
         if self.as_json:
-            entries: list[Json] = [each.entry(self.after.get(job)) for job, each in self.told.items()]
+            entries: list[Json] = [each.entry(self.after.get(job)) for job, each in self.texts.items()]
             document: dict[str, Json] = {"to": self.rollback.target.text, "dry_run": dry_run, "jobs": entries}
-            print_json(scrubbed({**document, "warnings": [*warnings]}, self.invocation.scrub))
+            print_json(scrub_document({**document, "warnings": [*warnings]}, self.invocation.scrub))
         elif not moving:
             print_line("nothing to put back")
         elif dry_run:
             print_line(f"would put {', '.join(moving)} back; nothing was changed")
 
-    def _told(self, way: WayBack) -> Told:
+    def _text(self, way: WayBack) -> RollbackText:
         from floodmark.jobs.rollback import Past
 
         past = Past.of(self.invocation.store(), way.job)
-        return Told(way, past, self.rollback.target.text, self.invocation.document().folder)
+        return RollbackText(way, past, self.rollback.target.text, self.invocation.document().folder)
 
     def _warnings(self, ways: Sequence[WayBack]) -> Iterator[str]:
         from floodmark.lineage.flows import Parts
@@ -178,10 +180,10 @@ class RollbackCommand:
             print_line(self.invocation.scrub(line))
 
 
-# Jobs that read tables which go back: those that do not fit them any more are told before anything is done.
 @dataclass(frozen=True)
 class Readers:
-    """The jobs of a project, what goes back of them, and where they keep their marks."""
+    """The jobs of a project that read tables which go back: those that will not fit any more are warned of before
+    anything is done."""
 
     jobs: Sequence[Parts]
     ways: Sequence[WayBack]
@@ -193,10 +195,10 @@ class Readers:
         tables = {places.delta(p.table.path, p.table.table): p for way in self.ways for p in way.points}
         for parts in self.jobs if tables else ():
             read = [tables[dataset] for dataset in inputs_of(parts) if dataset in tables]
-            said = (self._told(parts, point) for point in read)
-            yield from (f"{parts.name} {what}" for what in said if what)
+            misfits = (self._misfit(parts, point) for point in read)
+            yield from (f"{parts.name} {misfit}" for misfit in misfits if misfit)
 
-    def _told(self, parts: Parts, point: RestorePoint) -> str | None:
+    def _misfit(self, parts: Parts, point: RestorePoint) -> str | None:
         way = next((each for each in self.ways if each.job == parts.name and each.moves), None)
         record = way.goal if way else self.store.read(parts.name)
         if record is None:
@@ -228,13 +230,15 @@ class Readers:
         return point.name.removeprefix(f"{self.folder}/")
 
 
-# What `floodmark rollback` says of each job: from which state to which, its marks, its tables, and what goes.
-FLAWS_TOLD = 3
+FLAWS_LISTED = 3
 
 
 @dataclass(frozen=True)
-class Told:
-    """One job's way back in words and as JSON; tables are named from the project's folder on."""
+class RollbackText:
+    """One job's way back in words and as JSON: from which state to which, its marks, its tables, and what goes.
+
+    Tables are named from the project's folder on.
+    """
 
     way: WayBack
     past: Past
@@ -246,9 +250,9 @@ class Told:
         yield f"{way.job}: {self._heading()}"
         if way.moves:
             behind = f", then behind the restore of {', '.join(self._follows())}" if way.follows else ""
-            yield f"  mark {in_short(shown(way.record.marks))} → {in_short(shown(way.goal.marks))}{behind}"
+            yield f"  mark {short_mark(shown(way.record.marks))} → {short_mark(shown(way.goal.marks))}{behind}"
             yield from (f"  {self.table(p.name)}: version {p.latest} → {p.version}" for p in way.points)
-        yield from (f"  {line}" for line in [*self._open(), *self._undone(), *self._beneath()])
+        yield from (f"  {line}" for line in [*self._open_batch(), *self._undone_batches(), *self._flaw_beneath()])
 
     def entry(self, after: JobRecord | None) -> dict[str, Json]:
         """`after` is the record that the rollback made, if it did."""
@@ -262,8 +266,8 @@ class Told:
                 {"table": self.table(p.name), "from_version": p.latest, "to_version": p.version} for p in way.points
             ],
             "follows": [*self._follows()],
-            "undone": [*self._undone()],
-            "beneath": [*self._beneath()],
+            "undone": [*self._undone_batches()],
+            "beneath": [*self._flaw_beneath()],
             "open_batch": way.record.intent.number if way.record.intent else None,
             "number": after.number if after else None,
             "mark": shown(after.marks if after else way.record.marks),
@@ -271,7 +275,7 @@ class Told:
 
     def result(self, after: JobRecord) -> str:
         """The line after it was done."""
-        mark = in_short(shown(after.marks))
+        mark = short_mark(shown(after.marks))
         return f"{self.way.job}: back as {self._state(self.way.goal)} left it, mark {mark}, number {after.number}"
 
     def table(self, name: str) -> str:
@@ -305,13 +309,13 @@ class Told:
         by = f"{record.number}, a rollback to " if batch_of(record) != record.number else ""
         return f"batch {by}{batch_of(record)}{run}"
 
-    def _open(self) -> Iterator[str]:
+    def _open_batch(self) -> Iterator[str]:
         intent = self.way.record.intent
         if intent is not None:
             what = "is given up" if self.way.moves else "is in no table; the next run takes it up"
             yield f"batch {intent.number} is open and {what}"
 
-    def _undone(self) -> Iterator[str]:
+    def _undone_batches(self) -> Iterator[str]:
         """How many states go, and what was wrong with them."""
         known = {batch_of(each) for each in self.past.leading_to(self.way.record)}
         goal = batch_of(self.way.goal)
@@ -323,7 +327,7 @@ class Told:
             yield f"undoes {len(undone)} {'batch' if len(undone) == 1 else 'batches'}, {rows} rows read"
         yield from self._flaws(undone)
 
-    def _beneath(self) -> Iterator[str]:
+    def _flaw_beneath(self) -> Iterator[str]:
         """A good batch says nothing of the rows that were there before it."""
         if self.to != LAST_GOOD:
             return
@@ -333,6 +337,6 @@ class Told:
 
     def _flaws(self, records: list[JobRecord]) -> Iterator[str]:
         flawed = [(each, flaw) for each in records if (flaw := self.past.flaw(each))]
-        yield from (f"{self._state(each)}: {flaw}" for each, flaw in flawed[:FLAWS_TOLD])
-        if len(flawed) > FLAWS_TOLD:
-            yield f"and {len(flawed) - FLAWS_TOLD} more that were not good"
+        yield from (f"{self._state(each)}: {flaw}" for each, flaw in flawed[:FLAWS_LISTED])
+        if len(flawed) > FLAWS_LISTED:
+            yield f"and {len(flawed) - FLAWS_LISTED} more that were not good"

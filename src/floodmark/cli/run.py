@@ -16,11 +16,11 @@ from floodmark.cli.output import (
     DryRun,
     Select,
     message_and_hint,
+    print_failure,
     print_json,
     print_line,
     run_entry,
     run_line,
-    tell,
 )
 from floodmark.errors import ConfigError
 
@@ -84,7 +84,7 @@ def refuse_contradictions(options: RunRequest, *, loops: bool, dry_run: bool) ->
 
 
 class RunCommand:
-    """One call of `run`: where jobs get their store and session, and where their outcomes are told."""
+    """One call of `run`: where jobs get their store and session, and where their outcomes are printed."""
 
     def __init__(self, invocation: Invocation, options: RunRequest, as_json: bool) -> None:
         self.invocation, self.options, self.as_json = invocation, options, as_json
@@ -119,7 +119,7 @@ class RunCommand:
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         self.invocation.start_logging("info")
         with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
-            loop = Loop(lambda job: self.counted(runner.run(job)), stopping, self.report)
+            loop = Loop(lambda job: self.add_up(runner.run(job)), stopping, self.report)
             if status is not None:
                 loop.status = lambda text: status.update(text or LOOPING)
             code = loop.go(jobs, every)
@@ -132,7 +132,7 @@ class RunCommand:
 
         return Runner(self.invocation.store(), self.invocation.session(), options)
 
-    def counted(self, outcome: Outcome) -> Outcome:
+    def add_up(self, outcome: Outcome) -> Outcome:
         """The same outcome, added to the totals of its job."""
         from floodmark.jobs.running import total
 
@@ -141,14 +141,14 @@ class RunCommand:
         return outcome
 
     def report(self, outcome: Outcome) -> None:
-        """One line for a job that ended; a failure is told on stderr as every failure is."""
+        """One line for a job that ended; a failure goes to stderr as every failure does."""
         if outcome.error is None:
             if not self.as_json:
                 print_line(run_line(outcome.receipt))
             return
         message, hint = message_and_hint(outcome.error)
         named = message if f"'{outcome.receipt.job}'" in message else f"job '{outcome.receipt.job}': {message}"
-        tell(named, hint, self.invocation)
+        print_failure(named, hint, self.invocation)
 
     def summarise(self, receipts: Sequence[Receipt]) -> None:
         """The document, or the last line."""
@@ -157,9 +157,11 @@ class RunCommand:
             print_json({"runs": [run_entry(each) for each in scrubbed]})
             return
         counts = {status: sum(each.outcome == status for each in receipts) for status in STATUSES}
-        said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
+        states = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
         rows = sum(each.rows_read for each in receipts)
-        print_line(f"{len(receipts)} {'job' if len(receipts) == 1 else 'jobs'}: {said or 'none ran'}; {rows} rows read")
+        print_line(
+            f"{len(receipts)} {'job' if len(receipts) == 1 else 'jobs'}: {states or 'none ran'}; {rows} rows read"
+        )
 
     def status(self, text: str) -> AbstractContextManager[Status | None]:
         """A moving line on a terminal, so that a long batch does not look dead."""

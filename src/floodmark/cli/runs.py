@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, print_json, print_line, print_table, run_entry, shown
+from floodmark.cli.output import AsJson, mark_text, print_json, print_line, print_table, run_entry
 
 if TYPE_CHECKING:
     from floodmark.stores.record import Receipt
@@ -49,5 +49,5 @@ def _entry(receipt: Receipt, invocation: Invocation) -> dict[str, object]:
 def _row(receipt: Receipt) -> tuple[str, ...]:
     written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
     started, seconds = f"{receipt.started:%Y-%m-%d %H:%M:%S}", f"{receipt.seconds:.1f}"
-    counts = (str(receipt.rows_read), written, shown(receipt.mark_after))
+    counts = (str(receipt.rows_read), written, mark_text(receipt.mark_after))
     return (receipt.run, started, receipt.job, receipt.status, *counts, seconds)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, message_and_hint, print_json, print_line, tell
+from floodmark.cli.output import AsJson, message_and_hint, print_failure, print_json, print_line
 from floodmark.errors import ConfigError
 from floodmark.health.alerts import Alert, Email, Subscription, send
 
@@ -56,7 +56,7 @@ def validate(ctx: typer.Context, file: FileArgument, as_json: AsJson = False) ->
 
     workflow = read_workflow(file)
     command = WorkflowCommand(ctx.obj, workflow, file, as_json)
-    library, unused = command.library(), [*workflow.unused_fields(), *command.notices().unheard()]
+    library, unused = command.library(), [*workflow.unused_fields(), *command.notices().unheard_wishes()]
     for each in workflow.tasks:
         library.action(each)
     order, schedule = require_an_order(workflow.needs(), file.name), workflow.active_schedule()
@@ -84,7 +84,7 @@ def part(workflow: Workflow, task: str | None, *, with_upstream: bool, with_down
 
 
 class WorkflowCommand:
-    """One call of `workflow run`: where tasks get their code, session and store, and where their ends are told."""
+    """One call of `workflow run`: where tasks get their code, session and store, and where their ends are reported."""
 
     def __init__(self, invocation: Invocation, workflow: Workflow, file: Path, as_json: bool) -> None:
         self.invocation, self.workflow, self.file, self.as_json = invocation, workflow, file, as_json
@@ -95,7 +95,7 @@ class WorkflowCommand:
 
         with stopping_on(signal.SIGTERM) as stopping:
             finished = self.prepared(stopping.wait).go(chosen)
-        self.told(finished)
+        self.announce(finished)
         return finished.exit_code
 
     def loop(self) -> int:
@@ -109,7 +109,7 @@ class WorkflowCommand:
 
             def run_at(tick: datetime) -> WorkflowResult:
                 finished = prepared.go(tick=tick)
-                self.told(finished)
+                self.announce(finished)
                 return finished
 
             return keep_schedule(self.workflow, self.invocation.store(), run_at, stopping.wait)
@@ -129,7 +129,7 @@ class WorkflowCommand:
         project, site = self.invocation.loaded_project(), Site(self.invocation.document().folder)
         return Notices(self.workflow, subscriptions_of(project, site), self.invocation.scrub)
 
-    def told(self, finished: WorkflowResult) -> None:
+    def announce(self, finished: WorkflowResult) -> None:
         """The end of a run, on the screen and through the alert channels."""
         self.summarise(finished)
         self.notices().ended(finished)
@@ -153,7 +153,7 @@ class WorkflowCommand:
         return Library(folders, run_job, names, functions)  # type: ignore[arg-type]
 
     def report(self, ended: TaskEnd) -> None:
-        """A line for each task that ended; a failure is told on stderr as every failure is."""
+        """A line for each task that ended; a failure goes to stderr as every failure does."""
         outcome = ended.outcome
         if ended.error is None:
             if not self.as_json:
@@ -161,7 +161,7 @@ class WorkflowCommand:
                 print_line(f"{outcome.task}: {outcome.state} ({outcome.seconds:.1f} s){note}")
             return
         message, hint = message_and_hint(ended.error)
-        tell(f"task '{outcome.task}' {outcome.state}: {message}", hint, self.invocation)
+        print_failure(f"task '{outcome.task}' {outcome.state}: {message}", hint, self.invocation)
 
     def summarise(self, finished: WorkflowResult) -> None:
         """The document, or the last line."""
@@ -178,13 +178,14 @@ class WorkflowCommand:
         print_line(f"{finished.workflow}: {said or 'nothing to do'}{earlier} ({finished.seconds:.1f} s)")
 
 
-# What a workflow's file asks to be told, through the alert channels of the project.
 ERROR_SHOWN = 300
 
 
 @dataclass(frozen=True)
 class Notices:
-    """Every channel hears what the file asks for; a channel for mail writes to the file's addresses as well.
+    """What a workflow's file asks to be told, through the alert channels of the project.
+
+    Every channel hears what the file asks for; a channel for mail writes to the file's addresses as well.
 
     A failure is told when it begins and when it ends, not again by every run that fails in the same tasks.
     """
@@ -203,7 +204,7 @@ class Notices:
         for each in finished.ends:
             self._tell_task(each, was_failed=each.outcome.task in finished.failed_before)
 
-    def unheard(self) -> list[str]:
+    def unheard_wishes(self) -> list[str]:
         """What the file asks for and nobody would hear, as `validate` shows it."""
         is_unheard = self.workflow.notifies() and not self.subscriptions
         return ["notifications (the project file has no `alerts`: nobody would be told)"] if is_unheard else []

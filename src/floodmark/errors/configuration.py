@@ -1,4 +1,4 @@
-"""Errors in what a person wrote: the project file, an option, a rule, a function's signature."""
+"""The root of all errors, and those in what a person wrote: the project file, an option, a rule, a signature."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 
-# What every error has: a message, a next step, an exit code.
 class FloodmarkError(Exception):
     """An error with a next step; `exit_code` is what the command line returns for it."""
 

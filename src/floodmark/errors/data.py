@@ -1,4 +1,4 @@
-"""Errors of sinks and of the rows they get."""
+"""Errors on the way of the rows: at a source, in the work on them (transforms, rules, tasks, Spark), at a sink."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from floodmark.errors.configuration import FloodmarkError
 
 
-# Errors of sources and of what they hold.
 class SourceUnreadable(FloodmarkError):
     """The source could not be looked at; this is never taken for "no rows"."""
 
@@ -77,7 +76,6 @@ class KeyDecreased(FloodmarkError):
         self.stream, self.position, self.key, self.before = stream, position, key, before
 
 
-# Errors of the work between source and sink: transforms, rules, tasks, healing, Spark itself.
 class TransformFailed(FloodmarkError):
     """The user's SQL or function raised; nothing was written."""
 

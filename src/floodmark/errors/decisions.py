@@ -1,4 +1,4 @@
-"""Where going on would lose or repeat rows, and a person has to choose."""
+"""Errors of marks, stores and leases, and those where going on would lose or repeat rows: a person has to choose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from floodmark.errors.configuration import FloodmarkError
 
 
-# Errors of marks, of the stores that keep them, and of the lease.
 class MarkError(FloodmarkError):
     """Something is wrong with a mark itself."""
 

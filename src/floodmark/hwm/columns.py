@@ -1,4 +1,4 @@
-"""Marks on a column of a table: whole numbers, decimals, dates, timestamps."""
+"""Marks with one value in a total order, or none: columns of numbers, decimals, days, times and text, and versions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from floodmark.hwm.mark import HWM, NOT_GIVEN, Json, register
 from floodmark.hwm.parsing import (
     EXACT,
     database_text,
+    display_int,
     exact_decimal,
     fixed_offset,
-    shown_int,
     split_moment,
     whole_number,
 )
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# Marks with one value in a total order, or none: columns, versions, pairs of them.
 T = TypeVar("T")
 
 
@@ -41,7 +40,7 @@ class OrderedHWM(HWM[T | None], Generic[T]):
         """The value as JSON that `read` takes back; left alone, the value itself is JSON."""
         return value  # type: ignore[return-value]
 
-    def shown(self, value: T) -> Json:
+    def display(self, value: T) -> Json:
         """The value for people."""
         return self.write(value)
 
@@ -64,7 +63,7 @@ class OrderedHWM(HWM[T | None], Generic[T]):
         return None if self.value is None else self.write(self.value)
 
     def show(self) -> Json:
-        return None if self.value is None else self.shown(self.value)
+        return None if self.value is None else self.display(self.value)
 
     def reaches(self, value: T | None) -> bool:
         if value is None or self.value is None:
@@ -83,12 +82,12 @@ class OrderedHWM(HWM[T | None], Generic[T]):
         return super().covers(value)
 
     def __add__(self, by: object) -> Self:
-        return self._shifted(by, 1)
+        return self._shift_value(by, 1)
 
     def __sub__(self, by: object) -> Self:
-        return self._shifted(by, -1)
+        return self._shift_value(by, -1)
 
-    def _shifted(self, by: object, sign: int) -> Self:
+    def _shift_value(self, by: object, sign: int) -> Self:
         if self.value is None:
             raise MarkInvalid(self.kind, None, reason="an empty mark has nothing to add to")
         return self.set_value(self.shift(self.value, by, sign))
@@ -112,8 +111,8 @@ class ColumnIntHWM(ColumnHWM[int]):
     def read(self, value: object) -> int:
         return whole_number(self.kind, value)
 
-    def shown(self, value: int) -> Json:
-        return shown_int(value)
+    def display(self, value: int) -> Json:
+        return display_int(value)
 
     def shift(self, value: int, by: object, sign: int) -> int:
         return value + sign * whole_number(self.kind, by)
@@ -143,7 +142,7 @@ class ColumnDateHWM(ColumnHWM[date]):
     kind: ClassVar[str] = "column_date"
 
     def read(self, value: object) -> date:
-        moment = _plain(self.kind, value)
+        moment = _datetime_of(self.kind, value)
         if moment.time() != time() or moment.tzinfo:
             raise MarkInvalid(self.kind, value, reason="a day has neither a time nor a zone")
         return moment.date()
@@ -154,7 +153,7 @@ class ColumnDateHWM(ColumnHWM[date]):
     def shift(self, value: date, by: object, sign: int) -> date:
         if not isinstance(by, timedelta) or by % timedelta(days=1):
             raise MarkInvalid(self.kind, by, reason="a day moves by whole days, given as a timedelta")
-        return _moved(self.kind, value, sign * by)
+        return _move(self.kind, value, sign * by)
 
 
 @register
@@ -164,31 +163,31 @@ class ColumnDateTimeHWM(ColumnHWM[datetime]):
     kind: ClassVar[str] = "column_datetime"
 
     def read(self, value: object) -> datetime:
-        return _plain(self.kind, value)
+        return _datetime_of(self.kind, value)
 
     def write(self, value: datetime) -> Json:
         return value.isoformat()
 
-    def shown(self, value: datetime) -> Json:
+    def display(self, value: datetime) -> Json:
         return database_text(value)
 
     def shift(self, value: datetime, by: object, sign: int) -> datetime:
         if not isinstance(by, timedelta):
             raise MarkInvalid(self.kind, by, reason="a timestamp moves by a timedelta")
-        return _moved(self.kind, value, sign * by)
+        return _move(self.kind, value, sign * by)
 
 
 Day = TypeVar("Day", date, datetime)
 
 
-def _moved(kind: str, value: Day, by: timedelta) -> Day:
+def _move(kind: str, value: Day, by: timedelta) -> Day:
     try:
         return value + by
     except OverflowError as error:
         raise MarkInvalid(kind, by, reason=f"{value} moved by that is outside the calendar") from error
 
 
-def _plain(kind: str, value: object) -> datetime:
+def _datetime_of(kind: str, value: object) -> datetime:
     """A datetime of the standard library, from text, a day, or a datetime of any library."""
     if isinstance(value, str):
         moment, nanoseconds = split_moment(kind, value)
@@ -203,7 +202,6 @@ def _plain(kind: str, value: object) -> datetime:
     return moment
 
 
-# A mark on a text column, whose order is that of the bytes and says so.
 BYTE_ORDERS = ("C", "POSIX", "C.UTF-8", "ucs_basic", "BINARY", "UTF8_BINARY")
 """The names under which databases and Spark sort text by its bytes; the order of any other is theirs alone."""
 
@@ -270,7 +268,6 @@ class ColumnTextHWM(ColumnHWM[str]):
         return {**super().serialize(), "collation": self.collation}
 
 
-# A mark on the versions of a table.
 @register
 class VersionHWM(OrderedHWM[int]):
     """The last version of a table that was read; version 0 is one that was."""
@@ -284,8 +281,8 @@ class VersionHWM(OrderedHWM[int]):
             raise MarkInvalid(self.kind, value, reason="a version is 0 or higher")
         return version
 
-    def shown(self, value: int) -> Json:
-        return shown_int(value)
+    def display(self, value: int) -> Json:
+        return display_int(value)
 
     def shift(self, value: int, by: object, sign: int) -> int:
         return value + sign * whole_number(self.kind, by)

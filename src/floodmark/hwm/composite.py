@@ -76,7 +76,7 @@ class CompositeHWM(ColumnHWM[tuple[Any, ...]]):
     def read(self, value: object) -> tuple[Any, ...]:
         parts = from_json_text(self.kind, value)
         if not isinstance(parts, (tuple, list)) or len(parts) != len(self.kinds):
-            raise MarkInvalid(self.kind, value, reason=f"it is a tuple of {self._described()}")
+            raise MarkInvalid(self.kind, value, reason=f"it is a tuple of {self._describe_kinds()}")
         if any(part is None for part in parts):
             raise MarkInvalid(self.kind, value, reason="a part has no value")
         return tuple(part.read(one) for part, one in zip(self._parts(), parts, strict=True))
@@ -84,8 +84,8 @@ class CompositeHWM(ColumnHWM[tuple[Any, ...]]):
     def write(self, value: tuple[Any, ...]) -> Json:
         return [part.write(one) for part, one in zip(self._parts(), value, strict=True)]
 
-    def shown(self, value: tuple[Any, ...]) -> Json:
-        return [part.shown(one) for part, one in zip(self._parts(), value, strict=True)]
+    def display(self, value: tuple[Any, ...]) -> Json:
+        return [part.display(one) for part, one in zip(self._parts(), value, strict=True)]
 
     def at_or_below(self, low: tuple[Any, ...], high: tuple[Any, ...]) -> bool:
         pairs = zip(self._parts(), low, high, strict=True)
@@ -97,7 +97,7 @@ class CompositeHWM(ColumnHWM[tuple[Any, ...]]):
     def _parts(self) -> tuple[ColumnHWM[Any], ...]:
         return tuple(kind(self.name, modified_time=self.modified_time) for kind in self.kinds)
 
-    def _described(self) -> str:
+    def _describe_kinds(self) -> str:
         return ", ".join(kind.kind for kind in self.kinds)
 
 

@@ -1,4 +1,7 @@
-"""A mark on the modification time of files, with the path to tell apart files of one instant."""
+"""Marks on files: the list of those that were read, or the modification time up to which they were.
+
+Paths in them are text, absolute and under their directory, on a disk or behind a scheme such as `s3a://bucket`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# Paths of files as text: absolute and under their directory, on a disk or behind a scheme such as `s3a://bucket`.
 _ROOT = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?(?=/)")
 
 
@@ -79,7 +81,6 @@ def _text(kind: str, path: object) -> str:
     return text
 
 
-# A mark that remembers every file that was read.
 SHOWN_AT_MOST = 20
 
 _EMPTY: FrozenMap[str, FileStat | None] = FrozenMap()
@@ -97,7 +98,7 @@ Files: TypeAlias = FrozenMap[str, "FileStat | None"]
 
 @register
 class FileListHWM(HWM[Files]):
-    """Absolute paths under `directory`, each with its size and modification time, or None where they are not known.
+    """Every file that was read: absolute paths under `directory`, each with its size and modification time if known.
 
     A value is a map from paths to (size, nanoseconds since 1970), or one path or many without them.
     """
@@ -202,7 +203,9 @@ class FileMoment(NamedTuple):
 
 @register
 class FileModifiedTimeHWM(OrderedHWM[FileMoment]):
-    """Everything up to (modification time, path). A time is a datetime, ISO text or seconds since 1970; no zone is UTC.
+    """Everything up to (modification time, path); the path tells files of one instant apart.
+
+    A time is a datetime, ISO text or seconds since 1970; no zone is UTC.
 
     Nanoseconds, as `st_mtime_ns` gives them, are told from seconds by a `FileMoment`.
     """

@@ -1,4 +1,4 @@
-"""The mark of several tables that are read together."""
+"""Marks that are a map, where each key rises on its own: partitions of a topic, several topics, several tables."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 from floodmark.errors import MarkInvalid
 from floodmark.hwm.columns import VersionHWM
 from floodmark.hwm.mark import HWM, Json, register
-from floodmark.hwm.parsing import from_json_text, shown_int, strict_int
+from floodmark.hwm.parsing import display_int, from_json_text, strict_int
 
-# A map that cannot be changed: equal to a plain dict with the same entries, and hashable.
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class FrozenMap(Mapping[K, V]):
-    """The entries of a map as they were when it was made."""
+    """The entries of a map as they were when it was made: equal to a plain dict with the same ones, and hashable."""
 
     __slots__ = ("_entries", "_hash")
     _entries: dict[K, V]
@@ -74,7 +73,6 @@ class FrozenMap(Mapping[K, V]):
         return FrozenMap, (dict(self._entries),)
 
 
-# Marks that are a map, where each key rises on its own: the offsets of a topic's partitions.
 _EMPTY: FrozenMap[Any, Any] = FrozenMap()
 
 
@@ -95,7 +93,7 @@ class KeyValueHWM(HWM[FrozenMap[int, V]], Generic[V]):
         """One value as JSON that `read` takes back; left alone, the value itself is JSON."""
         return value  # type: ignore[return-value]
 
-    def shown(self, value: V) -> Json:
+    def display(self, value: V) -> Json:
         """One value for people."""
         return self.write(value)
 
@@ -119,7 +117,7 @@ class KeyValueHWM(HWM[FrozenMap[int, V]], Generic[V]):
         return {str(key): self.write(value) for key, value in self.value.items()}
 
     def show(self) -> Json:
-        return {str(key): self.shown(value) for key, value in sorted(self.value.items())}
+        return {str(key): self.display(value) for key, value in sorted(self.value.items())}
 
     def reaches(self, value: FrozenMap[int, V]) -> bool:
         return not self._higher(value)
@@ -147,11 +145,10 @@ class KeyValueIntHWM(KeyValueHWM[int]):
     def read(self, value: object) -> int:
         return strict_int(self.kind, value)
 
-    def shown(self, value: int) -> Json:
-        return shown_int(value)
+    def display(self, value: int) -> Json:
+        return display_int(value)
 
 
-# The mark of several topics that are read together.
 TopicOffsets = FrozenMap[str, FrozenMap[int, int]]
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# The kinds of marks that can be stored, by their wire type.
 Kind = TypeVar("Kind", bound="type[HWM[Any]]")
 
 _kinds: dict[str, type[HWM[Any]]] = {}
+"""The kinds of marks that can be stored, by their wire type."""
 
 
 def register(kind: Kind) -> Kind:
@@ -220,10 +220,9 @@ def deserialize(stored: Mapping[str, Any]) -> HWM[Any]:
     return mark
 
 
-# The capability of a mark that grows by items, so that a store can keep the added ones alone.
 @runtime_checkable
 class Itemised(Protocol):
-    """A mark whose value is a set of named items."""
+    """A mark whose value is a set of named items, so that a store can keep the added ones alone."""
 
     def items(self) -> Mapping[str, Json]:
         """Every item by its name; the mark is `with_items({})` and these."""
@@ -232,10 +231,11 @@ class Itemised(Protocol):
         """The same mark, also in its `modified_time`, with exactly these items; with none of them it is the head."""
 
 
-# A span: what one batch reads from one source, fixed before any row is read.
 @dataclass(frozen=True)
 class Span:
-    """Everything above `after`, up to and with `upto`; `after` None reads from the beginning.
+    """What one batch reads from one source, fixed before any row is read: above `after`, up to and with `upto`.
+
+    `after` None reads from the beginning.
 
     `detail` is what the source needs to read exactly these rows again (a list of files, a pinned version).
     The mark after the batch is `mark.update(upto.value)`, so `upto` of an itemised kind names only what is new.

@@ -1,4 +1,7 @@
-"""How long somebody waits: milliseconds, as watermill counts, or text with its unit."""
+"""Values from what users and drivers give, exactly or not at all: numbers, moments, JSON text, lengths of time.
+
+Nothing is rounded, and nothing depends on the time zone of this process.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from operator import index
 
 from floodmark.errors import ConfigError, MarkInvalid
 
-# Numbers from what users and drivers give, exactly or not at all.
 LARGEST_EXACT_FLOAT = 2**53
 MOST_DIGITS = 4000
 """Python neither reads nor writes a whole number of more than 4300 digits as text."""
@@ -32,7 +34,7 @@ def strict_int(kind: str, value: object) -> int:
     if isinstance(value, bool):
         raise MarkInvalid(kind, value, reason="not a whole number")
     try:
-        return _sized(kind, index(value))  # type: ignore[arg-type]  # ints of other libraries have an index too
+        return _within_size(kind, index(value))  # type: ignore[arg-type]  # ints of other libraries have an index too
     except TypeError as error:
         raise MarkInvalid(kind, value, reason="not a whole number") from error
 
@@ -45,7 +47,7 @@ def whole_number(kind: str, value: object) -> int:
     if isinstance(value, float):
         return _from_float(kind, value)
     if isinstance(value, Decimal):
-        return _sized(kind, int(_whole_decimal(kind, value)))
+        return _within_size(kind, int(_whole_decimal(kind, value)))
     return strict_int(kind, value)
 
 
@@ -66,7 +68,7 @@ def exact_decimal(kind: str, value: object) -> Decimal:
     return _storable(kind, found)
 
 
-def shown_int(value: int) -> int | str:
+def display_int(value: int) -> int | str:
     """A whole number that stays exact where JSON is read with floats."""
     return value if abs(value) <= LARGEST_EXACT_FLOAT else str(value)
 
@@ -102,13 +104,12 @@ def _from_digits(kind: str, value: str, digits: str | None) -> int:
     return int(digits)
 
 
-def _sized(kind: str, value: int) -> int:
+def _within_size(kind: str, value: int) -> int:
     if abs(value) >= _TOO_LARGE:
         raise MarkInvalid(kind, "a number", reason=f"more than {MOST_DIGITS} digits")
     return value
 
 
-# Points in time as text: nothing is rounded, nothing depends on the time zone of this process.
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _TEXT = re.compile(
@@ -187,9 +188,8 @@ def _zone(text: str) -> timezone:
     return timezone(-size if text[0] == "-" else size) if size else timezone.utc
 
 
-# Values that a person types as JSON, for the kinds whose value is more than one word.
 def from_json_text(kind: str, value: object) -> object:
-    """What the text of a JSON list or object means; anything else as it is."""
+    """What a person typed as JSON, for the kinds whose value is more than one word; anything else as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
 
@@ -206,13 +206,12 @@ def from_json_text(kind: str, value: object) -> object:
     return meant
 
 
-# Spans of time as people write them: `500ms`, `5s`, `10m`, `1h`, `7d`, or a bare number of seconds.
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*")
 
 
 def seconds_in(duration: str | float, *, field: str) -> float:
-    """The duration in seconds; `field` is named if it cannot be read."""
+    """The seconds of `500ms`, `5s`, `10m`, `1h`, `7d` or a bare number; `field` is named if it cannot be read."""
     found = SHAPE.fullmatch(str(duration))
     if not found:
         raise ConfigError(f"{field}: {duration!r} is not a duration.", hint="write it like 500ms, 5s, 10m, 1h or 7d")
@@ -221,7 +220,10 @@ def seconds_in(duration: str | float, *, field: str) -> float:
 
 
 def wait_seconds(given: float | str | None, *, field: str) -> float | None:
-    """The seconds; None, or infinity, is for ever. Raises ConfigError for what is no length of time."""
+    """The seconds of a number of milliseconds, as watermill counts, or of text with its unit; None is for ever.
+
+    Infinity is for ever too. Raises ConfigError for what is no length of time.
+    """
     if given is None or given == float("inf"):
         return None
     seconds = given / 1000 if isinstance(given, (int, float)) else seconds_in(given, field=field)

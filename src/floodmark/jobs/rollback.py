@@ -305,7 +305,7 @@ def _fence(step: Step, number: int, session: Session) -> None:
 
 def _restore(step: Step, points: Sequence[RestorePoint], number: int, session: Session) -> None:
     """All tables, or none if no row changed in any: readers take a restore for a change."""
-    is_needed = any(point.changed is not None for point in points)
+    is_needed = any(point.first_change is not None for point in points)
     for point in points if is_needed else ():
         try:
             point.restore(session(), number)

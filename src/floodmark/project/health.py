@@ -50,7 +50,12 @@ def tables_of(project: Project, site: Site) -> dict[str, DeltaSink]:
 
 
 def _keeps_rows(job: JobModel) -> bool:
-    return job.transform is None and all(getattr(sink, "mode", "append") == "append" for sink in job.sinks)
+    """Whether its sinks have every row that it read, and no other."""
+    from floodmark.project.kinds import DeltaSink
+    from floodmark.project.kinds.servers import PostgresSink
+
+    tables = [sink for sink in job.sinks if isinstance(sink, DeltaSink | PostgresSink)]
+    return job.transform is None and all(table.mode == "append" for table in tables)
 
 
 def _own(limits: Limits, own: TableHealth | None) -> Limits:

@@ -150,7 +150,7 @@ class JobModel(Model):
     @model_validator(mode="after")
     def _a_fact_is_whole(self) -> JobModel:
         is_fact = isinstance(self.source, FactSource)
-        by_date = [sink for sink in self.sinks if getattr(sink, "mode", None) == "dates"]
+        by_date = [sink for sink in self.sinks if isinstance(sink, DeltaSink) and sink.mode == "dates"]
         if by_date and not is_fact:
             raise ValueError("a sink with `mode: dates` takes what a source of `type: fact` tells it to build")
         if is_fact and (len(by_date) != len(self.sinks) or self.transform is None):
@@ -160,14 +160,15 @@ class JobModel(Model):
     @model_validator(mode="after")
     def _a_dimension_is_whole(self) -> JobModel:
         members = self.transform.dimension if self.transform else None
-        tables = [sink for sink in self.sinks if getattr(sink, "mode", None) == "dimension"]
+        tables = [sink for sink in self.sinks if isinstance(sink, DeltaSink) and sink.mode == "dimension"]
         if tables and members is None:
             raise ValueError("a sink with `mode: dimension` takes what `transform: {dimension: …}` makes")
         if members is None:
             return self
-        if len(tables) != len(self.sinks) or getattr(self.source, "changes", None) != "feed":
+        is_feed = isinstance(self.source, DeltaSource) and self.source.changes == "feed"
+        if len(tables) != len(self.sinks) or not is_feed:
             raise ValueError("a dimension needs a Delta source with `changes: feed`, and sinks with `mode: dimension`")
-        if any(getattr(sink, "key", ()) != (members.key,) for sink in tables):
+        if any(sink.key != (members.key,) for sink in tables):
             raise ValueError(f"the sinks of this dimension need `key: {members.key}`")
         return self
 

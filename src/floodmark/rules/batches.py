@@ -56,13 +56,13 @@ class Unique:
         window = Window.partitionBy(*map(F.col, self.columns)).orderBy(PLACE)
         whole = reduce(and_, (F.col(name).isNotNull() for name in self.columns))
         first = placed.withColumn(column, whole & (F.row_number().over(window) == 1)).drop(PLACE)
-        known = self._known()
+        known = self._known_keys()
         if known is None:
             return first
         found = known.look_up(first, KEY_FOUND)
         return found.withColumn(column, F.col(column) & F.col(KEY_FOUND).isNull()).drop(KEY_FOUND)
 
-    def _known(self) -> KnownKeys | None:
+    def _known_keys(self) -> KnownKeys | None:
         if self.path is None and self.table is None:
             return None
         return KnownKeys(self.name, self.columns, self.columns, self.path, self.table, must_exist=False)

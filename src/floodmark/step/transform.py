@@ -278,10 +278,10 @@ class Settling(Protocol):
     def puts_aside(self) -> bool:
         """Whether failed records become dead letters; else they fail the run."""
 
-    def healed(self, outcomes: DataFrame) -> DataFrame:
+    def healed_rows(self, outcomes: DataFrame) -> DataFrame:
         """The rows that go on."""
 
-    def failed(self, outcomes: DataFrame) -> DataFrame:
+    def failed_records(self, outcomes: DataFrame) -> DataFrame:
         """The failed records as (file, line, text, reason) and, to be run again, in JSON with a schema (record, shape).
 
         A record that came from the dead letters is named by `letter` as well.
@@ -310,17 +310,17 @@ class Outcomes:
     def freeze(self, rows: DataFrame, job: str) -> DataFrame:
         """Run the user's code, once; the rows that go on. Raises TransformFailed for a failure that may not pass."""
         self.spool.write(rows)
-        failed = self.transform.failed(self.spool.read(rows.sparkSession))
+        failed = self.transform.failed_records(self.spool.read(rows.sparkSession))
         dead = failed.count()
         if dead and not self.transform.puts_aside:
             raise TransformFailed(job, reason=told(failed, dead))
         self.spool.finish(Counted(read=0, dead=dead))
-        return self.transform.healed(self.spool.read(rows.sparkSession))
+        return self.transform.healed_rows(self.spool.read(rows.sparkSession))
 
     def dead(self, spark: SparkSession) -> DataFrame | None:
         """The records that were put aside, if there are any."""
         counted = self.spool.counted()
-        return self.transform.failed(self.spool.read(spark)) if counted and counted.dead else None
+        return self.transform.failed_records(self.spool.read(spark)) if counted and counted.dead else None
 
 
 def told(failed: DataFrame, count: int) -> str:

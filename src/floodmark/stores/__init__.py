@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from floodmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from floodmark.machine import replace_file as replace_file
     from floodmark.stores.contract import LevelStore as LevelStore
     from floodmark.stores.contract import MarkStore as MarkStore
-    from floodmark.stores.durable import replace_file as replace_file
     from floodmark.stores.file import FileMarkStore as FileMarkStore
     from floodmark.stores.layered import LayeredMarkStore as LayeredMarkStore
     from floodmark.stores.lease import HeldLease as HeldLease
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from floodmark.stores.memory import MemoryPage as MemoryPage
     from floodmark.stores.opening import open as open  # noqa: A004 - it is read as stores.open
     from floodmark.stores.opening import register as register
-    from floodmark.stores.page import Entry as Entry
-    from floodmark.stores.page import ItemRow as ItemRow
     from floodmark.stores.paged import PagedMarkStore as PagedMarkStore
     from floodmark.stores.postgres import PostgresMarkStore as PostgresMarkStore
     from floodmark.stores.record import Intent as Intent
@@ -30,5 +28,7 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Owner as Owner
     from floodmark.stores.record import Receipt as Receipt
     from floodmark.stores.sqlite import SqliteMarkStore as SqliteMarkStore
+    from floodmark.stores.wire import Entry as Entry
+    from floodmark.stores.wire import ItemRow as ItemRow
 
 lazy(__name__)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from floodmark.hwm import HWM
-    from floodmark.stores.paged import Pruned
+    from floodmark.stores.paged import PruneCounts
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 
 
@@ -86,7 +86,7 @@ class MarkStore(Protocol):
 
     def prune(
         self, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
-    ) -> Pruned:
+    ) -> PruneCounts:
         """Drop history and receipts that are older, but never the newest `keep_at_least` of each; None drops nothing.
 
         The current record and its open intent are never touched.

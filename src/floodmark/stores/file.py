@@ -10,230 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
-from floodmark.machine import locked
-from floodmark.stores.durable import append_after, ensure_folder, file_name, replace_file, sync_folder
-from floodmark.stores.page import Entry
+from floodmark.machine import append_after, ensure_folder, file_name, locked, replace_file, sync_folder
 from floodmark.stores.paged import PagedMarkStore, utc_now
-from floodmark.stores.wire import compact
+from floodmark.stores.wire import Entry, compact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from floodmark.stores.page import ItemRow, Page
+    from floodmark.stores.wire import ItemRow, Page
 
 
-# The text of a mark file: line 1 names job and stamp, line 2 is the record, the rest are history and receipts.
 Part = Literal["history", "run"]
-
-
-@dataclass(frozen=True)
-class MarkFile:
-    """Everything that one rename commits. `logs` says how many bytes of each log of items are committed."""
-
-    entry: Entry | None = None
-    logs: Mapping[str, int] = field(default_factory=dict)
-    tail: tuple[str, ...] = ()
-
-    def text(self, job: str) -> str:
-        one = self.entry
-        first = {"format": 1, "job": job, "stamp": one and one.stamp, "number": one and one.number}
-        whole = {**first, "modified_time": one and one.modified_time, "logs": dict(self.logs)}
-        return "\n".join([compact(whole), one.val if one else "null", *self.tail, ""])
-
-    def newest(self, part: Part, limit: int) -> list[str]:
-        start = _prefix(part)
-        return [line[len(start) : -1] for line in reversed(self.tail) if line.startswith(start)][:limit]
-
-    def with_line(self, part: Part, text: str, keep: int) -> MarkFile:
-        """The file with a line more, and without the oldest ones of that part above `keep`."""
-        return replace(self, tail=(*self.tail, f"{_prefix(part)}{text}}}")).trimmed(part, keep)
-
-    def trimmed(self, part: Part, keep: int) -> MarkFile:
-        """The file without the oldest lines of that part above `keep`."""
-        dropped = frozenset([at for at, line in enumerate(self.tail) if line.startswith(_prefix(part))][:-keep])
-        return replace(self, tail=tuple(line for at, line in enumerate(self.tail) if at not in dropped))
-
-
-def _prefix(part: Part) -> str:
-    return f'{{"{part}":'
-
-
-def peek(path: Path, job: str, where: str) -> Mapping[str, Any] | None:
-    """Line 1 alone; None if there is no file."""
-    try:
-        with path.open("rb") as file:
-            return _first(file.readline(), job, where)
-    except FileNotFoundError:
-        return None
-
-
-def load(path: Path, job: str, where: str) -> MarkFile:
-    """The whole file; an empty MarkFile if there is none. Raises MarkUnreadable if it is damaged."""
-    try:
-        lines = path.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return MarkFile()
-    first = _first(lines[0] if lines else b"", job, where)
-    if len(lines) < 2 or not lines[1].endswith(b"\n"):
-        raise MarkUnreadable(job, where=where, reason="its file ends in the middle of the record")
-    entry = (
-        Entry(first["stamp"], first["number"], first["modified_time"], _decoded(lines[1])) if first["stamp"] else None
-    )
-    return MarkFile(entry, first["logs"], tuple(_decoded(line) for line in lines[2:]))
-
-
-def salvage(path: Path) -> MarkFile:
-    """What can be kept of a damaged file when its record is replaced: history and receipts."""
-    lines = (_decoded(line) for line in path.read_bytes().splitlines())
-    return MarkFile(tail=tuple(line for line in lines if line.startswith((_prefix("history"), _prefix("run")))))
-
-
-def _first(line: bytes, job: str, where: str) -> Mapping[str, Any]:
-    try:
-        first: dict[str, Any] = json.loads(line)
-        if line.endswith(b"\n") and first["format"] == 1 and {"job", "stamp", "number", "logs"} <= first.keys():
-            return first
-        reason = "its file is not of a format that this version knows"
-    except (ValueError, KeyError, TypeError) as error:
-        reason = f"the first line of its file is damaged ({error})"
-    raise MarkUnreadable(job, where=where, reason=reason)
-
-
-def _decoded(line: bytes) -> str:
-    # A damaged byte is shown and kept: what needs the line finds it unreadable by itself.
-    return line.decode("utf-8", "backslashreplace").rstrip("\n")
-
-
-# The files of one job, changed under its lock.
-#
-# `<job>.mark.jsonl` is the record and all that is committed with it. `<job>.items.<base>.jsonl` are logs of the items
-# of itemised marks: how much of them counts stands in the mark file, so that the rows of a crashed save never do.
-# `<job>.lease.json` and `<job>.looked` change on their own.
-class FilePage:
-    """One job's files; changes are collected and written by `flush`."""
-
-    def __init__(self, folder: Path, stem: str, job: str, where: str) -> None:
-        self._folder, self._stem, self._job, self._where = folder, stem, job, where
-        self._mark, self._lease, self._looked = (
-            folder / f"{stem}.{part}" for part in ("mark.jsonl", "lease.json", "looked")
-        )
-        self._loaded: MarkFile | None = None
-        self._changed: MarkFile | None = None
-        self._rows: list[ItemRow] = []
-        self._aside: dict[Path, str | None] = {}
-
-    def stamp(self) -> str | None:
-        first = peek(self._mark, self._job, self._where)
-        stamp: str | None = first["stamp"] if first else None
-        return stamp
-
-    def entry(self) -> Entry | None:
-        return self._file().entry
-
-    def save(self, entry: Entry) -> None:
-        try:
-            self._changed = replace(self._file(), entry=entry)
-        except MarkUnreadable:  # only a reset comes as far as this with a damaged record
-            self._changed = replace(salvage(self._mark), entry=entry)
-
-    def items(self, source: str, base: int, after: int, upto: int) -> Iterator[tuple[str, str]]:
-        length, path = self._file().logs.get(str(base), 0), self._log(base)
-        committed = (path.read_bytes() if path.exists() else b"")[:length]
-        if len(committed) < length:
-            raise MarkUnreadable(
-                self._job, where=self._where, reason=f"{path.name} was {length} bytes long and is shorter"
-            )
-        for line in committed.splitlines():
-            if after < int(line[1 : line.index(b",")]) <= upto:  # told before parsing: most lines are old ones
-                _, found, item, value = json.loads(line)
-                if found == source:
-                    yield item, compact(value)
-
-    def add_items(self, rows: Sequence[ItemRow]) -> None:
-        self._rows += rows
-
-    def keep_bases(self, used: frozenset[tuple[str, int]]) -> None:
-        bases = {str(base) for _, base in used}
-        file = self._file()
-        self._changed = replace(file, logs={base: length for base, length in file.logs.items() if base in bases})
-
-    def history(self, limit: int) -> Sequence[str]:
-        return self._file().newest("history", limit)
-
-    def add_history(self, number: int, val: str, keep: int) -> None:
-        self._changed = self._file().with_line("history", val, keep)
-
-    def trim_history(self, keep: int) -> None:
-        self._changed = self._file().trimmed("history", keep)
-
-    def runs(self, limit: int) -> Sequence[str]:
-        return self._file().newest("run", limit)
-
-    def add_run(self, text: str, keep: int) -> None:
-        self._changed = self._file().with_line("run", text, keep)
-
-    def trim_runs(self, keep: int) -> None:
-        self._changed = self._file().trimmed("run", keep)
-
-    def lease(self) -> str | None:
-        return _text(self._lease)
-
-    def put_lease(self, text: str | None) -> None:
-        self._aside[self._lease] = text
-
-    def looked(self) -> str | None:
-        return _text(self._looked)
-
-    def put_looked(self, text: str) -> None:
-        self._aside[self._looked] = text
-
-    def forget(self) -> None:
-        self._changed = None
-        self._aside = dict.fromkeys((self._mark, self._lease, self._looked))  # the mark first: no log counts without it
-        self._aside.update(dict.fromkeys(self._folder.glob(f"{self._stem}.items.*.jsonl")))
-
-    def flush(self) -> None:
-        """Items first, then the rename that makes them count, then what nothing points to any more."""
-        if self._changed:
-            logs = self._append_rows(self._changed.logs)
-            replace_file(self._mark, replace(self._changed, logs=logs).text(self._job))
-            self._remove_logs(logs)
-        for path, text in self._aside.items():
-            replace_file(path, text) if text is not None else path.unlink(missing_ok=True)
-
-    def _append_rows(self, committed: Mapping[str, int]) -> Mapping[str, int]:
-        logs = dict(committed)
-        for base, rows in groupby(sorted(self._rows, key=lambda row: row.base), key=lambda row: row.base):
-            lines = (f"[{row.number},{compact(row.source)},{compact(row.item)},{row.value}]\n" for row in rows)
-            logs[str(base)] = append_after(self._log(base), logs.get(str(base), 0), "".join(lines))
-        if self._rows:
-            sync_folder(self._folder)
-        return logs
-
-    def _remove_logs(self, logs: Mapping[str, int]) -> None:
-        if self._loaded and self._loaded.logs.keys() == logs.keys():
-            return
-        for path in self._folder.glob(f"{self._stem}.items.*.jsonl"):
-            if path.name.split(".")[-2] not in logs:
-                path.unlink()
-
-    def _file(self) -> MarkFile:
-        if self._changed is not None:
-            return self._changed
-        if self._loaded is None:
-            self._loaded = load(self._mark, self._job, self._where)
-        return self._loaded
-
-    def _log(self, base: int) -> Path:
-        return self._folder / f"{self._stem}.items.{base}.jsonl"
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
 
 
 class FileMarkStore(PagedMarkStore):
@@ -299,3 +87,215 @@ class FilePages:
 
     def close(self) -> None:
         """Nothing stays open between two calls."""
+
+
+class FilePage:
+    """One job's files, used under its lock; changes are collected and written by `flush`.
+
+    `<job>.mark.jsonl` is the record and all that is committed with it. `<job>.items.<base>.jsonl` are logs of the items
+    of itemised marks: how much of them counts stands in the mark file, so that the rows of a crashed save never do.
+    `<job>.lease.json` and `<job>.looked` change on their own.
+    """
+
+    def __init__(self, folder: Path, stem: str, job: str, where: str) -> None:
+        self._folder, self._stem, self._job, self._where = folder, stem, job, where
+        self._mark, self._lease, self._looked = (
+            folder / f"{stem}.{part}" for part in ("mark.jsonl", "lease.json", "looked")
+        )
+        self._loaded: MarkFile | None = None
+        self._changed: MarkFile | None = None
+        self._rows: list[ItemRow] = []
+        self._aside: dict[Path, str | None] = {}
+
+    def stamp(self) -> str | None:
+        first = peek(self._mark, self._job, self._where)
+        stamp: str | None = first["stamp"] if first else None
+        return stamp
+
+    def entry(self) -> Entry | None:
+        return self._file().entry
+
+    def save(self, entry: Entry) -> None:
+        try:
+            self._changed = replace(self._file(), entry=entry)
+        except MarkUnreadable:  # only a reset comes as far as this with a damaged record
+            self._changed = replace(salvage(self._mark), entry=entry)
+
+    def items(self, source: str, base: int, after: int, upto: int) -> Iterator[tuple[str, str]]:
+        length, path = self._file().logs.get(str(base), 0), self._log(base)
+        committed = (path.read_bytes() if path.exists() else b"")[:length]
+        if len(committed) < length:
+            raise MarkUnreadable(
+                self._job, where=self._where, reason=f"{path.name} was {length} bytes long and is shorter"
+            )
+        for line in committed.splitlines():
+            if after < int(line[1 : line.index(b",")]) <= upto:  # looked at before parsing: most lines are old ones
+                _, found, item, value = json.loads(line)
+                if found == source:
+                    yield item, compact(value)
+
+    def add_items(self, rows: Sequence[ItemRow]) -> None:
+        self._rows += rows
+
+    def keep_bases(self, used: frozenset[tuple[str, int]]) -> None:
+        bases = {str(base) for _, base in used}
+        file = self._file()
+        self._changed = replace(file, logs={base: length for base, length in file.logs.items() if base in bases})
+
+    def history(self, limit: int) -> Sequence[str]:
+        return self._file().newest("history", limit)
+
+    def add_history(self, number: int, val: str, keep: int) -> None:
+        self._changed = self._file().with_line("history", val, keep)
+
+    def trim_history(self, keep: int) -> None:
+        self._changed = self._file().without_oldest("history", keep)
+
+    def runs(self, limit: int) -> Sequence[str]:
+        return self._file().newest("run", limit)
+
+    def add_run(self, text: str, keep: int) -> None:
+        self._changed = self._file().with_line("run", text, keep)
+
+    def trim_runs(self, keep: int) -> None:
+        self._changed = self._file().without_oldest("run", keep)
+
+    def lease(self) -> str | None:
+        return _text(self._lease)
+
+    def put_lease(self, text: str | None) -> None:
+        self._aside[self._lease] = text
+
+    def looked(self) -> str | None:
+        return _text(self._looked)
+
+    def put_looked(self, text: str) -> None:
+        self._aside[self._looked] = text
+
+    def forget(self) -> None:
+        self._changed = None
+        self._aside = dict.fromkeys((self._mark, self._lease, self._looked))  # the mark first: no log counts without it
+        self._aside.update(dict.fromkeys(self._folder.glob(f"{self._stem}.items.*.jsonl")))
+
+    def flush(self) -> None:
+        """Items first, then the rename that makes them count, then what nothing points to any more."""
+        if self._changed:
+            logs = self._append_rows(self._changed.logs)
+            replace_file(self._mark, replace(self._changed, logs=logs).text(self._job))
+            self._remove_logs(logs)
+        for path, text in self._aside.items():
+            replace_file(path, text) if text is not None else path.unlink(missing_ok=True)
+
+    def _append_rows(self, committed: Mapping[str, int]) -> Mapping[str, int]:
+        logs = dict(committed)
+        for base, rows in groupby(sorted(self._rows, key=lambda row: row.base), key=lambda row: row.base):
+            lines = (f"[{row.number},{compact(row.source)},{compact(row.item)},{row.value}]\n" for row in rows)
+            logs[str(base)] = append_after(self._log(base), logs.get(str(base), 0), "".join(lines))
+        if self._rows:
+            sync_folder(self._folder)
+        return logs
+
+    def _remove_logs(self, logs: Mapping[str, int]) -> None:
+        if self._loaded and self._loaded.logs.keys() == logs.keys():
+            return
+        for path in self._folder.glob(f"{self._stem}.items.*.jsonl"):
+            if path.name.split(".")[-2] not in logs:
+                path.unlink()
+
+    def _file(self) -> MarkFile:
+        if self._changed is not None:
+            return self._changed
+        if self._loaded is None:
+            self._loaded = load(self._mark, self._job, self._where)
+        return self._loaded
+
+    def _log(self, base: int) -> Path:
+        return self._folder / f"{self._stem}.items.{base}.jsonl"
+
+
+@dataclass(frozen=True)
+class MarkFile:
+    """Everything that one rename commits: line 1 names job and stamp, line 2 is the record, the rest are its past.
+
+    `logs` says how many bytes of each log of items are committed.
+    """
+
+    entry: Entry | None = None
+    logs: Mapping[str, int] = field(default_factory=dict)
+    tail: tuple[str, ...] = ()
+
+    def text(self, job: str) -> str:
+        one = self.entry
+        first = {"format": 1, "job": job, "stamp": one and one.stamp, "number": one and one.number}
+        whole = {**first, "modified_time": one and one.modified_time, "logs": dict(self.logs)}
+        return "\n".join([compact(whole), one.val if one else "null", *self.tail, ""])
+
+    def newest(self, part: Part, limit: int) -> list[str]:
+        start = _prefix(part)
+        return [line[len(start) : -1] for line in reversed(self.tail) if line.startswith(start)][:limit]
+
+    def with_line(self, part: Part, text: str, keep: int) -> MarkFile:
+        """The file with a line more, and without the oldest ones of that part above `keep`."""
+        return replace(self, tail=(*self.tail, f"{_prefix(part)}{text}}}")).without_oldest(part, keep)
+
+    def without_oldest(self, part: Part, keep: int) -> MarkFile:
+        """The file without the oldest lines of that part above `keep`."""
+        dropped = frozenset([at for at, line in enumerate(self.tail) if line.startswith(_prefix(part))][:-keep])
+        return replace(self, tail=tuple(line for at, line in enumerate(self.tail) if at not in dropped))
+
+
+def _prefix(part: Part) -> str:
+    return f'{{"{part}":'
+
+
+def peek(path: Path, job: str, where: str) -> Mapping[str, Any] | None:
+    """Line 1 alone; None if there is no file."""
+    try:
+        with path.open("rb") as file:
+            return _header(file.readline(), job, where)
+    except FileNotFoundError:
+        return None
+
+
+def load(path: Path, job: str, where: str) -> MarkFile:
+    """The whole file; an empty MarkFile if there is none. Raises MarkUnreadable if it is damaged."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return MarkFile()
+    first = _header(lines[0] if lines else b"", job, where)
+    if len(lines) < 2 or not lines[1].endswith(b"\n"):
+        raise MarkUnreadable(job, where=where, reason="its file ends in the middle of the record")
+    entry = (
+        Entry(first["stamp"], first["number"], first["modified_time"], _line_text(lines[1])) if first["stamp"] else None
+    )
+    return MarkFile(entry, first["logs"], tuple(_line_text(line) for line in lines[2:]))
+
+
+def salvage(path: Path) -> MarkFile:
+    """What can be kept of a damaged file when its record is replaced: history and receipts."""
+    lines = (_line_text(line) for line in path.read_bytes().splitlines())
+    return MarkFile(tail=tuple(line for line in lines if line.startswith((_prefix("history"), _prefix("run")))))
+
+
+def _header(line: bytes, job: str, where: str) -> Mapping[str, Any]:
+    try:
+        first: dict[str, Any] = json.loads(line)
+        if line.endswith(b"\n") and first["format"] == 1 and {"job", "stamp", "number", "logs"} <= first.keys():
+            return first
+        reason = "its file is not of a format that this version knows"
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"the first line of its file is damaged ({error})"
+    raise MarkUnreadable(job, where=where, reason=reason)
+
+
+def _line_text(line: bytes) -> str:
+    # A damaged byte is shown and kept: what needs the line finds it unreadable by itself.
+    return line.decode("utf-8", "backslashreplace").rstrip("\n")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from floodmark.stores.contract import LevelStore
-    from floodmark.stores.paged import Pruned
+    from floodmark.stores.paged import PruneCounts
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 
 
@@ -60,7 +60,7 @@ class LayeredMarkStore(HwmAccess):
         if stamp is None:
             return None
         for level in self._above:
-            record = _served(level, job, stamp, known)
+            record = _read_level(level, job, stamp, known)
             if record is not None:
                 self._served[job] = level.describe()
                 return record
@@ -122,7 +122,7 @@ class LayeredMarkStore(HwmAccess):
 
     def prune(
         self, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
-    ) -> Pruned:
+    ) -> PruneCounts:
         """Prune the truth, where history and receipts are."""
         limits = {"history_before": history_before, "runs_before": runs_before}
         return self._truth.prune(job, keep_at_least=keep_at_least, **limits)
@@ -154,7 +154,7 @@ class LayeredMarkStore(HwmAccess):
                 log.warning("level %s could not be filled: %s", level.describe(), error.message)
 
 
-def _served(level: LevelStore, job: str, stamp: str, known: JobRecord | None) -> JobRecord | None:
+def _read_level(level: LevelStore, job: str, stamp: str, known: JobRecord | None) -> JobRecord | None:
     try:
         return level.read(job, known) if level.stamp(job) == stamp else None
     except StoreError as error:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Lease
 
 
-# Who a lease belongs to, and whether that process is still there; only ever asked on the owner's own machine.
 Vitality = Literal["alive", "leaving", "dead", "unsure"]
 
 
@@ -187,18 +186,18 @@ def change_record(store: MarkStore, job: str, change: Callable[[JobRecord], JobR
 def claimable(store: MarkStore, job: str, patience: Patience) -> Lease | None:
     """The lease that may be taken over (None: there is none), after watching its owner where that is needed."""
     first = store.lease(job)
-    if first is None or _left_over(first):
+    if first is None or _is_left_over(first):
         return first
     deadline = patience.clock() + patience.seconds - _silent_seconds(store, first, patience)
     while (state := patience.vitality(first.owner)) != "dead" and patience.clock() < deadline:
         if state == "alive":
-            raise _held(first)
+            raise _held_error(first)
         patience.sleep(min(POLL_SECONDS[state], patience.seconds / 10))
         now = store.lease(job)
         if now is None:
             return None
         if (now.token, now.beat) != (first.token, first.beat):
-            raise _held(now)
+            raise _held_error(now)
     log.info("job %s: taking over the lease of %s", job, first.owner)
     return first
 
@@ -210,14 +209,14 @@ def _silent_seconds(store: MarkStore, lease: Lease, patience: Patience) -> float
     return store.seconds_since_beat(lease) or 0.0
 
 
-def _left_over(lease: Lease) -> bool:
+def _is_left_over(lease: Lease) -> bool:
     me, owner = this_process(), lease.owner
     same = (owner.boot, owner.namespace, owner.pid, owner.started) == (me.boot, me.namespace, me.pid, me.started)
     with _guard:
         return same and lease.token not in _mine
 
 
-def _held(lease: Lease) -> LeaseHeld:
+def _held_error(lease: Lease) -> LeaseHeld:
     return LeaseHeld(lease.job, holder=str(lease.owner), since=lease.since.isoformat())
 
 

@@ -13,7 +13,59 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from floodmark.stores.page import Entry, ItemRow, Page
+    from floodmark.stores.wire import Entry, ItemRow, Page
+
+
+class MemoryMarkStore(PagedMarkStore):
+    """Marks in memory."""
+
+    def __init__(
+        self,
+        pages: MemoryPages | None = None,
+        *,
+        namespace: str = "default",
+        keep_history: int = 100,
+        keep_runs: int = 1000,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        mine = NamespacePages(pages or MemoryPages(), namespace)
+        super().__init__(mine, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)
+
+
+class MemoryPages:
+    """The pages of one process; give the same to two stores and they see each other's marks."""
+
+    def __init__(self) -> None:
+        self.all: dict[tuple[str, str], MemoryPage] = {}
+        self.lock = threading.RLock()
+
+
+class NamespacePages:
+    """Those of one namespace."""
+
+    def __init__(self, pages: MemoryPages, namespace: str) -> None:
+        self._pages, self._namespace = pages, namespace
+
+    def describe(self) -> str:
+        return "memory"
+
+    def names(self) -> Sequence[str]:
+        with self._pages.lock:
+            mine = [(job, page) for (namespace, job), page in self._pages.all.items() if namespace == self._namespace]
+            return [job for job, page in mine if page.saved or page.receipts]
+
+    @contextmanager
+    def reading(self, job: str) -> Iterator[Page]:
+        with self._pages.lock:
+            yield self._pages.all.get((self._namespace, job)) or MemoryPage()
+
+    @contextmanager
+    def writing(self, job: str) -> Iterator[Page]:
+        with self._pages.lock:
+            yield self._pages.all.setdefault((self._namespace, job), MemoryPage())
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 @dataclass
@@ -82,53 +134,3 @@ class MemoryPage:
         blank = MemoryPage()
         self.saved, self.rows, self.committed = blank.saved, blank.rows, blank.committed
         self.receipts, self.lease_text, self.looked_text = blank.receipts, None, None
-
-
-class MemoryPages:
-    """The pages of one process; give the same to two stores and they see each other's marks."""
-
-    def __init__(self) -> None:
-        self.all: dict[tuple[str, str], MemoryPage] = {}
-        self.lock = threading.RLock()
-
-
-class _Namespace:
-    def __init__(self, pages: MemoryPages, namespace: str) -> None:
-        self._pages, self._namespace = pages, namespace
-
-    def describe(self) -> str:
-        return "memory"
-
-    def names(self) -> Sequence[str]:
-        with self._pages.lock:
-            mine = [(job, page) for (namespace, job), page in self._pages.all.items() if namespace == self._namespace]
-            return [job for job, page in mine if page.saved or page.receipts]
-
-    @contextmanager
-    def reading(self, job: str) -> Iterator[Page]:
-        with self._pages.lock:
-            yield self._pages.all.get((self._namespace, job)) or MemoryPage()
-
-    @contextmanager
-    def writing(self, job: str) -> Iterator[Page]:
-        with self._pages.lock:
-            yield self._pages.all.setdefault((self._namespace, job), MemoryPage())
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class MemoryMarkStore(PagedMarkStore):
-    """Marks in memory."""
-
-    def __init__(
-        self,
-        pages: MemoryPages | None = None,
-        *,
-        namespace: str = "default",
-        keep_history: int = 100,
-        keep_runs: int = 1000,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
-        mine = _Namespace(pages or MemoryPages(), namespace)
-        super().__init__(mine, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)

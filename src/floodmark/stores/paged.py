@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
 from floodmark.stores.lease import hold
-from floodmark.stores.page import Entry, Page, Pages
 from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
-from floodmark.stores.wire import ITEMS, UNREADABLE, Encoded, Held, Seen, compact, decode, encode
+from floodmark.stores.wire import (
+    ITEMS,
+    UNREADABLE,
+    CachedMark,
+    CachedRecord,
+    EncodedRecord,
+    Entry,
+    Page,
+    Pages,
+    compact,
+    decode,
+    encode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,70 +33,22 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
-# What may be dropped from the history of a job and from its receipts.
 EVERYTHING = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruneCounts:
     """How much was dropped, or would be."""
 
     history: int = 0
     runs: int = 0
 
-    def __add__(self, other: Pruned) -> Pruned:
-        return Pruned(self.history + other.history, self.runs + other.runs)
+    def __add__(self, other: PruneCounts) -> PruneCounts:
+        return PruneCounts(self.history + other.history, self.runs + other.runs)
 
 
-def kept_count(newest_first: Sequence[datetime | None], before: datetime | None, at_least: int) -> int:
-    """How many of these stay: the newest ones, as far back as any that is young enough; one without a time is."""
-    if before is None:
-        return len(newest_first)
-    young = [at for at, moment in enumerate(newest_first, start=1) if moment is None or moment >= before]
-    return min(len(newest_first), max([*young, at_least, 1]))  # the newest is the current record's own
-
-
-def surplus(
-    store: MarkStore, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
-) -> Pruned:
-    """What `prune` would drop."""
-    history = [record.modified_time for record in store.history(job, EVERYTHING)]
-    runs = [receipt.started for receipt in store.runs(job, EVERYTHING)]
-    return Pruned(
-        len(history) - kept_count(history, history_before, keep_at_least),
-        len(runs) - kept_count(runs, runs_before, keep_at_least),
-    )
-
-
-def prune_page(
-    page: Page, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
-) -> Pruned:
-    """Drop what is old from a page, and the lists of items that only that needed."""
-    history, runs = page.history(EVERYTHING), page.runs(EVERYTHING)
-    kept = kept_count([_moment(val, "modified_time") for val in history], history_before, keep_at_least)
-    kept_runs = kept_count([_moment(text, "started") for text in runs], runs_before, keep_at_least)
-    if kept < len(history):
-        entry = page.entry()
-        page.trim_history(kept)
-        page.keep_bases(frozenset().union(*map(bases_in, [*history[:kept], *([entry.val] if entry else [])])))
-    if kept_runs < len(runs):
-        page.trim_runs(kept_runs)
-    return Pruned(len(history) - kept, len(runs) - kept_runs)
-
-
-def bases_in(val: str) -> frozenset[tuple[str, int]]:
-    """Which lists of items a stored record needs: (source, base) of each."""
-    return frozenset((source, base["base"]) for source, base in json.loads(val).get(ITEMS, {}).items())
-
-
-def _moment(text: str, field: str) -> datetime | None:
-    found = json.loads(text)[field]
-    return datetime.fromisoformat(found) if found else None
-
-
-# Marks by their own name, for users of etl-entities: a record with one mark, named as the mark is.
 class HwmAccess:
-    """Gives a store `get_hwm` and `set_hwm`."""
+    """Marks by their own name, for users of etl-entities: a record with one mark, named as the mark is."""
 
     def get_hwm(self: MarkStore, name: str) -> HWM[Any] | None:
         """The mark of that name, or the only mark of the job of that name; None if there is none."""
@@ -97,11 +60,11 @@ class HwmAccess:
 
     def set_hwm(self: MarkStore, mark: HWM[Any]) -> None:
         """Save the mark under its own name, under a new number; raises LeaseHeld while a run works with it."""
-        with hold(self, mark.name) as held:
+        with hold(self, mark.name) as lease:
             record = self.read(mark.name) or JobRecord(mark.name)
             marks = {**record.marks, mark.name: mark} if len(record.marks) != 1 else {next(iter(record.marks)): mark}
             changed = replace(record, marks=marks, origin="set")
-            held.save(changed, after=record, modified_time=mark.modified_time)
+            lease.save(changed, after=record, modified_time=mark.modified_time)
 
 
 def utc_now() -> datetime:
@@ -124,7 +87,7 @@ class PagedMarkStore(HwmAccess):
         self.namespace = namespace
         self._pages, self._now = pages, now
         self._keep_history, self._keep_runs = keep_history, keep_runs
-        self._seen: dict[str, Seen] = {}
+        self._cache: dict[str, CachedRecord] = {}
         self._guard = threading.Lock()
 
     def describe(self) -> str:
@@ -139,88 +102,90 @@ class PagedMarkStore(HwmAccess):
     def read(self, job: str, known: JobRecord | None = None) -> JobRecord | None:
         """The job's record; `known` itself if it still is the one."""
         with self._pages.reading(job) as page:
-            seen = self._seen.get(job)
-            if known is not None and seen and seen.record is known and page.stamp() == seen.stamp:
+            cached = self._cache.get(job)
+            if known is not None and cached and cached.record is known and page.stamp() == cached.stamp:
                 return known
             entry = page.entry()
             if entry is None:
                 return None
-            record, held = decode(job, entry.val, page, seen, where=self.describe())
-        return self._remember(Seen(entry.stamp, record, held))
+            record, cached_marks = decode(job, entry.val, page, cached, where=self.describe())
+        return self._remember(CachedRecord(entry.stamp, record, cached_marks))
 
     def intend(self, record: JobRecord, *, expected: int, lease: Lease) -> None:
         """Save the open intent."""
         if record.number != expected:
             raise MarkInvalid("an intent", record.number, reason=f"it may not change the number {expected}")
         with self._pages.writing(record.job) as page:
-            entry, held = self._claim(page, record, expected, lease)
-            encoded = encode(record, held)
+            entry, cached_marks = self._claim(page, record, expected, lease)
+            encoded = encode(record, cached_marks)
             if encoded.rows or _marks(encoded.val()) != (_marks(entry.val) if entry else {}):
                 raise MarkInvalid("an intent", list(record.marks), reason="it may not change a mark")
             stamp = self._save(page, entry, record, encoded)
-        self._remember(Seen(stamp, record, encoded.held))
+        self._remember(CachedRecord(stamp, record, encoded.cached_marks))
 
     def commit(self, record: JobRecord, *, expected: int, lease: Lease, receipt: Receipt | None = None) -> None:
         """Save the record and its receipt."""
         with self._pages.writing(record.job) as page:
-            seen = self._save_commit(page, record, expected, lease, receipt)
-        self._remember(seen)
+            cached = self._save_commit(page, record, expected, lease, receipt)
+        self._remember(cached)
 
-    def _save_commit(self, page: Page, record: JobRecord, expected: int, lease: Lease, receipt: Receipt | None) -> Seen:
+    def _save_commit(
+        self, page: Page, record: JobRecord, expected: int, lease: Lease, receipt: Receipt | None
+    ) -> CachedRecord:
         if record.number <= expected:
             raise MarkInvalid("a commit", record.number, reason=f"its number must be above {expected}")
-        entry, held = self._claim(page, record, expected, lease)
-        encoded = encode(record, held)
+        entry, cached_marks = self._claim(page, record, expected, lease)
+        encoded = encode(record, cached_marks)
         stamp = self._save(page, entry, record, encoded)
         page.add_history(record.number, encoded.history_val(), self._keep_history)
-        self._drop_unused(page, encoded, held)
+        self._drop_unused(page, encoded, cached_marks)
         if receipt:
             page.add_run(compact(receipt.serialize()), self._keep_runs)
-        return Seen(stamp, record, encoded.held)
+        return CachedRecord(stamp, record, encoded.cached_marks)
 
     def fill(self, record: JobRecord, stamp: str) -> None:
         """Take over the record of another level."""
         with self._pages.writing(record.job) as page:
             if page.stamp() == stamp:
                 return
-            seen = self._seen.get(record.job)
-            held = seen.held if seen and seen.stamp == page.stamp() else {}
-            encoded = encode(record, held)
-            if encoded.rows and (not held or any(old.number >= record.number for old in held.values())):
+            cached = self._cache.get(record.job)
+            cached_marks = cached.marks if cached and cached.stamp == page.stamp() else {}
+            encoded = encode(record, cached_marks)
+            if encoded.rows and (not cached_marks or any(old.number >= record.number for old in cached_marks.values())):
                 encoded = encode(
                     record, {}
                 )  # the rows here belong to another past: numbers alone cannot tell them apart
                 page.keep_bases(frozenset())
             page.add_items(encoded.rows)
             page.save(self._entry(stamp, record, encoded))
-        self._remember(Seen(stamp, record, encoded.held))
+        self._remember(CachedRecord(stamp, record, encoded.cached_marks))
 
     def _claim(
         self, page: Page, record: JobRecord, expected: int, lease: Lease
-    ) -> tuple[Entry | None, Mapping[str, Held]]:
+    ) -> tuple[Entry | None, Mapping[str, CachedMark]]:
         """What is stored now and may be replaced by this record; raises if it may not."""
         self._require(page, lease)
         try:
             entry = page.entry()
-            stored, held = self._current(page, record.job, entry)
+            stored, cached_marks = self._current(page, record.job, entry)
         except MarkUnreadable:
             if record.origin != "reset":
                 raise
             return None, {}  # a reset is how a person gets rid of a record that cannot be read
         if stored != expected:
             raise MarkMoved(record.job, stored=stored, expected=expected)
-        return entry, held
+        return entry, cached_marks
 
-    def _current(self, page: Page, job: str, entry: Entry | None) -> tuple[int, Mapping[str, Held]]:
+    def _current(self, page: Page, job: str, entry: Entry | None) -> tuple[int, Mapping[str, CachedMark]]:
         if entry is None:
             return 0, {}
-        seen = self._seen.get(job)
-        if seen and seen.stamp == entry.stamp:
-            return entry.number, seen.held
-        record, held = decode(job, entry.val, page, seen, where=self.describe())
-        return record.number, held
+        cached = self._cache.get(job)
+        if cached and cached.stamp == entry.stamp:
+            return entry.number, cached.marks
+        record, cached_marks = decode(job, entry.val, page, cached, where=self.describe())
+        return record.number, cached_marks
 
-    def _save(self, page: Page, old: Entry | None, record: JobRecord, encoded: Encoded) -> str:
+    def _save(self, page: Page, old: Entry | None, record: JobRecord, encoded: EncodedRecord) -> str:
         entry = self._entry(uuid.uuid4().hex, record, encoded)
         if old and _sorted(old.val) == _sorted(entry.val):
             return old.stamp
@@ -228,20 +193,20 @@ class PagedMarkStore(HwmAccess):
         page.save(entry)
         return entry.stamp
 
-    def _entry(self, stamp: str, record: JobRecord, encoded: Encoded) -> Entry:
+    def _entry(self, stamp: str, record: JobRecord, encoded: EncodedRecord) -> Entry:
         return Entry(stamp, record.number, (record.modified_time or self._now()).isoformat(), encoded.val())
 
-    def _drop_unused(self, page: Page, encoded: Encoded, held: Mapping[str, Held]) -> None:
+    def _drop_unused(self, page: Page, encoded: EncodedRecord, cached_marks: Mapping[str, CachedMark]) -> None:
         bases = {source: base.number for source, base in encoded.bases.items()}
-        if bases == {source: old.base for source, old in held.items()}:
+        if bases == {source: old.base for source, old in cached_marks.items()}:
             return
         kept = [bases_in(val) for val in page.history(self._keep_history)]
         page.keep_bases(frozenset(bases.items()).union(*kept))
 
-    def _remember(self, seen: Seen) -> JobRecord:
+    def _remember(self, cached: CachedRecord) -> JobRecord:
         with self._guard:
-            self._seen[seen.record.job] = seen
-        return seen.record
+            self._cache[cached.record.job] = cached
+        return cached.record
 
     def jobs(self) -> Sequence[str]:
         """Jobs with a record, sorted."""
@@ -251,10 +216,10 @@ class PagedMarkStore(HwmAccess):
         """Committed records, newest first."""
         with self._pages.reading(job) as page:
             found: list[JobRecord] = []
-            seen = None
+            cached = None
             for val in reversed(page.history(min(limit, self._keep_history))):  # so that each adds to the one before
-                record, held = decode(job, val, page, seen, where=self.describe())
-                seen = Seen("", record, held)
+                record, cached_marks = decode(job, val, page, cached, where=self.describe())
+                cached = CachedRecord("", record, cached_marks)
                 found.append(record)
         return found[::-1]
 
@@ -331,7 +296,7 @@ class PagedMarkStore(HwmAccess):
 
     def prune(
         self, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
-    ) -> Pruned:
+    ) -> PruneCounts:
         """Drop old history and receipts, and the lists of files that only they needed."""
         with self._pages.writing(job) as page:
             try:
@@ -346,11 +311,57 @@ class PagedMarkStore(HwmAccess):
             self._require(page, lease)
             page.forget()
         with self._guard:
-            self._seen.pop(job, None)
+            self._cache.pop(job, None)
 
     def close(self) -> None:
         """Let go of files and connections."""
         self._pages.close()
+
+
+def count_kept(newest_first: Sequence[datetime | None], before: datetime | None, at_least: int) -> int:
+    """How many of these stay: the newest ones, as far back as any that is young enough; one without a time is."""
+    if before is None:
+        return len(newest_first)
+    young = [at for at, moment in enumerate(newest_first, start=1) if moment is None or moment >= before]
+    return min(len(newest_first), max([*young, at_least, 1]))  # the newest is the current record's own
+
+
+def surplus(
+    store: MarkStore, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+) -> PruneCounts:
+    """What `prune` would drop."""
+    history = [record.modified_time for record in store.history(job, EVERYTHING)]
+    runs = [receipt.started for receipt in store.runs(job, EVERYTHING)]
+    return PruneCounts(
+        len(history) - count_kept(history, history_before, keep_at_least),
+        len(runs) - count_kept(runs, runs_before, keep_at_least),
+    )
+
+
+def prune_page(
+    page: Page, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
+) -> PruneCounts:
+    """Drop what is old from a page, and the lists of items that only that needed."""
+    history, runs = page.history(EVERYTHING), page.runs(EVERYTHING)
+    kept = count_kept([_moment(val, "modified_time") for val in history], history_before, keep_at_least)
+    kept_runs = count_kept([_moment(text, "started") for text in runs], runs_before, keep_at_least)
+    if kept < len(history):
+        entry = page.entry()
+        page.trim_history(kept)
+        page.keep_bases(frozenset().union(*map(bases_in, [*history[:kept], *([entry.val] if entry else [])])))
+    if kept_runs < len(runs):
+        page.trim_runs(kept_runs)
+    return PruneCounts(len(history) - kept, len(runs) - kept_runs)
+
+
+def bases_in(val: str) -> frozenset[tuple[str, int]]:
+    """Which lists of items a stored record needs: (source, base) of each."""
+    return frozenset((source, base["base"]) for source, base in json.loads(val).get(ITEMS, {}).items())
+
+
+def _moment(text: str, field: str) -> datetime | None:
+    found = json.loads(text)[field]
+    return datetime.fromisoformat(found) if found else None
 
 
 def _marks(val: str) -> object:

@@ -223,7 +223,7 @@ class Receipt:
             recovered=self.recovered,
             rows_quarantined=self.rows_quarantined + later.rows_quarantined,
             rows_dropped=self.rows_dropped + later.rows_dropped,
-            rules=together(self.rules, later.rules),
+            rules=combine_outcomes(self.rules, later.rules),
         )
 
     def serialize(self) -> dict[str, Json]:
@@ -236,7 +236,7 @@ class Receipt:
         return cls(**{**stored, "started": started, "notes": tuple(stored["notes"]), "rules": rules})
 
 
-def together(earlier: tuple[RuleOutcome, ...], later: tuple[RuleOutcome, ...]) -> tuple[RuleOutcome, ...]:
+def combine_outcomes(earlier: tuple[RuleOutcome, ...], later: tuple[RuleOutcome, ...]) -> tuple[RuleOutcome, ...]:
     """The outcomes of two batches, rule by rule; a rule that only one of them knew stays as it is."""
     before, after = ({each.name: each for each in outcomes} for outcomes in (earlier, later))
     both = {name: before[name].followed_by(after[name]) for name in before if name in after}

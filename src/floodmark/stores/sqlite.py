@@ -10,26 +10,138 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import StoreUnreachable
-from floodmark.machine import locked
-from floodmark.stores.durable import ensure_folder, sync_folder
+from floodmark.machine import ensure_folder, locked, sync_folder
 from floodmark.stores.memory import MemoryPage
-from floodmark.stores.page import Entry, ItemRow
 from floodmark.stores.paged import PagedMarkStore, utc_now
+from floodmark.stores.wire import Entry, ItemRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from floodmark.stores.page import Page
+    from floodmark.stores.wire import Page
 
 
-# One job's rows in the SQLite store, inside a transaction.
 MINE = "namespace = :namespace and job = :job"
 MARK = "namespace = :namespace and key = :job"
+APPLICATION_ID = 0x464D524B
+FORMAT = 1
+SCHEMA = f"""
+create table floodmark_marks (
+    namespace text not null, key text not null, val text not null, number integer not null,
+    modified_time text not null, stamp text not null, primary key (namespace, key));
+create table floodmark_items (
+    namespace text not null, job text not null, source text not null, item not null, number integer not null,
+    value text not null, primary key (namespace, job, source, number, item)) without rowid;
+create table floodmark_history (
+    namespace text not null, key text not null, number integer not null, val text not null,
+    primary key (namespace, key, number));
+create table floodmark_runs (
+    id integer primary key autoincrement, namespace text not null, job text not null, val text not null);
+create index floodmark_runs_of_job on floodmark_runs (namespace, job, id);
+create table floodmark_leases (namespace text not null, job text not null, val text, primary key (namespace, job));
+create table floodmark_looked (
+    namespace text not null, job text not null, at text not null, primary key (namespace, job));
+pragma application_id = {APPLICATION_ID};
+pragma user_version = {FORMAT};
+"""
+NAMES = """
+select key from floodmark_marks where namespace = :namespace
+union select job from floodmark_runs where namespace = :namespace
+"""
+
+
+class SqliteMarkStore(PagedMarkStore):
+    """Marks in an SQLite database; `select key, val from floodmark_marks` shows them."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        namespace: str = "default",
+        keep_history: int = 100,
+        keep_runs: int = 1000,
+        patience_seconds: float = 10.0,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.folder = Path(path).parent
+        pages = SqlitePages(Path(path), namespace, patience_seconds)
+        super().__init__(pages, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)
+
+
+class SqlitePages:
+    """One connection, used by one thread at a time: the heartbeat has a thread of its own."""
+
+    def __init__(self, path: Path, namespace: str, patience_seconds: float) -> None:
+        self._path, self._namespace, self._patience_seconds = path, namespace, patience_seconds
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    def describe(self) -> str:
+        return f"sqlite:///{self._path}"
+
+    def names(self) -> Sequence[str]:
+        if not self._path.exists():
+            return []
+        with self._lock, self._reachable():
+            return [job for (job,) in self._open().execute(NAMES, {"namespace": self._namespace})]
+
+    @contextmanager
+    def reading(self, job: str) -> Iterator[Page]:
+        if not self._path.exists():  # a look or a plan creates nothing
+            yield MemoryPage()
+            return
+        with self._transaction("begin") as connection:
+            yield SqlitePage(connection, self._namespace, job)
+
+    @contextmanager
+    def writing(self, job: str) -> Iterator[Page]:
+        with self._transaction("begin immediate") as connection:
+            yield SqlitePage(connection, self._namespace, job)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection:
+                self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._reachable():
+            connection = self._open()
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise StoreUnreachable(self.describe(), reason=f"{type(error).__name__}: {error}") from error
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection; a new one if the file was replaced, since the old one would write into a deleted file."""
+        if not self._path.exists():
+            create(self._path, self._patience_seconds)
+        file = self._path.stat()
+        if file.st_size == 0:
+            raise OSError("the file is empty, and a store never is: it was cut off, or another program made it")
+        if self._connection and self._file == (file.st_dev, file.st_ino):
+            return self._connection
+        self.close()
+        self._connection, self._file = connect(self._path, self._patience_seconds), (file.st_dev, file.st_ino)
+        return self._connection
 
 
 class SqlitePage:
-    """The rows of one job."""
+    """The rows of one job, inside a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, namespace: str, job: str) -> None:
         self._connection, self._me = connection, {"namespace": namespace, "job": job}
@@ -149,105 +261,6 @@ def _text_of(item: str | bytes) -> str:
     return item if isinstance(item, str) else item.decode("utf-8", "surrogateescape")
 
 
-# The tables of the SQLite store, how the file comes to be, and one transaction per page.
-APPLICATION_ID = 0x464D524B
-FORMAT = 1
-SCHEMA = f"""
-create table floodmark_marks (
-    namespace text not null, key text not null, val text not null, number integer not null,
-    modified_time text not null, stamp text not null, primary key (namespace, key));
-create table floodmark_items (
-    namespace text not null, job text not null, source text not null, item not null, number integer not null,
-    value text not null, primary key (namespace, job, source, number, item)) without rowid;
-create table floodmark_history (
-    namespace text not null, key text not null, number integer not null, val text not null,
-    primary key (namespace, key, number));
-create table floodmark_runs (
-    id integer primary key autoincrement, namespace text not null, job text not null, val text not null);
-create index floodmark_runs_of_job on floodmark_runs (namespace, job, id);
-create table floodmark_leases (namespace text not null, job text not null, val text, primary key (namespace, job));
-create table floodmark_looked (
-    namespace text not null, job text not null, at text not null, primary key (namespace, job));
-pragma application_id = {APPLICATION_ID};
-pragma user_version = {FORMAT};
-"""
-NAMES = """
-select key from floodmark_marks where namespace = :namespace
-union select job from floodmark_runs where namespace = :namespace
-"""
-
-
-class SqlitePages:
-    """One connection, used by one thread at a time: the heartbeat has a thread of its own."""
-
-    def __init__(self, path: Path, namespace: str, patience_seconds: float) -> None:
-        self._path, self._namespace, self._patience_seconds = path, namespace, patience_seconds
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
-
-    def describe(self) -> str:
-        return f"sqlite:///{self._path}"
-
-    def names(self) -> Sequence[str]:
-        if not self._path.exists():
-            return []
-        with self._lock, self._reachable():
-            return [job for (job,) in self._open().execute(NAMES, {"namespace": self._namespace})]
-
-    @contextmanager
-    def reading(self, job: str) -> Iterator[Page]:
-        if not self._path.exists():  # a look or a plan creates nothing
-            yield MemoryPage()
-            return
-        with self._transaction("begin") as connection:
-            yield SqlitePage(connection, self._namespace, job)
-
-    @contextmanager
-    def writing(self, job: str) -> Iterator[Page]:
-        with self._transaction("begin immediate") as connection:
-            yield SqlitePage(connection, self._namespace, job)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._connection:
-                self._connection.close()
-            self._connection = None
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._reachable():
-            connection = self._open()
-            connection.execute(begin)
-            try:
-                yield connection
-                connection.execute("commit")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("rollback")
-                raise
-
-    @contextmanager
-    def _reachable(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise StoreUnreachable(self.describe(), reason=f"{type(error).__name__}: {error}") from error
-
-    def _open(self) -> sqlite3.Connection:
-        """The connection; a new one if the file was replaced, since the old one would write into a deleted file."""
-        if not self._path.exists():
-            create(self._path, self._patience_seconds)
-        file = self._path.stat()
-        if file.st_size == 0:
-            raise OSError("the file is empty, and a store never is: it was cut off, or another program made it")
-        if self._connection and self._file == (file.st_dev, file.st_ino):
-            return self._connection
-        self.close()
-        self._connection, self._file = connect(self._path, self._patience_seconds), (file.st_dev, file.st_ino)
-        return self._connection
-
-
 def create(path: Path, patience_seconds: float) -> None:
     """Make the database in one piece: built beside its place and renamed, so that nobody ever sees half of it."""
     ensure_folder(path.parent)
@@ -283,21 +296,3 @@ def connect(path: Path, patience_seconds: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-class SqliteMarkStore(PagedMarkStore):
-    """Marks in an SQLite database; `select key, val from floodmark_marks` shows them."""
-
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        namespace: str = "default",
-        keep_history: int = 100,
-        keep_runs: int = 1000,
-        patience_seconds: float = 10.0,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
-        self.folder = Path(path).parent
-        pages = SqlitePages(Path(path), namespace, patience_seconds)
-        super().__init__(pages, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)

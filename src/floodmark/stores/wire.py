@@ -1,23 +1,121 @@
-"""How a record becomes text and back: an itemised mark is a head in the record and rows of items beside it."""
+"""What a backend keeps for a job (its page), and how a record becomes the text on it and back.
+
+An itemised mark is a head in the record and rows of items beside it, so that a commit adds only what is new. The rules
+on top of a page are the same for all backends and live in `paged`.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.errors import FloodmarkError, MarkUnreadable
 from floodmark.hwm import HWM, Itemised, Json
-from floodmark.stores.page import ItemRow, Page
 from floodmark.stores.record import Intent, JobRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 ITEMS = "items"
 AFTER_IS_MARK = "after_is_mark"
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, FloodmarkError)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A record as text, without the items of its itemised marks; `stamp` is new with every save."""
+
+    stamp: str
+    number: int
+    modified_time: str
+    val: str
+
+
+@dataclass(frozen=True)
+class ItemRow:
+    """One item that a commit added to an itemised mark; `value` is JSON, `base` the number of the list's first rows."""
+
+    source: str
+    base: int
+    number: int
+    item: str
+    value: str
+
+
+class Page(Protocol):
+    """Everything stored for one job, inside one lock or transaction: all changes appear at its end, or none."""
+
+    def stamp(self) -> str | None:
+        """The stamp of the record alone."""
+
+    def entry(self) -> Entry | None:
+        """The record; None only if there never was one."""
+
+    def save(self, entry: Entry) -> None:
+        """Put the record in the place of the old one."""
+
+    def items(self, source: str, base: int, after: int, upto: int) -> Iterable[tuple[str, str]]:
+        """(item, value) of the rows of this base with after < number <= upto, in the order of their numbers."""
+
+    def add_items(self, rows: Sequence[ItemRow]) -> None:
+        """Add rows; those already there are not touched."""
+
+    def keep_bases(self, used: frozenset[tuple[str, int]]) -> None:
+        """Drop the rows of every (source, base) that no record needs any more."""
+
+    def history(self, limit: int) -> Sequence[str]:
+        """Texts of committed records, newest first."""
+
+    def add_history(self, number: int, val: str, keep: int) -> None:
+        """Add a committed record and drop the oldest ones above `keep`."""
+
+    def trim_history(self, keep: int) -> None:
+        """Drop the oldest committed records above `keep`."""
+
+    def runs(self, limit: int) -> Sequence[str]:
+        """Texts of receipts, the last added first."""
+
+    def add_run(self, text: str, keep: int) -> None:
+        """Add a receipt and drop the oldest ones above `keep`."""
+
+    def trim_runs(self, keep: int) -> None:
+        """Drop the oldest receipts above `keep`."""
+
+    def lease(self) -> str | None:
+        """The lease as text."""
+
+    def put_lease(self, text: str | None) -> None:
+        """Put a lease in the place of the old one; None takes it away."""
+
+    def looked(self) -> str | None:
+        """When a loop last looked."""
+
+    def put_looked(self, text: str) -> None:
+        """Note that a loop looked."""
+
+    def forget(self) -> None:
+        """Drop all of it; nothing else is done to the page afterwards."""
+
+
+class Pages(Protocol):
+    """All pages of one namespace in one place."""
+
+    def describe(self) -> str:
+        """Where they are, without a secret."""
+
+    def names(self) -> Sequence[str]:
+        """Every job that has a record or a receipt."""
+
+    def reading(self, job: str) -> AbstractContextManager[Page]:
+        """A page that stays the same while it is read."""
+
+    def writing(self, job: str) -> AbstractContextManager[Page]:
+        """A page that nobody else changes meanwhile; what was done to it is durable when the block ends."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +127,7 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Held:
+class CachedMark:
     """An itemised mark as it was at a number: the next one is told from it by what was added."""
 
     base: int
@@ -38,22 +136,22 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Seen:
+class CachedRecord:
     """A record that this process has read or saved, the stamp it had, and its itemised marks."""
 
     stamp: str
     record: JobRecord
-    held: Mapping[str, Held] = field(default_factory=dict)
+    marks: Mapping[str, CachedMark] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedRecord:
     """A record ready to be saved."""
 
     head: Mapping[str, Json]
     rows: tuple[ItemRow, ...]
     bases: Mapping[str, Base]
-    held: Mapping[str, Held]
+    cached_marks: Mapping[str, CachedMark]
 
     def val(self) -> str:
         return compact(self.head)
@@ -67,20 +165,20 @@ def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def encode(record: JobRecord, held: Mapping[str, Held]) -> Encoded:
-    """The record as text, and the rows that it adds to what is `held`."""
+def encode(record: JobRecord, cached_marks: Mapping[str, CachedMark]) -> EncodedRecord:
+    """The record as text, and the rows that it adds to what is cached."""
     bases: dict[str, Base] = {}
     rows: list[ItemRow] = []
-    now_held: dict[str, Held] = {}
+    now_cached: dict[str, CachedMark] = {}
     for source, mark in record.marks.items():
         items = items_of(mark)
         if not items:
             continue
-        base, added = _growth(mark, items, held.get(source), record.number)
+        base, added = _growth(mark, items, cached_marks.get(source), record.number)
         bases[source] = Base(base, len(items))
         rows += [ItemRow(source, base, record.number, item, compact(value)) for item, value in added.items()]
-        now_held[source] = Held(base, record.number, mark)
-    return Encoded(_head(record, bases), tuple(rows), bases, now_held)
+        now_cached[source] = CachedMark(base, record.number, mark)
+    return EncodedRecord(_head(record, bases), tuple(rows), bases, now_cached)
 
 
 def items_of(mark: object) -> Mapping[str, Json]:
@@ -88,7 +186,9 @@ def items_of(mark: object) -> Mapping[str, Json]:
     return mark.items() if isinstance(mark, Itemised) else {}
 
 
-def _growth(mark: HWM[Any], items: Mapping[str, Json], old: Held | None, number: int) -> tuple[int, Mapping[str, Json]]:
+def _growth(
+    mark: HWM[Any], items: Mapping[str, Json], old: CachedMark | None, number: int
+) -> tuple[int, Mapping[str, Json]]:
     """The base and the items to add: only what is new if nothing was taken away, else everything under a new base."""
     if old is None:
         return number, items
@@ -129,13 +229,15 @@ def _slim(
     return replace(intent, spans={**intent.spans, **bare}), list(shared)
 
 
-def decode(job: str, val: str, page: Page, seen: Seen | None, *, where: str) -> tuple[JobRecord, Mapping[str, Held]]:
-    """The record of a text, with the items that the page has for it; what `seen` knows already is not read again."""
+def decode(
+    job: str, val: str, page: Page, cached: CachedRecord | None, *, where: str
+) -> tuple[JobRecord, Mapping[str, CachedMark]]:
+    """The record of a text, with the items that the page has for it; what `cached` has already is not read again."""
     try:
         head = json.loads(val)
         record = JobRecord.deserialize(head)
-        held = {s: _load(page, record, s, base, seen) for s, base in head.get(ITEMS, {}).items()}
-        marks = {source: held[source].mark if source in held else mark for source, mark in record.marks.items()}
+        itemised = {s: _load(page, record, s, base, cached) for s, base in head.get(ITEMS, {}).items()}
+        marks = {source: itemised[source].mark if source in itemised else mark for source, mark in record.marks.items()}
         intent = _whole(record.intent, marks, head.get(AFTER_IS_MARK, []))
     except MarkUnreadable:
         raise
@@ -143,12 +245,14 @@ def decode(job: str, val: str, page: Page, seen: Seen | None, *, where: str) -> 
         raise MarkUnreadable(job, where=where, reason=f"{type(error).__name__}: {error}") from error
     if record.job != job:
         raise MarkUnreadable(job, where=where, reason=f"it is the record of '{record.job}'")
-    return replace(record, marks=marks, intent=intent), held
+    return replace(record, marks=marks, intent=intent), itemised
 
 
-def _load(page: Page, record: JobRecord, source: str, stored: Mapping[str, int], seen: Seen | None) -> Held:
+def _load(
+    page: Page, record: JobRecord, source: str, stored: Mapping[str, int], cached: CachedRecord | None
+) -> CachedMark:
     base, bare = stored["base"], record.marks[source]
-    old = seen.held.get(source) if seen else None
+    old = cached.marks.get(source) if cached else None
     usable = old if old and old.base == base and old.number <= record.number else None
     rows = dict(page.items(source, base, usable.number if usable else base - 1, record.number))
     if usable and not rows and _bare(usable.mark).serialize() == bare.serialize():
@@ -156,7 +260,7 @@ def _load(page: Page, record: JobRecord, source: str, stored: Mapping[str, int],
     items = {**(items_of(usable.mark) if usable else {}), **{item: json.loads(value) for item, value in rows.items()}}
     if len(items) != stored["count"]:
         raise ValueError(f"{len(items)} of {stored['count']} items of '{source}' are there")
-    return Held(base, record.number, _with_items(bare, items))
+    return CachedMark(base, record.number, _with_items(bare, items))
 
 
 def _with_items(bare: object, items: Mapping[str, Json]) -> HWM[Any]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from floodmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from floodmark.streams.healing_step import OnError as OnError
     from floodmark.streams.healing_step import UuidLost as UuidLost
     from floodmark.streams.healing_step import healing as healing
     from floodmark.streams.healing_step import healing_batch as healing_batch
-    from floodmark.streams.healing_step import retry as retry
     from floodmark.streams.kafka import from_kafka as from_kafka
     from floodmark.streams.kafka import from_kafka_batched as from_kafka_batched
+    from floodmark.streams.policy import OnError as OnError
+    from floodmark.streams.policy import retry as retry
     from floodmark.streams.stream import Stream as Stream
 
 lazy(__name__)

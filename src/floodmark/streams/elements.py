@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
 from typing import Literal, NamedTuple
 
-_HERE = str(Path(__file__).parent)
-
-SettledKind = Literal["done", "failed", "dropped"]
+OutcomeKind = Literal["done", "failed", "dropped"]
+USER_ERRORS = (Exception, SystemExit)
+"""What a user's function may raise: `sys.exit()` in it fails its record, not the worker."""
 
 
 class RecordId(NamedTuple):
@@ -40,46 +37,33 @@ class Element(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a record failed: the step, the exception in one line, and where it was raised."""
+    """Why a record failed: the step, and the exception in one line; it may not be possible to pickle the exception."""
 
     step: str
     error: str
-    trace: str = ""
 
     @classmethod
     def of(cls, step: str, error: BaseException) -> Failure:
-        """What is worth remembering of an exception: it may not be possible to pickle the exception itself."""
-        line = f"{type(error).__name__}: {_said(error)}".strip(": ")
-        return cls(step, line, "".join(traceback.format_tb(_below_our_own(error.__traceback__))))
+        """What is worth remembering of an exception. One that fails even to print must not take other records along."""
+        try:
+            text = str(error)
+        except Exception:  # noqa: BLE001 (whatever it is)
+            text = "(it cannot be printed)"
+        return cls(step, f"{type(error).__name__}: {text}".strip(": "))
 
     def __str__(self) -> str:
         return f"{self.step}: {self.error}"
 
 
-def _said(error: BaseException) -> str:
-    """A user's exception may fail even to say what it is; its record must not take the others along."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 (whatever it is)
-        return "(it cannot be printed)"
-
-
-def _below_our_own(raised: TracebackType | None) -> TracebackType | None:
-    """The traceback from the user's function down: how it was called is of no use to its author."""
-    while raised is not None and raised.tb_frame.f_code.co_filename.startswith(_HERE):
-        raised = raised.tb_next
-    return raised
-
-
-class Settled(NamedTuple):
+class RecordOutcome(NamedTuple):
     """What became of a record, once nothing of it is on its way any more."""
 
     record: RecordId
-    kind: SettledKind
+    kind: OutcomeKind
     failure: Failure | None = None
 
 
-class Arrival(NamedTuple):
+class HealedElement(NamedTuple):
     """An element that was healed: its rows wait for the commit, and then go on in the driver as results."""
 
     step: int
@@ -92,6 +76,61 @@ class StepFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(str(failure))
         self.failure = failure
+
+
+@dataclass
+class RecordTracker:
+    """Who is still on the way: what the steps of one run report about the records that pass them."""
+
+    holds: dict[RecordId, int] = field(default_factory=dict)
+    """How many elements of each record are held by steps."""
+    healed_records: set[RecordId] = field(default_factory=set)
+    failures: dict[RecordId, Failure] = field(default_factory=dict)
+    errors: list[BaseException] = field(default_factory=list)
+    healed_elements: list[HealedElement] = field(default_factory=list)
+    touched_records: dict[RecordId, None] = field(default_factory=dict)
+    """Those that something happened to since `settle`, in order."""
+
+    def touch(self, records: Iterable[RecordId]) -> None:
+        """Something happens to these records: whether they are settled has to be asked again."""
+        self.touched_records.update(dict.fromkeys(records))
+
+    def hold(self, element: Element) -> None:
+        """A step keeps the element for later: its records are not settled before it is let go."""
+        for record in element.lineage:
+            self.holds[record] = self.holds.get(record, 0) + 1
+
+    def let_go(self, elements: Iterable[Element]) -> None:
+        """A step no longer keeps these elements."""
+        for element in elements:
+            self.touch(element.lineage)
+            for record in element.lineage:
+                self.holds[record] -= 1
+                if not self.holds[record]:
+                    del self.holds[record]
+
+    def heal(self, records: Iterable[RecordId]) -> None:
+        """These records reached a healing step."""
+        self.healed_records.update(records)
+
+    def fail(self, records: Iterable[RecordId], step: str, error: BaseException) -> None:
+        """A step raised: its first failure is what a record is remembered by."""
+        self.errors.append(error)
+        failure = Failure.of(step, error)
+        for record in records:
+            self.failures.setdefault(record, failure)
+
+    def settle(self) -> list[RecordOutcome]:
+        """What became of the touched records of which nothing is held any more, each reported once."""
+        outcomes = [self._outcome(record) for record in self.touched_records if record not in self.holds]
+        self.touched_records.clear()
+        return outcomes
+
+    def _outcome(self, record: RecordId) -> RecordOutcome:
+        failure = self.failures.pop(record, None)
+        is_healed = record in self.healed_records
+        self.healed_records.discard(record)
+        return RecordOutcome(record, "failed" if failure else "done" if is_healed else "dropped", failure)
 
 
 def record_of(uuid: object) -> RecordId | None:
@@ -121,81 +160,9 @@ def lineage_within(value: object, lineage: tuple[RecordId, ...]) -> tuple[Record
     if len(lineage) < 2:
         return lineage
     known = set(lineage)
-    named = tuple(dict.fromkeys(record for record in records_in(value) if record in known))
-    return named or lineage
-
-
-def element_of(uuid: Mapping[str, object], value: object) -> Element:
-    """A record as it enters a stream."""
-    record = record_of(uuid)
-    return Element((uuid, value), () if record is None else (record,))
-
-
-def element_of_rows(rows: list[tuple[Mapping[str, object], object]]) -> Element:
-    """Records that enter a stream together, as a list."""
-    return Element(rows, tuple(records_in(rows)))
+    return tuple(dict.fromkeys(record for record in records_in(value) if record in known)) or lineage
 
 
 def joined_lineage(elements: Iterable[Element]) -> tuple[RecordId, ...]:
     """The records that several elements stand for, each once, in their order."""
     return tuple(dict.fromkeys(record for element in elements for record in element.lineage))
-
-
-# Who is still on the way: which records a stream holds, healed or failed, and when each of them is settled.
-@dataclass
-class Tally:
-    """What the steps of one running stream tell about the records that pass them."""
-
-    held: dict[RecordId, int] = field(default_factory=dict)
-    healed: set[RecordId] = field(default_factory=set)
-    failures: dict[RecordId, Failure] = field(default_factory=dict)
-    errors: list[BaseException] = field(default_factory=list)
-    arrivals: list[Arrival] = field(default_factory=list)
-    touched: dict[RecordId, None] = field(default_factory=dict)
-
-    def touch(self, records: Iterable[RecordId]) -> None:
-        """Something happens to these records: whether they are settled has to be asked again."""
-        self.touched.update(dict.fromkeys(records))
-
-    def hold(self, element: Element) -> None:
-        """A step keeps the element for later: its records are not settled before it is let go."""
-        for record in element.lineage:
-            self.held[record] = self.held.get(record, 0) + 1
-
-    def let_go(self, elements: Iterable[Element]) -> None:
-        """A step no longer keeps these elements."""
-        for element in elements:
-            self.touch(element.lineage)
-            for record in element.lineage:
-                self._drop_one(record)
-
-    def _drop_one(self, record: RecordId) -> None:
-        left = self.held[record] - 1
-        if left:
-            self.held[record] = left
-        else:
-            del self.held[record]
-
-    def heal(self, records: Iterable[RecordId]) -> None:
-        """These records reached a healing step."""
-        self.healed.update(records)
-
-    def fail(self, records: Iterable[RecordId], step: str, error: BaseException) -> None:
-        """A step raised: its first failure is what a record is remembered by."""
-        self.errors.append(error)
-        failure = Failure.of(step, error)
-        for record in records:
-            self.failures.setdefault(record, failure)
-
-    def settle(self) -> list[Settled]:
-        """What became of the touched records of which nothing is held any more, each told once."""
-        settled = [self._settled(record) for record in self.touched if record not in self.held]
-        self.touched.clear()
-        return settled
-
-    def _settled(self, record: RecordId) -> Settled:
-        failure = self.failures.pop(record, None)
-        healed = record in self.healed
-        self.healed.discard(record)
-        kind: SettledKind = "failed" if failure else "done" if healed else "dropped"
-        return Settled(record, kind, failure)

@@ -1,26 +1,22 @@
-"""What becomes of a record that fails: the stream stops at it, tries it again, or puts it aside as a dead letter."""
+"""`healing` and `healing_batch`: the step that makes records done, how it works, and what follows it gets.
+
+What becomes of records that fail is in `policy`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from floodmark.errors import ConfigError, UnknownKind
-from floodmark.hwm.parsing import seconds_in
-from floodmark.patience import doubling_pause
-from floodmark.streams import operators as nodes
-from floodmark.streams.elements import Arrival, Element, Failure, RecordId, StepFailed, Tally, record_of, records_in
-from floodmark.streams.operators import GONE, PlainFunction, plain_function
-from floodmark.streams.workers import CAUGHT, Prompt
+from floodmark.errors import ConfigError
+from floodmark.streams.elements import Element, HealedElement, RecordId, RecordTracker, record_of, records_in
+from floodmark.streams.operators import Call, Function, Heal
+from floodmark.streams.workers import ImmediateWorker
 
 if TYPE_CHECKING:
     from floodmark.streams.stream import Stream
 
-
-# `healing` and `healing_batch`: what a stream's steps are given so that the mark follows what succeeded.
-if TYPE_CHECKING:
     Result = dict[str, object]
 
 
@@ -36,7 +32,7 @@ def healing(
     ignore: a failed publication to the Kafka group is a warning and `success: False`; else it raises.
     asynchronous: publish the group's offsets in the background.
     """
-    raise _called("healing")
+    raise _not_a_function("healing")
 
 
 def healing_batch(
@@ -46,41 +42,41 @@ def healing_batch(
     asynchronous: bool = False,
 ) -> list[Result]:
     """As `healing`, for several rows at once; what follows gets a list of results."""
-    raise _called("healing_batch")
+    raise _not_a_function("healing_batch")
 
 
-def _called(name: str) -> ConfigError:
+_TAKES: dict[object, Literal["row", "rows"]] = {healing: "row", healing_batch: "rows"}
+
+
+def _not_a_function(name: str) -> ConfigError:
     return ConfigError(
         f"{name} was called as a function; it is a step of a stream.",
         hint=f"give it to a step: source.map(work).sink({name}, stream=source)",
     )
 
 
-def as_healing(call: nodes.Call, source: Stream, *, each: bool = False) -> nodes.Heal | None:
+def as_healing(call: Call, source: Stream, *, each: bool = False) -> Heal | None:
     """The healing step that a call of `healing` or `healing_batch` stands for; None for any other function."""
-    func, given = _unwrapped(call)
+    func, arguments = _unwrap(call)
     takes = _TAKES.get(func)
     if takes is None:
         return None
     names = ("stream", "ignore", "asynchronous")
-    given |= dict(zip(names, call.args, strict=False))
-    _refuse_unknown(func.__name__, given, names)
-    _refuse_other_stream(func.__name__, given.get("stream"), source)
-    return nodes.Heal(takes, each, bool(given.get("ignore")), bool(given.get("asynchronous")))
+    arguments |= dict(zip(names, call.args, strict=False))
+    _refuse_unknown(func.__name__, arguments, names)
+    _refuse_other_stream(func.__name__, arguments.get("stream"), source)
+    return Heal(takes, each, bool(arguments.get("ignore")), bool(arguments.get("asynchronous")))
 
 
-def _unwrapped(call: nodes.Call) -> tuple[nodes.Function, dict[str, object]]:
+def _unwrap(call: Call) -> tuple[Function, dict[str, object]]:
     func: object = call.func
     if isinstance(func, partial):
         return func.func, {**func.keywords, **call.kwargs}
     return call.func, dict(call.kwargs)
 
 
-_TAKES: dict[object, Literal["row", "rows"]] = {healing: "row", healing_batch: "rows"}
-
-
-def _refuse_unknown(name: str, given: dict[str, object], known: tuple[str, ...]) -> None:
-    unknown = next((field for field in given if field not in known), None)
+def _refuse_unknown(name: str, arguments: dict[str, object], known: tuple[str, ...]) -> None:
+    unknown = next((field for field in arguments if field not in known), None)
     if unknown is not None:
         raise ConfigError(f"{name} has no parameter '{unknown}'.", hint=f"one of: {', '.join(known)}")
 
@@ -98,75 +94,60 @@ def _refuse_other_stream(name: str, stream: object, source: Stream) -> None:
         )
 
 
-# The healing step at work: which records an element proves done, and what it says when a row lost its uuid.
 class UuidLost(Exception):
     """A row reached healing without the uuid that names its record."""
 
 
-class Healing(Prompt):
+class HealStep(ImmediateWorker):
     """Marks the records that its rows name as healed; keeps the rows only when something follows in the driver."""
 
-    def __init__(self, operator: nodes.Heal, step: str, index: int, *, followed: bool) -> None:
-        self.operator, self.step, self.index, self.followed = operator, step, index, followed
+    def __init__(self, operator: Heal, index: int, *, is_followed: bool) -> None:
+        self.operator, self.index, self.is_followed = operator, index, is_followed
 
-    def take(self, element: Element, tally: Tally) -> Sequence[Element]:
-        try:
-            records = named_records(self.operator, element.value)
-        except UuidLost:
-            raise UuidLost(lost_text(element)) from None
-        strange = set(records).difference(element.lineage)
-        if strange:
-            raise UuidLost(f"the row names {min(strange)}, which is not a record that this element was made of")
-        tally.heal(records)
-        if self.followed:
-            tally.arrivals.append(Arrival(self.index, element.value))
+    def take(self, element: Element, tracker: RecordTracker) -> Sequence[Element]:
+        tracker.heal(healed_records(self.operator, element))
+        if self.is_followed:
+            tracker.healed_elements.append(HealedElement(self.index, element.value))
         return ()
 
 
-def named_records(operator: nodes.Heal, value: object) -> list[RecordId]:
-    """The record of every row in the value; raises UuidLost when a row names none."""
-    return [record for rows in _groups(operator, value) for record in _records(operator, rows)]
+def healed_records(operator: Heal, element: Element) -> list[RecordId]:
+    """The records that the element proves done. Raises UuidLost when a row names none of those it was made of."""
+    records = named_records(operator, element)
+    strange = set(records).difference(element.lineage)
+    if strange:
+        raise UuidLost(f"the row names {min(strange)}, which is not a record that this element was made of")
+    return records
 
 
-def _groups(operator: nodes.Heal, value: object) -> Sequence[object]:
-    if not operator.each:
-        return (value,)
+def named_records(operator: Heal, element: Element) -> list[RecordId]:
+    """The record of every row in the element. Raises UuidLost, with the step that lost it, when a row names none."""
+    try:
+        groups = _items(element.value) if operator.each else (element.value,)
+        rows = groups if operator.takes == "row" else [row for group in groups for row in _items(group)]
+        return [_record_of_row(row) for row in rows]
+    except UuidLost:
+        step = _step_that_lost_the_uuid(element)
+        raise UuidLost(
+            f"the row has no uuid at healing; {step} lost it. Let it return (row[0], result), and rows to healing_batch"
+        ) from None
+
+
+def _items(value: object) -> Sequence[object]:
     if not isinstance(value, (tuple, list)):
         raise UuidLost
     return value
 
 
-def _records(operator: nodes.Heal, value: object) -> Iterator[RecordId]:
-    if operator.takes == "row":
-        yield record_of_row(value)
-        return
-    if not isinstance(value, (tuple, list)):
-        raise UuidLost
-    for row in value:
-        yield record_of_row(row)
-
-
-def record_of_row(row: object) -> RecordId:
-    """The record that a row `(uuid, value)` names."""
-    if not isinstance(row, (tuple, list)) or len(row) != 2:
-        raise UuidLost
-    record = record_of(row[0])
+def _record_of_row(row: object) -> RecordId:
+    record = record_of(row[0]) if isinstance(row, (tuple, list)) and len(row) == 2 else None
     if record is None:
         raise UuidLost
     return record
 
 
-def lost_text(element: Element) -> str:
-    """Which step lost the uuid: the first one, going back, whose input still named a record."""
-    return lost_at(_step_that_lost(element))
-
-
-def lost_at(step: str) -> str:
-    """What to say about a row that came to healing without its uuid."""
-    return f"the row has no uuid at healing; {step} lost it. Let it return (row[0], result), and rows to healing_batch"
-
-
-def _step_that_lost(element: Element) -> str:
+def _step_that_lost_the_uuid(element: Element) -> str:
+    """The first step, going back, whose input still named a record."""
     while element.parents:
         if any(next(records_in(parent.value), None) for parent in element.parents):
             return element.step
@@ -174,99 +155,44 @@ def _step_that_lost(element: Element) -> str:
     return element.step
 
 
-# The short way for the usual stream, a line of plain steps that ends in `healing`: one call per record.
-Row = tuple[object, object]
-Straight = Callable[[Row], "Row | None"]
+class Verdict(NamedTuple):
+    """What is said of a healed record after the commit."""
+
+    success: bool
+    reason: str
 
 
-def straight_of(operators: Sequence[nodes.Operator], names: Sequence[str]) -> Straight | None:
-    """One function from a row to the row that is healed, or to None when a filter took it out.
-
-    It raises StepFailed when a step raised or the row lost its uuid. None when these steps are not so simple.
-    """
-    functions = [function for function in map(plain_function, operators[:-1]) if function is not None]
-    if len(functions) < len(operators) - 1 or not _heals_a_row(operators[-1]):
-        return None
-    return _walk(functions[1:], names[1:])  # the first is where the row enters
-
-
-def _heals_a_row(operator: nodes.Operator) -> bool:
-    return isinstance(operator, nodes.Heal) and operator.takes == "row" and not operator.each
+def results_of(healer: Heal, value: object, verdict: Callable[[RecordId], Verdict]) -> object:
+    """What healing returns for a row (a dict), for rows (a list), and in a foreach step (a tuple of either)."""
+    if healer.each:
+        once = Heal(healer.takes)
+        return tuple(results_of(once, part, verdict) for part in _items(value))
+    if healer.takes == "rows":
+        return [_result(row, verdict) for row in _items(value)]
+    return _result(value, verdict)
 
 
-def _walk(functions: Sequence[PlainFunction], names: Sequence[str]) -> Straight:
-    def straight(row: Row) -> Row | None:
-        value: object = row
-        passed: list[object] = [row]
-        try:
-            for function in functions:
-                value = function(value)
-                if value is GONE:
-                    return None
-                passed.append(value)
-        except CAUGHT as error:
-            raise StepFailed(Failure.of(names[len(passed) - 1], error)) from None
-        if type(value) is tuple and len(value) == 2 and value[0] is row[0]:
-            return value  # the very uuid that came in: there is nothing to compare
-        return _compared(value, passed, names)
-
-    return straight
+def _result(row: object, verdict: Callable[[RecordId], Verdict]) -> Result:
+    record = _record_of_row(row)
+    success, reason = verdict(record)
+    return {
+        "data": row[1],  # type: ignore[index]  # it is a pair, as _record_of_row found
+        "success": success,
+        "reason": reason,
+        "partition": record.partition,
+        "offset": record.offset,
+        "topic": record.topic,
+    }
 
 
-def _compared(value: object, passed: Sequence[object], names: Sequence[str]) -> Row:
-    row = passed[0]
-    try:
-        record = record_of_row(value)
-    except UuidLost:
-        raise StepFailed(Failure.of(names[-1], UuidLost(lost_at(_straight_step_that_lost(passed, names))))) from None
-    if record != record_of(row[0]):  # type: ignore[index]  # a row is a pair
-        raise StepFailed(Failure.of(names[-1], UuidLost(f"the row names {record}, which is another record")))
-    return value  # type: ignore[return-value]  # record_of_row saw a pair
+class UnmarkedHealStep(ImmediateWorker):
+    """Healing where there is no mark: the rows are looked at and become results, so that a pipeline can be tried."""
 
+    NO_MARK = Verdict(success=False, reason="pushed by emit: there is no mark to move")
 
-def _straight_step_that_lost(passed: Sequence[object], names: Sequence[str]) -> str:
-    named = [at for at, value in enumerate(passed) if next(records_in(value), None)]
-    return names[named[-1]]
+    def __init__(self, operator: Heal) -> None:
+        self.operator = operator
 
-
-Then = Literal["stop", "dead_letter"]
-LONGEST_PAUSE_SECONDS = 300.0
-
-
-@dataclass(frozen=True)
-class OnError:
-    """How often a record runs, how long the pauses are (each twice the last), and what is done when all have failed."""
-
-    attempts: int = 1
-    backoff_seconds: float = 0.0
-    then: Then = "stop"
-
-    def pause_seconds(self, attempts: int) -> float:
-        """How long to wait after so many failed attempts."""
-        return doubling_pause(self.backoff_seconds, attempts, LONGEST_PAUSE_SECONDS)
-
-
-stop = OnError()
-"""The others of the batch finish, the mark stops at the failed record, and the run ends with an error."""
-
-dead_letter = OnError(then="dead_letter")
-"""A failed record is put aside at once, and the mark goes on."""
-
-
-def retry(times: int, backoff: str | float = 1.0, *, then: Then = "stop") -> OnError:
-    """Try a failed record so many times again, after `backoff` (seconds, or text like '1s'), twice that, and so on."""
-    if times < 1:
-        raise ConfigError(f"retry({times}) tries nothing again.", hint="retry(3, backoff='1s'), or on_error='stop'")
-    return on_error_of(OnError(times + 1, seconds_in(backoff, field="backoff"), then))
-
-
-def on_error_of(given: str | OnError) -> OnError:
-    """The policy, however it was written."""
-    if isinstance(given, OnError):
-        if given.then not in get_args(Then):
-            raise UnknownKind("end of on_error", str(given.then), known=get_args(Then))
-        return given
-    words = {"stop": stop, "dead_letter": dead_letter}
-    if given not in words:
-        raise UnknownKind("on_error", str(given), known=[*words, "retry(n, backoff)"])
-    return words[given]
+    def take(self, element: Element, tracker: RecordTracker) -> Sequence[Element]:
+        named_records(self.operator, element)  # a row without a uuid is refused here as it is by the real step
+        return (element.child(results_of(self.operator, element.value, lambda _: self.NO_MARK), str(self.operator)),)

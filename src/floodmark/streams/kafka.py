@@ -14,20 +14,23 @@ from floodmark import stores
 from floodmark.errors import ConfigError
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
+from floodmark.machine import file_name
 from floodmark.probes.kafka.client import KafkaOptions, option_text
+from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.spark.session import spark_session
 from floodmark.step.stopping import Stopping, stopping_on
 from floodmark.stores.contract import MarkStore
-from floodmark.stores.opening import DEFAULT_STORE
+from floodmark.stores.opening import DEFAULT_STORE, folder_beside
 from floodmark.stores.record import Receipt
 from floodmark.streams.healer import Healer
-from floodmark.streams.healer.closing import Closing
-from floodmark.streams.healer.journal import StateFolder, state_folder
-from floodmark.streams.healer.looking import GroupOffsets, Lookout, reset_of
-from floodmark.streams.healing_step import OnError, on_error_of
+from floodmark.streams.healer.commit import TurnCommit
+from floodmark.streams.healer.looking import Reset, TopicLook, reset_of
+from floodmark.streams.healer.unsettled import UnsettledRecords
+from floodmark.streams.policy import OnError, RetryBudget, on_error_of
 from floodmark.streams.program import Program, compile_program
 from floodmark.streams.running import Background, run_for_ever, run_once
 from floodmark.streams.stream import Stream
+from floodmark.streams.task.journal import StateFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,12 +46,12 @@ OURS = frozenset(
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """What a stream was told about its source."""
+    """What a user said about the source of a stream."""
 
     topics: tuple[str, ...]
     group: str
     options: KafkaOptions
-    reset: str
+    reset: Reset
     poll_seconds: float
     on_error: OnError
     debug: bool = False
@@ -69,16 +72,16 @@ class KafkaSettings:
     ) -> KafkaSettings:
         """From what a user gave. Raises ConfigError for what cannot be."""
         names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
-        given = {str(name): option_text(value) for name, value in consumer_params.items()}
-        group = given.get("group.id", "")
+        params = {str(name): option_text(value) for name, value in consumer_params.items()}
+        group = params.get("group.id", "")
         if not names or not all(names) or not group:
             missing = "group.id" if names and all(names) else "topic"
             raise ConfigError(
                 f"the stream has no {missing}.", hint="from_kafka(['orders'], {'group.id': 'billing', …})"
             )
-        servers = given.get("bootstrap.servers") or given.get("metadata.broker.list", "")
-        options = KafkaOptions(servers, {name: value for name, value in given.items() if name not in OURS})
-        reset = reset_of(given.get("auto.offset.reset", "latest"))
+        servers = params.get("bootstrap.servers") or params.get("metadata.broker.list", "")
+        options = KafkaOptions(servers, {name: value for name, value in params.items() if name not in OURS})
+        reset = reset_of(params.get("auto.offset.reset", "latest"))
         poll_seconds, policy = seconds_in(poll_interval, field="poll_interval"), on_error_of(on_error)
         return cls(names, group, options, reset, poll_seconds, policy, debug, rows_at_once, side_by_side)
 
@@ -96,9 +99,8 @@ class KafkaStream(Stream):
         state: str | Path | None = None,
     ) -> None:
         super().__init__()
-        self.settings, self._starts, self._given_store = settings, start, store
-        self._spark, self._given_state = spark, state
-        self._opened: MarkStore | None = None
+        self.settings, self._starts, self._store = settings, start, store
+        self._spark, self._state = spark, state
         self._stopping: Stopping | None = None
         self._background = Background(settings.group, self._ready)
 
@@ -109,16 +111,14 @@ class KafkaStream(Stream):
     @property
     def store(self) -> MarkStore:
         """Where its marks are."""
-        if self._opened is None:
-            given = self._given_store or DEFAULT_STORE
-            self._opened = stores.open(given) if isinstance(given, str) else given
-        return self._opened
+        if self._store is None or isinstance(self._store, str):
+            self._store = stores.open(self._store or DEFAULT_STORE)
+        return self._store
 
     @property
     def state(self) -> StateFolder:
         """Where it keeps what belongs to its marks; the driver and all executors have to share that folder."""
-        given = Path(self._given_state).absolute() if self._given_state else None
-        return StateFolder(given or state_folder(self.store, self.group))
+        return StateFolder(Path(self._state).absolute() if self._state else state_folder(self.store, self.group))
 
     def program(self) -> Program:
         """Its steps, made ready."""
@@ -130,7 +130,7 @@ class KafkaStream(Stream):
 
     def run(self) -> None:
         """Heal what comes, for ever; Ctrl-C, SIGTERM or `stop` end it when the current turn is done."""
-        with self._asked_to_stop() as stopping:
+        with self._stopping_on_signals() as stopping:
             self._stopping = stopping
             run_for_ever(self.healer(), stopping, self.settings.poll_seconds)
 
@@ -144,7 +144,7 @@ class KafkaStream(Stream):
             self._stopping.request()
         self._background.stop()
 
-    def attached(self) -> None:
+    def on_sink(self) -> None:
         """A sink was added: with start=True this is when polling begins, or begins anew with the new steps."""
         if self._starts:
             self._background.start_soon()
@@ -155,25 +155,21 @@ class KafkaStream(Stream):
 
     def healer(self) -> Healer:
         """All that a turn needs, from the steps as they are now."""
-        settings, program, state = self.settings, self.program(), self.state
+        settings, program = self.settings, self.program()
         if not program.heals:
             log.warning("the stream has no healing step: its mark never moves", stream=self.group)
+        unsettled = UnsettledRecords(self.state, RetryBudget(settings.on_error))
         group = GroupOffsets(self.group, settings.options)
-        closing = Closing(self.store, program, group, state, tells_every_record=settings.debug)
         return Healer(
-            group=self.group,
-            program=program,
-            lookout=Lookout(self.group, settings.topics, settings.options, reset_of(settings.reset)),
             store=self.store,
             session=lambda: self._spark or spark_session(),
-            state=state,
-            policy=settings.on_error,
-            closing=closing,
+            topic_look=TopicLook(self.group, settings.topics, settings.options, settings.reset),
+            commit=TurnCommit(self.store, program, group, unsettled, prints_records=settings.debug),
             rows_at_once=settings.rows_at_once,
             side_by_side=settings.side_by_side,
         )
 
-    def _asked_to_stop(self) -> AbstractContextManager[Stopping]:
+    def _stopping_on_signals(self) -> AbstractContextManager[Stopping]:
         """Signals reach only the main thread; elsewhere `stop` is how to ask."""
         if threading.current_thread() is threading.main_thread():
             return stopping_on(signal.SIGINT, signal.SIGTERM)
@@ -233,3 +229,8 @@ def from_kafka_batched(
         side_by_side=partitions,
     )
     return KafkaStream(settings, start=start, store=store, spark=spark, state=state)
+
+
+def state_folder(store: MarkStore, stream: str) -> Path:
+    """A folder that the next run finds again: beside the marks, or hidden in the working folder."""
+    return folder_beside(store) / "streams" / file_name(stream)

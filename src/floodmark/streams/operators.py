@@ -1,13 +1,18 @@
-"""The steps that are one function from a value to a value, or to nothing: map, starmap, pluck, filter, sink."""
+"""The steps of a stream as plain values; one that is a function from a value to a value knows that function.
+
+How steps that hold or split elements work is in `workers`, how healing does in `healing_step`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import ClassVar, Literal
 
-# The steps of a stream as plain values, and the graph they form; how each of them works is in `workers`.
 Function = Callable[..., object]
+ValueFunction = Callable[[object], object]
+NO_VALUE = object()
+"""What a filter gives for a value that it takes out, and a sink for every value."""
 
 
 @dataclass(frozen=True)
@@ -25,46 +30,81 @@ class Call:
         return str(getattr(self.func, "__name__", type(self.func).__name__))
 
 
+class Operator:
+    """A step, whatever it does."""
+
+    def function(self) -> ValueFunction | None:
+        """What the step makes of a value; None for steps that hold, split or heal."""
+        return None
+
+    def user_call(self) -> Call | None:
+        """The user's function in it, if there is one."""
+        return None
+
+
 @dataclass(frozen=True)
-class Entry:
-    """Where elements enter: a source that is pushed, or Kafka."""
-
-    def __str__(self) -> str:
-        return "source"
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A step that only hands on: union, buffer, scatter, gather."""
+class Pass(Operator):
+    """A step that only hands on: union, buffer, scatter, gather; and `source`, where elements enter."""
 
     word: str
 
     def __str__(self) -> str:
         return self.word
 
+    def function(self) -> ValueFunction:
+        return lambda value: value
+
+
+ENTRY = Pass("source")
+
 
 @dataclass(frozen=True)
-class Map:
+class CallOperator(Operator):
+    """A step that calls a user's function."""
+
+    call: Call
+    word: ClassVar[str]
+
+    def __str__(self) -> str:
+        return f"{self.word}({self.call})"
+
+    def user_call(self) -> Call:
+        return self.call
+
+
+@dataclass(frozen=True)
+class Map(CallOperator):
     """One element in, one out."""
 
-    call: Call
+    word = "map"
 
-    def __str__(self) -> str:
-        return f"map({self.call})"
+    def function(self) -> ValueFunction:
+        return self.call if self.call.args or self.call.kwargs else self.call.func
 
 
 @dataclass(frozen=True)
-class Starmap:
+class Starmap(CallOperator):
     """As map, with the element's items as the first arguments."""
 
-    call: Call
+    word = "starmap"
 
-    def __str__(self) -> str:
-        return f"starmap({self.call})"
+    def function(self) -> ValueFunction:
+        call = self.call
+        return lambda value: call.func(*value, *call.args, **call.kwargs)  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Pluck:
+class Sink(CallOperator):
+    """The end of a branch: the function is called for what it does."""
+
+    word = "sink"
+
+    def function(self) -> ValueFunction:
+        return lambda value: (self.call(value), NO_VALUE)[1]
+
+
+@dataclass(frozen=True)
+class Pluck(Operator):
     """An item of the element, or a tuple of several."""
 
     pick: object
@@ -72,29 +112,32 @@ class Pluck:
     def __str__(self) -> str:
         return f"pluck({self.pick!r})"
 
+    def function(self) -> ValueFunction:
+        pick = self.pick
+        if isinstance(pick, list):
+            return lambda value: tuple(value[each] for each in pick)  # type: ignore[index]
+        return lambda value: value[pick]  # type: ignore[index]
+
 
 @dataclass(frozen=True)
-class Filter:
+class Filter(Operator):
     """Hands on the elements for which the predicate is true; without a predicate, those that are true themselves."""
 
     call: Call | None
 
     def __str__(self) -> str:
-        return f"filter({self.call})" if self.call else "filter(None)"
+        return f"filter({self.call})"
+
+    def user_call(self) -> Call | None:
+        return self.call
+
+    def function(self) -> ValueFunction:
+        predicate: ValueFunction = self.call or bool
+        return lambda value: value if predicate(value) else NO_VALUE
 
 
 @dataclass(frozen=True)
-class Sink:
-    """The end of a branch: the function is called for what it does."""
-
-    call: Call
-
-    def __str__(self) -> str:
-        return f"sink({self.call})"
-
-
-@dataclass(frozen=True)
-class Flatten:
+class Flatten(Operator):
     """Every item of an element on its own."""
 
     def __str__(self) -> str:
@@ -102,7 +145,7 @@ class Flatten:
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Operator):
     """Tuples of n elements."""
 
     size: int
@@ -112,7 +155,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class PartitionTime:
+class PartitionTime(Operator):
     """Tuples of what arrived within some seconds of the first of them."""
 
     seconds: float
@@ -122,7 +165,7 @@ class PartitionTime:
 
 
 @dataclass(frozen=True)
-class SlidingWindow:
+class SlidingWindow(Operator):
     """Tuples of the last n elements, each element in up to n of them."""
 
     size: int
@@ -133,28 +176,22 @@ class SlidingWindow:
 
 
 @dataclass(frozen=True)
-class ForeachMap:
+class ForeachMap(CallOperator):
     """The function on every item of an element, one after the other; gives a tuple."""
 
-    call: Call
-
-    def __str__(self) -> str:
-        return f"foreach_map({self.call})"
+    word = "foreach_map"
 
 
 @dataclass(frozen=True)
-class ForeachAsync:
+class ForeachAsync(CallOperator):
     """The function or coroutine on every item of an element, at most `at_once` at a time; gives a tuple in order."""
 
-    call: Call
+    word = "foreach_async"
     at_once: int
-
-    def __str__(self) -> str:
-        return f"foreach_async({self.call})"
 
 
 @dataclass(frozen=True)
-class ToKafka:
+class ToKafka(Operator):
     """Writes each element to a topic and hands it on when the broker has it."""
 
     topic: str
@@ -165,7 +202,7 @@ class ToKafka:
 
 
 @dataclass(frozen=True)
-class Heal:
+class Heal(Operator):
     """Where records become done: an element is a row, or rows; or a tuple of such, when given to a foreach step."""
 
     takes: Literal["row", "rows"]
@@ -175,63 +212,3 @@ class Heal:
 
     def __str__(self) -> str:
         return "healing" if self.takes == "row" else "healing_batch"
-
-
-class AtWork(Protocol):
-    """A step with what it holds; `workers` knows more of it."""
-
-
-Operator = (
-    Entry | Pass | Map | Starmap | Pluck | Filter | Sink | Flatten | Partition | PartitionTime | SlidingWindow
-    | ForeachMap | ForeachAsync | ToKafka | Heal
-)  # fmt: skip
-
-
-@dataclass(eq=False)
-class Node:
-    """A step in its place: what it gets its elements from, and who gets what it makes, in the order they were added."""
-
-    operator: Operator
-    upstreams: tuple[Node, ...] = ()
-    downstreams: list[Node] = field(default_factory=list)
-    at_work: AtWork | None = None  # of a stream that is pushed; a compiled plan has its own
-
-    def then(self, operator: Operator, *others: Node) -> Node:
-        """A new step after this one (and after the others, for a union)."""
-        node = Node(operator, (self, *others))
-        for upstream in node.upstreams:
-            upstream.downstreams.append(node)
-        return node
-
-
-GONE = object()  # what a filter gives for a value that it takes out, and a sink for every value
-
-PlainFunction = Callable[[object], object]
-
-
-def plain_function(operator: Operator) -> PlainFunction | None:
-    """What the step makes of a value; None for steps that hold, split or heal."""
-    match operator:
-        case Entry() | Pass():
-            return _same
-        case Map(call):
-            return call if call.args or call.kwargs else call.func
-        case Starmap(call):
-            return lambda value: call.func(*value, *call.args, **call.kwargs)  # type: ignore[misc]
-        case Pluck(list() as picks):
-            return lambda value: tuple(value[pick] for pick in picks)  # type: ignore[index]
-        case Pluck(pick):
-            return lambda value: value[pick]  # type: ignore[index]
-        case Filter(predicate):
-            return _filter(predicate or bool)
-        case Sink(call):
-            return lambda value: (call(value), GONE)[1]
-    return None
-
-
-def _same(value: object) -> object:
-    return value
-
-
-def _filter(predicate: PlainFunction) -> PlainFunction:
-    return lambda value: value if predicate(value) else GONE

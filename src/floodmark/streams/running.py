@@ -19,7 +19,8 @@ from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause
 from floodmark.step.stopping import Stopping
 from floodmark.stores.record import Receipt
-from floodmark.streams.healer import Healer, Reach
+from floodmark.streams.healer import Healer
+from floodmark.streams.healer.unsettled import TurnLimit
 
 log = get_logger(__name__)
 PASSING = (SourceUnreadable, StoreError, HealingFailed)
@@ -33,7 +34,7 @@ def run_once(healer: Healer) -> Receipt:
     """Heal what is there now, try again what fails as often as the policy says, and let go what steps hold."""
     try:
         receipt = _heal_all(healer)
-        healer.closing.end()
+        healer.commit.end()
         require_not_stuck(healer)
     except FloodmarkError as error:
         _note(healer, error)
@@ -63,14 +64,14 @@ def run_for_ever(healer: Healer, stopping: Stopping, poll_seconds: float) -> Non
 
 def require_not_stuck(healer: Healer) -> None:
     """Raise RecordsFailed if records failed for good and were not put aside."""
-    stuck = healer.given_up()
+    stuck = healer.stuck_records()
     if stuck:
-        raise RecordsFailed(healer.group, records=stuck)
+        raise RecordsFailed(healer.job, records=stuck)
 
 
 def _heal_all(healer: Healer) -> Receipt:
     healer.begin()
-    limit = Reach(healer.ends(), flushes=True)
+    limit = TurnLimit(healer.topic_look.ends(), flushes=True)
     receipt = _turn(healer, limit)
     while True:
         wait = healer.seconds_until_due()
@@ -81,7 +82,7 @@ def _heal_all(healer: Healer) -> Receipt:
         receipt = receipt.followed_by(later) if receipt.status == "done" else later
 
 
-def _turn(healer: Healer, limit: Reach) -> Receipt:
+def _turn(healer: Healer, limit: TurnLimit) -> Receipt:
     """One turn; a Spark job that failed without a record to blame is tried again, as `run` does.
 
     A worker that did not start in time is such a failure. What was journalled does not run a second time.
@@ -98,14 +99,14 @@ def _turn(healer: Healer, limit: Reach) -> Receipt:
 def _poll(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
     """One turn, and the pause after one that found nothing."""
     try:
-        receipt = healer.turn(Reach())
+        receipt = healer.turn(TurnLimit())
     except LeaseHeld as held:
-        log.debug("another process of this group is at work", stream=healer.group, holder=held.holder)
+        log.debug("another process of this group is at work", stream=healer.job, holder=held.holder)
         stopping.wait(poll_seconds)
         return
     require_not_stuck(healer)
     if receipt.status == "nothing_new":
-        healer.store.looked(healer.group, datetime.now(timezone.utc))
+        healer.store.looked(healer.job, datetime.now(timezone.utc))
         wait = healer.seconds_until_due()
         stopping.wait(poll_seconds if wait is None else min(poll_seconds, wait))
 
@@ -118,24 +119,23 @@ def _wait_out(error: FloodmarkError, failures: int, stopping: Stopping) -> None:
 
 def _stop(healer: Healer) -> None:
     """Nothing new is taken; what steps hold goes on, shorter than it might have been."""
-    if healer.ward.held:
-        reached = {place: progress.reached for place, progress in healer.standing().items()}
-        healer.turn(Reach(reached, flushes=True))
-    healer.closing.end()
+    if healer.unsettled_records.held_records:
+        ends = {place: progress.read_upto for place, progress in healer.progress().items()}
+        healer.turn(TurnLimit(ends, flushes=True))
+    healer.commit.end()
 
 
 def _note(healer: Healer, error: FloodmarkError) -> None:
     """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
     if isinstance(error, LeaseHeld):
         return
-    receipt = Receipt(healer.group, "", "failed", started=datetime.now(timezone.utc), error=str(error))
+    receipt = Receipt(healer.job, "", "failed", started=datetime.now(timezone.utc), error=str(error))
     try:
         healer.store.add_run(receipt)
     except StoreError:
         return
 
 
-# A stream that runs beside the program that built it: it keeps it alive, ends by Ctrl-C, and tells failures.
 Work: TypeAlias = "Callable[[Stopping], None]"
 GRACE_SECONDS = 0.2
 """How long a program may take from one step to the next while it builds its stream."""
@@ -143,7 +143,10 @@ GRACE_SECONDS = 0.2
 
 @dataclass
 class Background:
-    """At most one run at a time; `ready` gives the work with the steps as they are at that moment."""
+    """A stream that runs beside the program that built it: it keeps it alive, ends by Ctrl-C, and reports failures.
+
+    At most one run at a time; `ready` gives the work with the steps as they are at that moment.
+    """
 
     name: str
     ready: Callable[[], Work]
@@ -217,11 +220,11 @@ class Background:
         if self._is_watched or threading.current_thread() is not threading.main_thread():
             return
         self._is_watched = True
-        signal.signal(signal.SIGINT, self._interrupted)
-        signal.signal(signal.SIGTERM, self._interrupted)
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
         atexit.register(self._leave)  # before Spark's own, which are then called before this one
 
-    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self._soon is not None:
             self._soon.cancel()
         if not self.is_running or self._stopping is None or self._stopping.requested:

@@ -9,32 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.hwm.parsing import seconds_in
-from floodmark.streams import operators as nodes
-from floodmark.streams import program as pushing
+from floodmark.streams import operators, program
 from floodmark.streams.healing_step import as_healing
+from floodmark.streams.operators import Call, Function
 
 if TYPE_CHECKING:
     from floodmark.streams.kafka import KafkaStream
-
-
-# What a user gave to a step, looked at when the step is added and not when the first element comes.
-def plain_call(call: nodes.Call, step: str) -> nodes.Call:
-    """The call, if it is one of a plain function."""
-    if inspect.iscoroutinefunction(call.func):
-        raise ConfigError(
-            f"{step} was given the coroutine {call}, which nothing would await.",
-            hint="gather elements with partition(n) and use foreach_async",
-        )
-    if not callable(call.func):
-        raise ConfigError(f"{step} needs a function, not {type(call.func).__name__}.", hint="pass a callable")
-    return call
-
-
-def size(step: str, n: int) -> int:
-    """The number, if elements can be counted by it."""
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise ConfigError(f"{step} needs a whole number from 1 on, not {n!r}.", hint="such as 5")
-    return n
 
 
 AT_ONCE = 32
@@ -50,7 +30,7 @@ class Stream:
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.node = nodes.Node(nodes.Entry())
+        self.node = program.Node.entry(clock)
         self.source: Stream = self
         self.clock = clock
 
@@ -59,7 +39,7 @@ class Stream:
 
     def emit(self, x: object) -> None:
         """Send an element through what follows, at once and in this thread; what a step raises is raised here."""
-        pushing.push(self.node, x, self.source.clock)
+        program.push(self.node, x)
 
     def flush(self) -> None:
         """Emit what `partition` and `partition_time` still hold, and wait for what `to_kafka` has under way.
@@ -70,9 +50,9 @@ class Stream:
         >>> source.flush()
         (1,)
         """
-        pushing.sweep(self.node, lambda worker, tally: worker.flush(tally), self.source.clock)
+        program.flush(self.node)
 
-    def map(self, func: nodes.Function, *args: object, **kwargs: object) -> Stream:
+    def map(self, func: Function, *args: object, **kwargs: object) -> Stream:
         """Apply a function to every element.
 
         >>> source = Stream()
@@ -80,10 +60,10 @@ class Stream:
         >>> source.emit(21)
         42
         """
-        call = nodes.Call(func, args, kwargs)
-        return self._then(as_healing(call, self.source) or nodes.Map(plain_call(call, "map")))
+        call = Call(func, args, kwargs)
+        return self._then(as_healing(call, self.source) or operators.Map(plain_call(call, "map")))
 
-    def starmap(self, func: nodes.Function, *args: object, **kwargs: object) -> Stream:
+    def starmap(self, func: Function, *args: object, **kwargs: object) -> Stream:
         """Apply a function to every element, with the element's items as its first arguments.
 
         >>> source = Stream()
@@ -91,9 +71,9 @@ class Stream:
         >>> source.emit((1, 2))
         3
         """
-        return self._then(nodes.Starmap(self._no_healing(nodes.Call(func, args, kwargs), "starmap")))
+        return self._then(operators.Starmap(self._no_healing(Call(func, args, kwargs), "starmap")))
 
-    def filter(self, predicate: nodes.Function | None, *args: object, **kwargs: object) -> Stream:
+    def filter(self, predicate: Function | None, *args: object, **kwargs: object) -> Stream:
         """Hand on the elements for which the predicate is true; with None, those that are true themselves.
 
         >>> source = Stream()
@@ -103,8 +83,8 @@ class Stream:
         0
         2
         """
-        call = None if predicate is None else self._no_healing(nodes.Call(predicate, args, kwargs), "filter")
-        return self._then(nodes.Filter(call))
+        call = None if predicate is None else self._no_healing(Call(predicate, args, kwargs), "filter")
+        return self._then(operators.Filter(call))
 
     def pluck(self, pick: object) -> Stream:
         """Hand on one item of every element; with a list, a tuple of several.
@@ -114,7 +94,7 @@ class Stream:
         >>> source.emit([1, 2, 3, 4])
         (1, 4)
         """
-        return self._then(nodes.Pluck(pick))
+        return self._then(operators.Pluck(pick))
 
     def flatten(self) -> Stream:
         """Hand on every item of an element on its own.
@@ -127,7 +107,7 @@ class Stream:
         2
         3
         """
-        return self._then(nodes.Flatten())
+        return self._then(operators.Flatten())
 
     def partition(self, n: int) -> Stream:
         """Gather tuples of n elements; `flush`, or the end of the stream, emits a shorter one.
@@ -140,7 +120,7 @@ class Stream:
         (3, 4, 5)
         (6, 7, 8)
         """
-        return self._then(nodes.Partition(size("partition", n)))
+        return self._then(operators.Partition(size("partition", n)))
 
     def partition_time(self, seconds: float | str) -> Stream:
         """Gather tuples by time: one is emitted when an element, or a poll, comes that long after its first element.
@@ -155,10 +135,10 @@ class Stream:
         (3, 4, 5)
         (6, 7, 8)
         """
-        return self._then(nodes.PartitionTime(seconds_in(seconds, field="partition_time")))
+        return self._then(operators.PartitionTime(seconds_in(seconds, field="partition_time")))
 
     def sliding_window(self, n: int, return_partial: bool = True) -> Stream:
-        """Emit the last n elements as a tuple for every element; shorter ones at the start, unless told not to.
+        """Emit the last n elements as a tuple for every element; shorter ones at the start too, if `return_partial`.
 
         >>> source = Stream()
         >>> source.sliding_window(3, return_partial=False).sink(print)
@@ -168,9 +148,9 @@ class Stream:
         (1, 2, 3)
         (2, 3, 4)
         """
-        return self._then(nodes.SlidingWindow(size("sliding_window", n), return_partial))
+        return self._then(operators.SlidingWindow(size("sliding_window", n), return_partial))
 
-    def foreach_map(self, func: nodes.Function, *args: object, **kwargs: object) -> Stream:
+    def foreach_map(self, func: Function, *args: object, **kwargs: object) -> Stream:
         """Apply a function to every item of an element, one after the other; gives a tuple.
 
         >>> source = Stream()
@@ -181,10 +161,12 @@ class Stream:
         (2, 2)
         (4, 4)
         """
-        call = nodes.Call(func, args, kwargs)
-        return self._then(as_healing(call, self.source, each=True) or nodes.ForeachMap(plain_call(call, "foreach_map")))
+        call = Call(func, args, kwargs)
+        return self._then(
+            as_healing(call, self.source, each=True) or operators.ForeachMap(plain_call(call, "foreach_map"))
+        )
 
-    def foreach_async(self, func: nodes.Function, *args: object, at_once: int = AT_ONCE, **kwargs: object) -> Stream:
+    def foreach_async(self, func: Function, *args: object, at_once: int = AT_ONCE, **kwargs: object) -> Stream:
         """Apply a function or coroutine to the items of an element at the same time; gives a tuple, in their order.
 
         At most `at_once` calls are under way, so that a large batch does not overrun what they talk to.
@@ -197,9 +179,9 @@ class Stream:
         (2, 2)
         (4, 4)
         """
-        call = nodes.Call(func, args, kwargs)
+        call = Call(func, args, kwargs)
         healer = as_healing(call, self.source, each=True)
-        return self._then(healer or nodes.ForeachAsync(call, size("foreach_async's at_once", at_once)))
+        return self._then(healer or operators.ForeachAsync(call, size("foreach_async's at_once", at_once)))
 
     def union(self, *others: Stream) -> Stream:
         """Join streams: every element of any of them is handed on as it comes.
@@ -211,25 +193,25 @@ class Stream:
         >>> right.emit(2)
         2
         """
-        return self._then(nodes.Pass("union"), *(other.node for other in others))
+        return self._then(operators.Pass("union"), *(other.node for other in others))
 
     def buffer(self, n: int = 1) -> Stream:
         """Hand elements on: Spark decides how many are under way."""
-        return self._then(nodes.Pass("buffer"))
+        return self._then(operators.Pass("buffer"))
 
     def scatter(self) -> Stream:
         """Hand elements on: they are on the executors already."""
-        return self._then(nodes.Pass("scatter"))
+        return self._then(operators.Pass("scatter"))
 
     def gather(self) -> Stream:
         """Hand elements on: what follows healing is in the driver."""
-        return self._then(nodes.Pass("gather"))
+        return self._then(operators.Pass("gather"))
 
-    def sink(self, func: nodes.Function, *args: object, **kwargs: object) -> None:
+    def sink(self, func: Function, *args: object, **kwargs: object) -> None:
         """Call a function with every element, for what it does."""
-        call = nodes.Call(func, args, kwargs)
-        self._then(as_healing(call, self.source) or nodes.Sink(plain_call(call, "sink")))
-        self.source.attached()
+        call = Call(func, args, kwargs)
+        self._then(as_healing(call, self.source) or operators.Sink(plain_call(call, "sink")))
+        self.source.on_sink()
 
     def sink_to_list(self) -> list[object]:
         """A list that every element is appended to.
@@ -246,11 +228,11 @@ class Stream:
 
     def to_kafka(self, topic: str, producer_params: Mapping[str, object]) -> Stream:
         """Write each element (bytes or text; of a row, its value) to a topic; it goes on when the broker has it."""
-        written = self._then(nodes.ToKafka(topic, dict(producer_params)))
-        self.source.attached()
+        written = self._then(operators.ToKafka(topic, dict(producer_params)))
+        self.source.on_sink()
         return written
 
-    def attached(self) -> None:
+    def on_sink(self) -> None:
         """Called on the source whenever a sink was added behind it; a stream that polls may begin."""
 
     @staticmethod
@@ -267,14 +249,37 @@ class Stream:
 
         return from_kafka_batched(*args, **kwargs)
 
-    def _then(self, operator: nodes.Operator, *others: nodes.Node) -> Stream:
+    def _then(self, operator: operators.Operator, *others: program.Node) -> Stream:
         step = Stream.__new__(Stream)
-        step.node, step.source, step.clock = self.node.then(operator, *others), self.source, self.source.clock
+        step.node, step.source, step.clock = (
+            self.node.then(operator, *others, clock=self.source.clock),
+            self.source,
+            self.source.clock,
+        )
         return step
 
-    def _no_healing(self, call: nodes.Call, step: str) -> nodes.Call:
+    def _no_healing(self, call: Call, step: str) -> Call:
         if as_healing(call, self.source) is None:
             return plain_call(call, step)
         raise ConfigError(
             f"{call} cannot be given to {step}.", hint="give it to map, sink, foreach_map or foreach_async"
         )
+
+
+def plain_call(call: Call, step: str) -> Call:
+    """The call, if it is one of a plain function; looked at when the step is added, not when an element comes."""
+    if inspect.iscoroutinefunction(call.func):
+        raise ConfigError(
+            f"{step} was given the coroutine {call}, which nothing would await.",
+            hint="gather elements with partition(n) and use foreach_async",
+        )
+    if not callable(call.func):
+        raise ConfigError(f"{step} needs a function, not {type(call.func).__name__}.", hint="pass a callable")
+    return call
+
+
+def size(step: str, n: int) -> int:
+    """The number, if elements can be counted by it."""
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise ConfigError(f"{step} needs a whole number from 1 on, not {n!r}.", hint="such as 5")
+    return n

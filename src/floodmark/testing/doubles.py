@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from floodmark.stores.contract import LevelStore
-    from floodmark.stores.paged import Pruned
+    from floodmark.stores.paged import PruneCounts
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 
 
@@ -234,7 +234,7 @@ class FailingStore:
 
     def prune(
         self, job: str, *, history_before: datetime | None, keep_at_least: int, runs_before: datetime | None
-    ) -> Pruned:
+    ) -> PruneCounts:
         limits = {"history_before": history_before, "runs_before": runs_before}
         return self._do("prune", lambda: self.store.prune(job, keep_at_least=keep_at_least, **limits))
 

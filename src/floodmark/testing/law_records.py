@@ -11,7 +11,7 @@ import pytest
 from floodmark.errors import LeaseLost
 from floodmark.hwm import HWM, ColumnIntHWM, FileListHWM, Span
 from floodmark.stores.extras import IntentExtras, RecordExtras
-from floodmark.stores.paged import Pruned, surplus
+from floodmark.stores.paged import PruneCounts, surplus
 from floodmark.stores.record import Intent, JobRecord, Lease, Owner, Receipt
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class PruningLaws:
         saved(open_store(), *(dated(number) for number in range(1, 7)))
         limit = NOON + timedelta(minutes=5)
         pruned = open_store().prune("orders", history_before=limit, keep_at_least=1, runs_before=limit)
-        assert pruned == Pruned(history=4, runs=4)
+        assert pruned == PruneCounts(history=4, runs=4)
         assert [old.number for old in open_store().history("orders")] == [6, 5]
         assert [run.number for run in open_store().runs("orders")] == [6, 5]
         assert open_store().read("orders") == dated(6)
@@ -100,22 +100,22 @@ class PruningLaws:
         """A job that runs once a year keeps its past."""
         saved(open_store(), *(dated(number) for number in range(1, 7)))
         late = NOON + timedelta(days=900)
-        assert open_store().prune("orders", history_before=late, keep_at_least=4, runs_before=late) == Pruned(2, 2)
-        assert open_store().prune("orders", history_before=late, keep_at_least=0, runs_before=None) == Pruned(3, 0)
+        assert open_store().prune("orders", history_before=late, keep_at_least=4, runs_before=late) == PruneCounts(2, 2)
+        assert open_store().prune("orders", history_before=late, keep_at_least=0, runs_before=None) == PruneCounts(3, 0)
         assert [old.number for old in open_store().history("orders")] == [6]
 
     def test_pruning_without_limits_drops_nothing(self, open_store: OpenStore) -> None:
         """None is no limit."""
         saved(open_store(), record(1), record(2))
-        assert open_store().prune("orders", history_before=None, keep_at_least=0, runs_before=None) == Pruned()
-        assert open_store().prune("nobody", history_before=NOON, keep_at_least=0, runs_before=NOON) == Pruned()
+        assert open_store().prune("orders", history_before=None, keep_at_least=0, runs_before=None) == PruneCounts()
+        assert open_store().prune("nobody", history_before=NOON, keep_at_least=0, runs_before=NOON) == PruneCounts()
 
     def test_what_would_be_pruned_is_known_beforehand(self, open_store: OpenStore) -> None:
         """The same numbers, and nothing is dropped."""
         saved(open_store(), *(dated(number) for number in range(1, 7)))
         limit = NOON + timedelta(minutes=5)
         expected = surplus(open_store(), "orders", history_before=limit, keep_at_least=1, runs_before=None)
-        assert (expected, len(open_store().history("orders"))) == (Pruned(4, 0), 6)
+        assert (expected, len(open_store().history("orders"))) == (PruneCounts(4, 0), 6)
 
     def test_pruning_leaves_the_record_and_its_open_intent(
         self, open_store: OpenStore, stored_bytes: Callable[[str], bytes]
@@ -135,7 +135,7 @@ class PruningLaws:
         renewed = [dated(3, landing=files("/in/x")), dated(4, landing=files("/in/x", "/in/y"))]
         saved(open_store(), *grown, *renewed)
         late = NOON + timedelta(days=900)
-        assert open_store().prune("orders", history_before=late, keep_at_least=1, runs_before=None) == Pruned(3, 0)
+        assert open_store().prune("orders", history_before=late, keep_at_least=1, runs_before=None) == PruneCounts(3, 0)
         assert open_store().read("orders") == renewed[1]
         assert list(open_store().history("orders")) == [renewed[1]]
 

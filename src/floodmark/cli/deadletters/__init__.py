@@ -11,11 +11,11 @@ import typer
 
 from floodmark.cli.deadletters.letters import JobLetters, Letter, StreamLetters, letter_holder, letter_holders
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Yes, agreed, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, DryRun, Yes, confirm, print_json, print_line, print_table
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
-    from floodmark.streams.healer.dead_letters import DeadLetter, Replayed
+    from floodmark.streams.healer.dead_letters import DeadLetter, ReplayReport
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show, replay and discard dead letters.")
@@ -90,10 +90,10 @@ def replay(
             f"the steps of stream '{name}' are in your program.",
             hint=f"floodmark deadletters replay {name} --from MODULE:STREAM, where STREAM is what from_kafka returned",
         )
-    if agreed(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
+    if confirm(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
         result = _replay_stream(holder, letters, origin)
         _report_stream(result, invocation, name, as_json=as_json)
-        raise typer.Exit(1 if result.failed else 0)
+        raise typer.Exit(1 if result.failures else 0)
 
 
 @app.command()
@@ -111,7 +111,7 @@ def discard(
         discard_of_job(ctx.obj, holder, letter, yes=yes, dry_run=dry_run)
         return
     letters = _open_letters_of_stream(holder, letter)
-    if agreed(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
+    if confirm(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
         for each in letters:
             holder.letters.resolve(each.record, "discarded", at=time.time())
         print_line(f"{name}: {len(letters)} discarded")
@@ -124,7 +124,7 @@ def replay_of_job(
     from floodmark.jobs.dead_letters import replay_letters
 
     letters = _runnable(holder, named)
-    if not agreed(_act("replay", letters, holder), yes=yes or as_json, dry_run=dry_run):
+    if not confirm(_act("replay", letters, holder), yes=yes or as_json, dry_run=dry_run):
         return 0
     [job] = invocation.jobs([holder.name], console="stderr" if as_json else "stdout")
     ids = [each.id for each in letters if each.id] if named else ()
@@ -139,7 +139,7 @@ def discard_of_job(
     from floodmark.jobs.dead_letters import discard_letters
 
     letters = [each for each in _open_letters(holder, named) if each.id]
-    if agreed(_act("discard", letters, holder), yes=yes, dry_run=dry_run):
+    if confirm(_act("discard", letters, holder), yes=yes, dry_run=dry_run):
         [job] = invocation.jobs([holder.name])
         ids = [each.id for each in letters if each.id]
         discarded = discard_letters(job, ids, invocation.session(), invocation.store()) if ids else 0
@@ -196,7 +196,7 @@ def _refuse_origin(origin: str | None, holder: JobLetters) -> None:
         raise ConfigError(f"'{holder.name}' is a job, which knows its steps.", hint="leave --from out")
 
 
-def _replay_stream(holder: StreamLetters, letters: list[DeadLetter], origin: str) -> Replayed:
+def _replay_stream(holder: StreamLetters, letters: list[DeadLetter], origin: str) -> ReplayReport:
     from floodmark.locations import load_name
     from floodmark.streams.healer.dead_letters import replay as run_again
     from floodmark.streams.kafka import KafkaStream
@@ -209,13 +209,13 @@ def _replay_stream(holder: StreamLetters, letters: list[DeadLetter], origin: str
             f"{origin} is the stream of group '{stream.group}', and the letters are of '{holder.name}'.",
             hint="name the stream that gave them up",
         )
-    with holder.letters.replayed_by_one():
+    with holder.letters.lock_replay():
         return run_again(holder.letters, letters, stream.program(), as_list=stream.settings.rows_at_once is not None)
 
 
-def _report_stream(result: Replayed, invocation: Invocation, name: str, *, as_json: bool) -> None:
-    failed = {str(record): invocation.scrub(str(failure)) for record, failure in result.failed.items()}
-    healed, dropped = [str(each) for each in result.healed], [str(each) for each in result.dropped]
+def _report_stream(result: ReplayReport, invocation: Invocation, name: str, *, as_json: bool) -> None:
+    failed = {str(record): invocation.scrub(str(failure)) for record, failure in result.failures.items()}
+    healed, dropped = [str(each) for each in result.healed_records], [str(each) for each in result.dropped_records]
     if as_json:
         print_json({"healed": healed, "dropped": dropped, "failed": failed})
         return
@@ -226,7 +226,7 @@ def _report_stream(result: Replayed, invocation: Invocation, name: str, *, as_js
 
 def _open_letters_of_stream(holder: StreamLetters, named: Sequence[str] | None) -> list[DeadLetter]:
     """The letters to act on: those that were named, or all that are open."""
-    opened = {str(each.record): each for each in holder.letters.opened()}
+    opened = {str(each.record): each for each in holder.letters.open_letters()}
     return [opened[letter] for letter in letters_meant(opened, named, holder.name)]
 
 

@@ -1,4 +1,7 @@
-"""`floodmark marks`: show and history, which need no JVM, and set and reset, which fence the sinks."""
+"""`floodmark marks`: show and history, which need no JVM; set and reset, which fence the sinks; init and prune.
+
+Marks that go elsewhere, or come from there, are in `transfer`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.marks import transfer as marks_import
-from floodmark.cli.marks import transfer as marks_transfer
-from floodmark.cli.output import AsJson, DryRun, Yes, agreed, print_json, print_line, print_table, shown
+from floodmark.cli.marks import transfer
+from floodmark.cli.output import AsJson, DryRun, Yes, confirm, mark_text, print_json, print_line, print_table
 from floodmark.errors import ConfigError, JobNotFound, LeaseHeld
 
 if TYPE_CHECKING:
@@ -21,14 +23,85 @@ if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
 
 
-# `floodmark marks init | prune`: the store's tables made beforehand, and its past cut to what the project keeps.
-OWN = {"workflow", "health", "healing"}
-"""What records hold that are no job's: how a workflow's tasks ended, which alerts are open, where a stream stands.
-
-No project file names those, so nobody can tell from it whether they are still needed: they are never forgotten.
-"""
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, move, copy and carry over the marks.")
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 
 
+@app.command()
+def show(
+    ctx: typer.Context,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far each job has read."""
+    invocation: Invocation = ctx.obj
+    store = invocation.store()
+    records = [record for name in known_jobs(invocation, store, job) if (record := store.read(name)) is not None]
+    rows = [row for record in records for row in mark_rows(record)]
+    if as_json:
+        print_json({"marks": rows})
+        return
+    if not rows:
+        print_line(f"{job}: no mark" if job else "no marks yet")
+    else:
+        print_table(("job", "type", "value", "number", "modified"), [_cells(row) for row in rows])
+    for record in records:
+        if record.intent is not None:
+            print_line(f"{record.job}: batch {record.intent.number} is open; the next run finishes it")
+
+
+@app.command()
+def history(
+    ctx: typer.Context,
+    job: JobArgument,
+    last: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a job's mark has been, newest first."""
+    invocation: Invocation = ctx.obj
+    store = invocation.store()
+    known_jobs(invocation, store, job)
+    entries = [{**row, "origin": r.origin} for r in store.history(job, limit=last) for row in mark_rows(r, resets=True)]
+    if as_json:
+        print_json({"history": entries})
+        return
+    header = ("job", "type", "value", "number", "modified", "by")
+    print_table(header, [(*_cells(entry), str(entry["origin"])) for entry in entries])
+
+
+@app.command("set")
+def set_(
+    ctx: typer.Context,
+    job: JobArgument,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="What the mark becomes; may lie below it.")],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Put a job's mark somewhere else; the next run reads what lies above it."""
+    invocation: Invocation = ctx.obj
+    if _confirm_change(invocation, job, f"set the mark of '{job}' to {value}", yes=yes, dry_run=dry_run):
+        [target] = invocation.jobs([job])
+        mark = target.set_mark(value, invocation.session(), invocation.store())
+        print_line(f"{job}: mark {mark_text(mark.show())}")
+
+
+@app.command()
+def reset(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Forget a job's mark; the next run delivers everything again."""
+    invocation: Invocation = ctx.obj
+    act = f"forget the mark of '{job}' and deliver everything again"
+    if _confirm_change(invocation, job, act, yes=yes, dry_run=dry_run):
+        [target] = invocation.jobs([job])
+        target.reset(invocation.session(), invocation.store())
+        print_line(f"{job}: no mark")
+
+
+app.command("copy")(transfer.copy)
+app.command("export")(transfer.export)
+app.command("import")(transfer.import_)
+
+
+@app.command()
 def init(
     ctx: typer.Context,
     only_print: Annotated[bool, typer.Option("--print", help="Print the statements, and connect to nothing.")] = False,
@@ -49,6 +122,7 @@ def init(
         print_line(f"{store.describe()}: ready")
 
 
+@app.command()
 def prune(
     ctx: typer.Context,
     orphans: Annotated[
@@ -62,12 +136,12 @@ def prune(
     invocation: Invocation = ctx.obj
     store, project = invocation.store(), invocation.loaded_project()
     declared = {job.name for job in project.jobs}
-    forgotten, kept = _orphans(store, declared) if orphans else ([], [])
+    forgotten, still_open = _orphans(store, declared) if orphans else ([], [])
     jobs = [job for job in store.jobs() if job not in forgotten]
     limits = Limits(project.retention, datetime.now(timezone.utc))
     counts = {job: limits.surplus(store, job) for job in jobs}
     if not as_json:
-        _announce(counts, forgotten, kept)
+        _announce(counts, forgotten, still_open)
     has_work = bool(forgotten) or any(sum(each) for each in counts.values())
     if has_work and not dry_run and (yes or typer.confirm("drop them?", abort=True)):
         counts = {job: limits.prune(store, job) for job in jobs}
@@ -75,7 +149,7 @@ def prune(
             _forget(store, job)
     if as_json:
         pruned = [{"job": job, "history": history, "runs": runs} for job, (history, runs) in counts.items()]
-        print_json({"pruned": pruned, "forgotten": forgotten, "open": kept, "dry_run": dry_run})
+        print_json({"pruned": pruned, "forgotten": forgotten, "open": still_open, "dry_run": dry_run})
 
 
 class Limits:
@@ -102,20 +176,23 @@ class Limits:
 
 
 def _orphans(store: MarkStore, declared: set[str]) -> tuple[list[str], list[str]]:
-    """Jobs that the project no longer has; those with an open batch apart, since rows of it may be half written."""
+    """Jobs that the project no longer has; those with an open batch apart, since rows of it may be half written.
+
+    Records of workflows, of alerts and of streams are no job's: no project file names them, so they stay.
+    """
     records = {job: store.read(job) for job in store.jobs() if job not in declared}
     strangers = {job: record for job, record in records.items() if record is None or record.extras.is_of_a_job}
     is_open = [job for job, record in strangers.items() if record is not None and record.intent is not None]
     return [job for job in strangers if job not in is_open], is_open
 
 
-def _announce(counts: dict[str, tuple[int, int]], forgotten: list[str], kept: list[str]) -> None:
+def _announce(counts: dict[str, tuple[int, int]], forgotten: list[str], still_open: list[str]) -> None:
     for job, (history, runs) in counts.items():
         if history or runs:
             print_line(f"{job}: {history} of its history, {runs} of its runs")
     for job in forgotten:
         print_line(f"{job}: everything; the project has no such job")
-    for job in kept:
+    for job in still_open:
         print_line(f"{job}: stays, although the project has no such job: a batch of it is open")
     if not forgotten and not any(history or runs for history, runs in counts.values()):
         print_line("nothing to prune")
@@ -128,86 +205,7 @@ def _forget(store: MarkStore, job: str) -> None:
         store.forget(job, lease=held.lease)
 
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, move, copy and carry over the marks.")
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
-
-
-@app.command()
-def show(
-    ctx: typer.Context,
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show how far each job has read."""
-    invocation: Invocation = ctx.obj
-    store = invocation.store()
-    records = [record for name in chosen(invocation, store, job) if (record := store.read(name)) is not None]
-    rows = [row for record in records for row in mark_rows(record)]
-    if as_json:
-        print_json({"marks": rows})
-        return
-    if not rows:
-        print_line(f"{job}: no mark" if job else "no marks yet")
-    else:
-        print_table(("job", "type", "value", "number", "modified"), [_cells(row) for row in rows])
-    for record in records:
-        if record.intent is not None:
-            print_line(f"{record.job}: batch {record.intent.number} is open; the next run finishes it")
-
-
-@app.command()
-def history(
-    ctx: typer.Context,
-    job: JobArgument,
-    last: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
-    as_json: AsJson = False,
-) -> None:
-    """Show where a job's mark has been, newest first."""
-    invocation: Invocation = ctx.obj
-    store = invocation.store()
-    chosen(invocation, store, job)
-    entries = [{**row, "origin": r.origin} for r in store.history(job, limit=last) for row in mark_rows(r, resets=True)]
-    if as_json:
-        print_json({"history": entries})
-        return
-    header = ("job", "type", "value", "number", "modified", "by")
-    print_table(header, [(*_cells(entry), str(entry["origin"])) for entry in entries])
-
-
-@app.command("set")
-def set_(
-    ctx: typer.Context,
-    job: JobArgument,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="What the mark becomes; may lie below it.")],
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Put a job's mark somewhere else; the next run reads what lies above it."""
-    invocation: Invocation = ctx.obj
-    if _agreed(invocation, job, f"set the mark of '{job}' to {value}", yes=yes, dry_run=dry_run):
-        [selected] = invocation.jobs([job])
-        mark = selected.set_mark(value, invocation.session(), invocation.store())
-        print_line(f"{job}: mark {shown(mark.show())}")
-
-
-@app.command()
-def reset(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Forget a job's mark; the next run delivers everything again."""
-    invocation: Invocation = ctx.obj
-    if _agreed(invocation, job, f"forget the mark of '{job}' and deliver everything again", yes=yes, dry_run=dry_run):
-        [selected] = invocation.jobs([job])
-        selected.reset(invocation.session(), invocation.store())
-        print_line(f"{job}: no mark")
-
-
-app.command("copy")(marks_transfer.copy)
-app.command("export")(marks_transfer.export)
-app.command("import")(marks_import.import_)
-app.command("init")(init)
-app.command("prune")(prune)
-
-
-def _agreed(invocation: Invocation, job: str, act: str, *, yes: bool, dry_run: bool) -> bool:
+def _confirm_change(invocation: Invocation, job: str, act: str, *, yes: bool, dry_run: bool) -> bool:
     """Whether to go on; refuses at once while another run holds the job's lease."""
     from floodmark.stores.lease import alive
 
@@ -215,12 +213,12 @@ def _agreed(invocation: Invocation, job: str, act: str, *, yes: bool, dry_run: b
     lease, record = invocation.store().lease(job), invocation.store().read(job)
     if lease is not None and alive(lease.owner):
         raise LeaseHeld(job, holder=str(lease.owner), since=lease.since.isoformat(timespec="seconds"))
-    now = ", ".join(shown(mark.show()) for mark in record.marks.values()) if record else ""
+    now = ", ".join(mark_text(mark.show()) for mark in record.marks.values()) if record else ""
     print_line(f"{job}: mark {now or 'none'}")
-    return agreed(act, yes=yes, dry_run=dry_run)
+    return confirm(act, yes=yes, dry_run=dry_run)
 
 
-def chosen(invocation: Invocation, store: MarkStore, job: str | None) -> list[str]:
+def known_jobs(invocation: Invocation, store: MarkStore, job: str | None) -> list[str]:
     """The jobs with a record, or the one that was named: the store or the project has to know it."""
     stored = list(store.jobs())
     if job is None:
@@ -249,5 +247,5 @@ def _row(
 
 
 def _cells(row: dict[str, object]) -> tuple[str, ...]:
-    value = shown(row["value"])  # type: ignore[arg-type]
+    value = mark_text(row["value"])  # type: ignore[arg-type]
     return (str(row["job"]), str(row["type"] or ""), value, str(row["number"]), str(row["modified_time"])[:19])

@@ -1,4 +1,7 @@
-"""Marks of other systems, as they are stored there: Redpanda Connect's cache, a consumer group, onETL's files."""
+"""`floodmark marks copy | export | import`: marks that go to another job or to a file, and marks that come from one.
+
+They come from a file of ours, or as others store them: Redpanda Connect's cache, a consumer group, onETL's files.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import DryRun, Yes, print_json, print_line, shown
+from floodmark.cli.output import DryRun, Yes, mark_text, print_json, print_line
 from floodmark.errors import ConfigError, JobNotFound, UnknownKind
 from floodmark.locations import quote
 
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
 
 
-# `floodmark marks copy | export`: marks that go to another job or to a file, and how a job takes marks over.
 FORMAT = "floodmark-marks/1"
+KINDS = ("rpcn:TABLE/KEY", "kafka-group:ID", "hwm-yaml:FOLDER")
 
 
 def copy(
@@ -60,43 +63,6 @@ def export(
     print_line(f"{len(records)} jobs written to {file}")
 
 
-def read_export(file: Path) -> list[JobRecord]:
-    """The records in the file. Raises ConfigError if it is not an export."""
-    from floodmark.stores.record import JobRecord
-
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}.", hint="floodmark marks export FILE writes one") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ConfigError(f"{file} is not an export of marks.", hint="floodmark marks export FILE writes one")
-    return [JobRecord.deserialize(record) for record in document["records"]]
-
-
-def take_over(invocation: Invocation, records: Sequence[JobRecord], *, yes: bool, dry_run: bool) -> None:
-    """Put the records' marks into the jobs of this project, each above every number its sinks have recorded."""
-    jobs = {job.name: job for job in invocation.jobs([record.job for record in records])} if records else {}
-    for record in records:
-        before = invocation.store().read(record.job)
-        print_line(f"{record.job}: mark {_values(before)} becomes {_values(record)}")
-    if dry_run or not records:
-        return
-    if not yes:
-        typer.confirm("go on?", abort=True)
-    from floodmark.jobs.marks import take_marks
-
-    for record in records:
-        take_marks(jobs[record.job], record, invocation.session(), invocation.store())
-
-
-def _values(record: JobRecord | None) -> str:
-    return ", ".join(shown(mark.show()) for mark in record.marks.values()) if record and record.marks else "none"
-
-
-# `floodmark marks import`: marks from a file of ours, or from the systems that people come from.
-KINDS = ("rpcn:TABLE/KEY", "kafka-group:ID", "hwm-yaml:FOLDER")
-
-
 def import_(
     ctx: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="What `marks export` wrote.")] = None,
@@ -120,7 +86,7 @@ def import_(
         raise ConfigError("give a file or --from, and not both.", hint=f"--from {' | '.join(KINDS)}")
     invocation: Invocation = ctx.obj
     if file is not None:
-        take_over(invocation, _exported(file, select or ()), yes=yes, dry_run=dry_run)
+        take_over(invocation, _from_export(file, select or ()), yes=yes, dry_run=dry_run)
         return
     if offsets not in ("last", "next"):
         raise UnknownKind("--offsets", offsets, known=("last", "next"))
@@ -136,7 +102,40 @@ def import_(
     take_over(invocation, records, yes=yes, dry_run=dry_run)
 
 
-def _exported(file: Path, select: Sequence[str]) -> list[JobRecord]:
+def take_over(invocation: Invocation, records: Sequence[JobRecord], *, yes: bool, dry_run: bool) -> None:
+    """Put the records' marks into the jobs of this project, each above every number its sinks have recorded."""
+    jobs = {job.name: job for job in invocation.jobs([record.job for record in records])} if records else {}
+    for record in records:
+        before = invocation.store().read(record.job)
+        print_line(f"{record.job}: mark {_values(before)} becomes {_values(record)}")
+    if dry_run or not records:
+        return
+    if not yes:
+        typer.confirm("go on?", abort=True)
+    from floodmark.jobs.marks import take_marks
+
+    for record in records:
+        take_marks(jobs[record.job], record, invocation.session(), invocation.store())
+
+
+def _values(record: JobRecord | None) -> str:
+    return ", ".join(mark_text(mark.show()) for mark in record.marks.values()) if record and record.marks else "none"
+
+
+def read_export(file: Path) -> list[JobRecord]:
+    """The records in the file. Raises ConfigError if it is not an export."""
+    from floodmark.stores.record import JobRecord
+
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}.", hint="floodmark marks export FILE writes one") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ConfigError(f"{file} is not an export of marks.", hint="floodmark marks export FILE writes one")
+    return [JobRecord.deserialize(record) for record in document["records"]]
+
+
+def _from_export(file: Path, select: Sequence[str]) -> list[JobRecord]:
     records = read_export(file)
     known = [record.job for record in records]
     for name in select:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.locations import missing_part
 from floodmark.project.findings import Finding, Guarantee
-from floodmark.project.kinds import ConsoleSink, DeltaSink, PythonSource, SinkModel, Site, SourceModel
+from floodmark.project.kinds import ConsoleSink, DeltaSink, DeltaSource, PythonSource, SinkModel, Site, SourceModel
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
+from floodmark.project.kinds.servers import PostgresSink
 from floodmark.project.lint.parts import lint_cursor, lint_expression, lint_rules, lint_safety, lint_sql
 from floodmark.project.models import JobModel, examine
 from floodmark.step.transform import Sql
@@ -274,15 +275,15 @@ def of_source(*kinds: str) -> Callable[[JobModel, SinkModel], bool]:
 
 def of_mode(*modes: str) -> Callable[[JobModel, SinkModel], bool]:
     """Holds for sinks that write in one of these ways."""
-    return lambda job, sink: getattr(sink, "mode", None) in modes
+    return lambda job, sink: isinstance(sink, DeltaSink | PostgresSink) and sink.mode in modes
 
 
 def _merges_by_position(job: JobModel, sink: SinkModel) -> bool:
-    return getattr(sink, "mode", None) == "merge" and not getattr(sink, "sequence", ())
+    return isinstance(sink, DeltaSink | PostgresSink) and sink.mode == "merge" and not sink.sequence
 
 
 def _takes_added_rows(job: JobModel, sink: SinkModel) -> bool:
-    return job.source.type == "delta" and getattr(job.source, "changes", None) == "append"
+    return isinstance(job.source, DeltaSource) and job.source.changes == "append"
 
 
 LIMITS = (

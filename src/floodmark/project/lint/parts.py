@@ -51,7 +51,7 @@ def lint_cursor(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
         yield finding(CURSOR, "FM417", said, CHOICES.format(name))
     if source.cursor.on_null == "include":
         for position, sink in enumerate(job.sinks):
-            if getattr(sink, "mode", None) != "merge":
+            if not isinstance(sink, DeltaSink | PostgresSink) or sink.mode != "merge":
                 said = f"sink '{sink.ledger_name()}' would keep a row twice: without its cursor, and once it has one"
                 yield finding(("sinks", position), "FM416", said, "mode: merge, or on_null: exclude, or coalesce")
 
@@ -94,7 +94,7 @@ def lint_safety(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
 
 
 def _lag(job: JobModel, source: TableOrQuery, finding: FindingAt) -> Iterator[Finding]:
-    if not getattr(source, "key", ()):
+    if not source.key:
         yield finding(
             CURSOR, "FM414", "safety: lag reads some rows again, and nothing tells them apart", "add key: [id]"
         )

@@ -68,7 +68,7 @@ def table_lock(folder: Path, pid: int, *, patience_seconds: float) -> Iterator[N
 def _take(file: Path, own: Holder, patience_seconds: float) -> None:
     """Take the lock. Raises TableBusy, with who has it."""
     with locked(file) as handle:
-        other = _written(handle)
+        other = _holder_in(handle)
         if other is not None and not other.is_gone():
             raise TableBusy(file, other, patience_seconds)
         _write(handle, json.dumps(asdict(own)))
@@ -76,11 +76,11 @@ def _take(file: Path, own: Holder, patience_seconds: float) -> None:
 
 def _release(file: Path, own: Holder) -> None:
     with locked(file) as handle:
-        if _written(handle) == own:
+        if _holder_in(handle) == own:
             _write(handle, "")
 
 
-def _written(handle: int) -> Holder | None:
+def _holder_in(handle: int) -> Holder | None:
     text = os.pread(handle, 4096, 0)
     return Holder(**json.loads(text)) if text else None
 

@@ -43,12 +43,12 @@ def _with_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """The guard is the key's own value, so no optimiser can take it away."""
     from pyspark.sql import functions as F
 
-    def guarded(name: str) -> Column:
+    def required(name: str) -> Column:
         return F.coalesce(
             F.col(quote(name)), raise_in_plan("sink", f"key column {name} is NULL in a row: a merge needs every key")
         )
 
-    return rows.withColumns({name: guarded(name) for name in key})
+    return rows.withColumns({name: required(name) for name in key})
 
 
 def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str]) -> Column:

@@ -145,7 +145,7 @@ class RestorePoint:
     ledger: str
     version: int
     latest: int
-    changed: int | None = None
+    first_change: int | None = None
 
     @classmethod
     def after(cls, table: Delta, ledger: str, number: int, session: Session) -> RestorePoint:
@@ -173,7 +173,7 @@ class RestorePoint:
 
     def holds(self, version: int) -> bool:
         """Whether the table, once it is put back, has every row that a reader has read up to a version."""
-        return self.changed is None or version < self.changed
+        return self.first_change is None or version < self.first_change
 
     def is_same(self, version: int) -> bool:
         """Whether a version has the very rows that the table will have."""

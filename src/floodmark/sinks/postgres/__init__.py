@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
 from floodmark.fields import ColumnNames
+from floodmark.postgres import Address
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, check_modes, mode_fingerprint
-from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer, settings
+from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique
 from floodmark.sinks.postgres.target import Target, spark_type, split_name
 from floodmark.sinks.postgres.transport import UNREACHABLE, BatchRefused, CopyChunks, CopyIn, Staging
@@ -49,7 +50,7 @@ class Postgres(Atomic):
 
     def __post_init__(self) -> None:
         split_name(self.table)
-        settings(self.url)
+        Address.parse(self.url)
         check_modes(self)
 
     def without_repeats(self, by: tuple[str, ...]) -> Postgres | None:

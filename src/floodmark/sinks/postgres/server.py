@@ -10,25 +10,23 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.hwm import Json
-from floodmark.logs import redact
+from floodmark.postgres import Address, connect, driver
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composed
 
 DEFAULTS = {
-    "connect_timeout": 10,
     # A server that is gone without a word fails the task within about a minute, instead of holding it for hours.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-SECRETS = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret", "scram_client_key")
 TABLE = "floodmark_ledger"
 COLUMNS = (
     "ledger text PRIMARY KEY, number bigint NOT NULL, digest text, rows bigint, marks jsonb, "
@@ -45,19 +43,20 @@ class PostgresServer:
 
     def describe(self) -> str:
         """Host, port and database."""
-        parts = settings(self.url)
-        host, port = parts.get("host") or parts.get("hostaddr") or "local socket", parts.get("port") or 5432
-        return f"{host}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
+        return str(self.address)
+
+    @property
+    def address(self) -> Address:
+        """Raises ConfigError, which does not repeat the URL."""
+        return Address.parse(self.url)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """An open connection without a transaction. Raises SinkUnreachable if there is none, or if it breaks."""
-        import psycopg
-
-        wanted = {**DEFAULTS, **settings(self.url), "application_name": self.application[:63]}
+        psycopg = driver()
         connection: Connection | None = None
         try:
-            with psycopg.connect(**wanted, autocommit=True) as connection:
+            with connect(self.address, self.application, DEFAULTS) as connection:
                 yield connection
         except psycopg.OperationalError as error:
             if connection is not None and not connection.broken:
@@ -70,30 +69,7 @@ class PostgresServer:
         message = getattr(diagnosis, "message_primary", None) or str(error) or type(error).__name__
         more = [getattr(diagnosis, part, None) for part in ("message_detail", "context")]
         line = "; ".join(" ".join(text.split()) for text in (message, *more) if text)
-        parts = settings(self.url)
-        return redact(line, *(str(parts[name]) for name in SECRETS if parts.get(name)))
-
-
-def settings(url: str) -> dict[str, Any]:
-    """The parts of a URL or of `host=… dbname=…`. Raises ConfigError, which does not repeat what was given."""
-    psycopg_or_hint()
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        return dict(conninfo_to_dict(url.removeprefix("jdbc:")))
-    except ProgrammingError:
-        raise ConfigError(
-            "the url of the PostgreSQL sink cannot be read.", hint="postgresql://user:password@host:5432/database"
-        ) from None
-
-
-def psycopg_or_hint() -> None:
-    """Raises ConfigError if the driver is not installed."""
-    try:
-        import psycopg  # noqa: F401
-    except ImportError as error:
-        raise ConfigError("PostgreSQL needs the driver psycopg.", hint="pip install 'floodmark[postgres]'") from error
+        return self.address.without_secrets(line)
 
 
 @dataclass(frozen=True)

@@ -204,13 +204,13 @@ class TaskStream:
     listener: socket.socket
     wakeup: socket.socket
     tasks: Future[tuple[TaskReport, ...]] = field(default_factory=Future)
-    _open: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _rows_by_attempt: dict[int, int] = field(default_factory=dict)
     _first_chunks: list[Chunk] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for each in (self.listener, self.wakeup):
-            self._open.register(each, selectors.EVENT_READ)
+            self._selector.register(each, selectors.EVENT_READ)
 
     @property
     def reported_rows(self) -> int:
@@ -235,15 +235,15 @@ class TaskStream:
 
     def close(self) -> None:
         """A task that is still at work finds nobody there, and fails."""
-        for key in list((self._open.get_map() or {}).values()):  # None once it is closed
+        for key in list((self._selector.get_map() or {}).values()):  # None once it is closed
             self._end(key.fileobj)
-        self._open.close()
+        self._selector.close()
 
     def _arrivals(self) -> Iterator[Chunk]:
         """A task closes its stream before it reports: once all have, whatever is not read yet can be read at once."""
         while True:
             ended = self.tasks.done()
-            ready = self._open.select(0 if ended else None)
+            ready = self._selector.select(0 if ended else None)
             if ended and not ready:
                 return
             for key, _ in ready:
@@ -261,7 +261,7 @@ class TaskStream:
         if head is None:
             stream.close()
         else:
-            self._open.register(stream, selectors.EVENT_READ, data=ATTEMPT.unpack(head)[0])
+            self._selector.register(stream, selectors.EVENT_READ, data=ATTEMPT.unpack(head)[0])
 
     def _next(self, key: selectors.SelectorKey) -> Chunk | None:
         """None where the stream ends, be it in the middle of a chunk; the wakeup never says more than that."""
@@ -275,7 +275,7 @@ class TaskStream:
 
     def _end(self, stream: object) -> None:
         if isinstance(stream, socket.socket):
-            self._open.unregister(stream)
+            self._selector.unregister(stream)
             stream.close()
 
 

@@ -154,7 +154,7 @@ def _states(rows: DataFrame, current: DataFrame | None, moments: DataFrame, read
 
     moment, keys = reader.sequence[0], [quote(name) for name in reader.key]
     state = state_of(rows.schema, [name for name in rows.columns if name != moment]).alias("_fm_state")
-    current_states = _filled(rows, current).select(
+    current_states = _with_columns_of(rows, current).select(
         *keys, F.lit(None).cast(rows.schema[moment].dataType).alias(AT), state
     )
     every = rows.select(*keys, F.col(quote(moment)).alias(AT), state).unionByName(current_states)
@@ -171,7 +171,7 @@ def _states(rows: DataFrame, current: DataFrame | None, moments: DataFrame, read
     return at_once.select(*keys, AT, "_fm_next", unchanged, (~again).alias("_fm_missing"))
 
 
-def _filled(rows: DataFrame, current: DataFrame | None) -> DataFrame:
+def _with_columns_of(rows: DataFrame, current: DataFrame | None) -> DataFrame:
     """What the table shows, with the columns of the rows."""
     from pyspark.sql import functions as F
 

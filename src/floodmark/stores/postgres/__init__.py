@@ -18,18 +18,79 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-    from floodmark.stores.page import Page
     from floodmark.stores.postgres.page import Rows
     from floodmark.stores.record import JobRecord, Lease, Receipt
+    from floodmark.stores.wire import Page
 
 
-# The connection of the PostgreSQL store: kept, opened again after a loss, and one transaction per page.
 SNAPSHOT = "begin isolation level repeatable read read only"
 LOCK = "select pg_advisory_xact_lock(hashtextextended(%s, 0))"
 
 
+class PostgresMarkStore(PagedMarkStore):
+    """Marks in a PostgreSQL database; `select val from floodmark_marks where key = 'orders'` shows one.
+
+    `url` is `postgresql://…?table=schema.name`. The tables are made by the first save.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        namespace: str = "default",
+        keep_history: int = 100,
+        keep_runs: int = 1000,
+        patience_seconds: float = 10.0,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.address = Address.of(url)
+        self._postgres = PostgresPages(self.address, namespace, patience_seconds)
+        super().__init__(self._postgres, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)
+
+    def prepare(self) -> None:
+        """Make the tables, if they are not there. Raises StoreNotPrepared, with the statements, if it may not."""
+        self._postgres.prepare()
+
+    def ddl(self) -> str:
+        """The statements that make the tables."""
+        return self.address.tables.ddl()
+
+    def seconds_since_beat(self, lease: Lease) -> float | None:
+        """How long its owner has been silent, by the database's clock; None if this lease is no longer there."""
+        with self._postgres.reading(lease.job) as page:
+            return page.seconds_since_beat(lease.token) if isinstance(page, PostgresPage) else None
+
+    def commit_within(
+        self,
+        connection: Connection[Any],
+        record: JobRecord,
+        *,
+        expected: int,
+        lease: Lease,
+        receipt: Receipt | None = None,
+    ) -> None:
+        """Do what `commit` does as part of the transaction that is open on the caller's connection.
+
+        Call it last: until that transaction ends, the heartbeat waits. Raises as `commit` does, and the caller rolls
+        back; also LeaseLost if the connection leads to another database, where nobody holds this lease.
+        """
+        self._save_commit(self._postgres.within(connection, record.job), record, expected, lease, receipt)
+
+    def is_reached_by(self, connection: Connection[Any], lease: Lease) -> bool:
+        """Whether the connection leads to the database of this store: then this very lease is seen there."""
+        tables = self.address.tables
+        there = connection.execute("select to_regclass(%s)", [tables.beside("leases")]).fetchone()
+        if there is None or there[0] is None:
+            return False
+        query = f"select 1 from {tables.beside('leases')} where namespace = %s and job = %s and val ->> 'token' = %s"
+        return connection.execute(query, [self.namespace, lease.job, lease.token]).fetchone() is not None
+
+
 class PostgresPages:
-    """One connection, used by one thread at a time: the heartbeat has a thread of its own."""
+    """One connection, kept and opened again after a loss, with one transaction per page.
+
+    It is used by one thread at a time: the heartbeat has a thread of its own.
+    """
 
     def __init__(self, address: Address, namespace: str, patience_seconds: float) -> None:
         self._address, self._namespace = address, namespace
@@ -183,62 +244,3 @@ def _check_format(comment: str | None) -> None:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason given'}"
-
-
-class PostgresMarkStore(PagedMarkStore):
-    """Marks in a PostgreSQL database; `select val from floodmark_marks where key = 'orders'` shows one.
-
-    `url` is `postgresql://…?table=schema.name`. The tables are made by the first save.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        namespace: str = "default",
-        keep_history: int = 100,
-        keep_runs: int = 1000,
-        patience_seconds: float = 10.0,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
-        self.address = Address.of(url)
-        self._postgres = PostgresPages(self.address, namespace, patience_seconds)
-        super().__init__(self._postgres, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)
-
-    def prepare(self) -> None:
-        """Make the tables, if they are not there. Raises StoreNotPrepared, with the statements, if it may not."""
-        self._postgres.prepare()
-
-    def ddl(self) -> str:
-        """The statements that make the tables."""
-        return self.address.tables.ddl()
-
-    def seconds_since_beat(self, lease: Lease) -> float | None:
-        """How long its owner has been silent, by the database's clock; None if this lease is no longer there."""
-        with self._postgres.reading(lease.job) as page:
-            return page.seconds_since_beat(lease.token) if isinstance(page, PostgresPage) else None
-
-    def commit_within(
-        self,
-        connection: Connection[Any],
-        record: JobRecord,
-        *,
-        expected: int,
-        lease: Lease,
-        receipt: Receipt | None = None,
-    ) -> None:
-        """Do what `commit` does as part of the transaction that is open on the caller's connection.
-
-        Call it last: until that transaction ends, the heartbeat waits. Raises as `commit` does, and the caller rolls
-        back; also LeaseLost if the connection leads to another database, where nobody holds this lease.
-        """
-        self._save_commit(self._postgres.within(connection, record.job), record, expected, lease, receipt)
-
-    def is_reached_by(self, connection: Connection[Any], lease: Lease) -> bool:
-        """Whether the connection leads to the database of this store: then this very lease is seen there."""
-        tables = self.address.tables
-        there = connection.execute("select to_regclass(%s)", [tables.beside("leases")]).fetchone()
-        if there is None or there[0] is None:
-            return False
-        query = f"select 1 from {tables.beside('leases')} where namespace = %s and job = %s and val ->> 'token' = %s"
-        return connection.execute(query, [self.namespace, lease.job, lease.token]).fetchone() is not None

@@ -1,32 +1,167 @@
-"""The address of a PostgreSQL store: `postgresql://…?table=schema.name`, where the rest is libpq's own."""
+"""What the PostgreSQL store is made of: its address, its tables, and the rows of one job in them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote as percent_encode
 
 from floodmark.errors import ConfigError
-from floodmark.stores.page import Entry, ItemRow
+from floodmark.locations import quote
+from floodmark.stores.wire import Entry, ItemRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from psycopg import Cursor
 
-
-# One job's rows in the PostgreSQL store, inside a transaction.
-if TYPE_CHECKING:
     Rows: TypeAlias = Cursor[tuple[Any, ...]]
 
+
+EXAMPLE = "postgresql://user:${PASSWORD}@host:5432/database?table=schema.name, with special letters as %40"
+PATIENT = {
+    "client_encoding": "UTF8",
+    "application_name": "floodmark",
+    "connect_timeout": "10",
+    # A server that vanished without a word must not hold a run, or its heartbeat, for the hours TCP would wait.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+DEFAULT = "floodmark_marks"
+FORMAT = 1
+COMMENT = "Floodmark marks, format "
+LONGEST_BYTES = 63
+OURS = "namespace text not null, job text not null"
 MINE = "namespace = %(namespace)s and job = %(job)s"
 MARK = "namespace = %(namespace)s and key = %(job)s"
 NEVER = "\\u0000"
 
 
+@dataclass(frozen=True)
+class Address:
+    """Where the marks are. Only `describe` may be shown: the settings hold the password."""
+
+    settings: Mapping[str, str] = field(repr=False)
+    tables: Tables
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """From the text of a store. Raises ConfigError, which never repeats the text."""
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        tables = Tables.from_text(next((value for name, value in query if name == "table"), DEFAULT))
+        rest = urlencode([(name, value) for name, value in query if name != "table"], quote_via=percent_encode)
+        given = _settings_in(urlunsplit(parts._replace(query=rest)))
+        if not all(port.isdigit() for port in given.get("port", "0").split(",")):
+            raise ConfigError("the port in the store's URL is no number.", hint=EXAMPLE)
+        return cls({**PATIENT, **given}, tables)
+
+    def describe(self) -> str:
+        """The address without a secret."""
+        user, host = self.settings.get("user"), self.settings.get("host", "localhost")
+        port = f":{self.settings['port']}" if "port" in self.settings else ""
+        database = self.settings.get("dbname", user or "")
+        table = "" if str(self.tables) == DEFAULT else f"?table={self.tables}"
+        return f"postgresql://{f'{user}@' if user else ''}{host}{port}/{database}{table}"
+
+
+def _settings_in(url: str) -> dict[str, str]:
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError as error:
+        raise ConfigError("psycopg is not installed.", hint="pip install 'floodmark[postgres]'") from error
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(url).items()}
+    except ProgrammingError:
+        pass
+    raise ConfigError("the store's URL cannot be read.", hint=EXAMPLE)  # libpq's own words would repeat the password
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The table of the marks, as the user named it, and those beside it: `floodmark_marks`, `floodmark_items`, …"""
+
+    schema: str | None
+    name: str
+
+    @classmethod
+    def from_text(cls, text: str) -> Tables:
+        """From `table` or `schema.table`. Raises ConfigError if PostgreSQL would cut a name short."""
+        schema, _, name = text.rpartition(".")
+        tables = cls(schema or None, name)
+        longest = f"{tables._stem}_runs_of_job"
+        if not name or "." in schema or "\0" in text or max(len(part.encode()) for part in (schema, longest)) > 63:
+            raise ConfigError(
+                f"'{text}' cannot name the table of the marks.",
+                hint=f"table=name or table=schema.name, at most {LONGEST_BYTES - len('_runs_of_job')} letters",
+            )
+        return tables
+
+    @property
+    def _stem(self) -> str:
+        return self.name.removesuffix("_marks")
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+    @property
+    def marks(self) -> str:
+        """The quoted name of the table of the records."""
+        return self._quoted(self.name)
+
+    def beside(self, part: str) -> str:
+        """The quoted name of a table beside it."""
+        return self._quoted(f"{self._stem}_{part}")
+
+    def _quoted(self, name: str) -> str:
+        return sql_name(self.schema, name)
+
+    def _index(self, name: str) -> str:
+        return sql_name(f"{self._stem}_{name}")
+
+    def make_schema(self) -> str:
+        """The statement for the schema; empty if none was named."""
+        return f"create schema if not exists {sql_name(self.schema)};\n" if self.schema else ""
+
+    def make_tables(self) -> str:
+        """The statements for the tables."""
+        items, history, runs = self.beside("items"), self.beside("history"), self.beside("runs")
+        return f"""create table {self.marks} (
+    namespace text not null, key text not null, val jsonb not null, number bigint not null,
+    modified_time timestamptz not null, stamp text not null, primary key (namespace, key));
+create table {items} ({OURS}, source text not null, number bigint not null, item bytea not null, value text not null);
+create index {self._index("items_of_job")} on {items} (namespace, job, source, number);
+create table {history} (
+    namespace text not null, key text not null, number bigint not null, val jsonb not null,
+    primary key (namespace, key, number));
+create table {runs} (id bigint generated always as identity primary key, {OURS}, val jsonb not null);
+create index {self._index("runs_of_job")} on {runs} (namespace, job, id);
+create table {self.beside("leases")} (
+    {OURS}, val jsonb not null, beat_at timestamptz not null, primary key (namespace, job));
+create table {self.beside("looked")} ({OURS}, at timestamptz not null, primary key (namespace, job));
+comment on table {self.marks} is '{COMMENT}{FORMAT}';
+"""
+
+    def ddl(self) -> str:
+        """Everything that somebody with the right to create has to run once."""
+        return self.make_schema() + self.make_tables()
+
+
+def sql_name(*parts: str | None) -> str:
+    """A name as SQL takes it, of a schema (if there is one) and what is in it."""
+    return ".".join(quote(part, '"') for part in parts if part)
+
+
 class PostgresPage:
-    """The rows of one job. `begin` is called before the first query that has to agree with a later one."""
+    """The rows of one job, inside a transaction.
+
+    `begin` is called before the first query that has to agree with a later one.
+    """
 
     def __init__(
         self, cursor: Rows, tables: Tables, namespace: str, job: str, begin: Callable[[], None] = lambda: None
@@ -41,7 +176,7 @@ class PostgresPage:
         self._begin()
         query = f"select stamp, number, modified_time, val::text from {self._tables.marks} where {MARK}"
         row = self._do(query).fetchone()
-        return Entry(row[0], row[1], row[2].isoformat(), unpacked(row[3])) if row else None
+        return Entry(row[0], row[1], row[2].isoformat(), from_jsonb(row[3])) if row else None
 
     def save(self, entry: Entry) -> None:
         columns = "val, number, modified_time, stamp"
@@ -49,7 +184,7 @@ class PostgresPage:
             f"insert into {self._tables.marks} (namespace, key, {columns}) values (%(namespace)s, %(job)s, "
             "%(val)s, %(number)s, %(modified_time)s, %(stamp)s) on conflict (namespace, key) do update set "
             f"({columns}) = (excluded.val, excluded.number, excluded.modified_time, excluded.stamp)",
-            val=packed(entry.val),
+            val=to_jsonb(entry.val),
             number=entry.number,
             modified_time=entry.modified_time,
             stamp=entry.stamp,
@@ -86,14 +221,14 @@ class PostgresPage:
     def history(self, limit: int) -> Sequence[str]:
         self._begin()
         newest = f"select val::text from {self._history} where {MARK} order by number desc limit %(limit)s"
-        return [unpacked(val) for (val,) in self._do(newest, limit=limit).fetchall()]
+        return [from_jsonb(val) for (val,) in self._do(newest, limit=limit).fetchall()]
 
     def add_history(self, number: int, val: str, keep: int) -> None:
         self._do(
             f"insert into {self._history} values (%(namespace)s, %(job)s, %(number)s, %(val)s) "
             "on conflict (namespace, key, number) do update set val = excluded.val",
             number=number,
-            val=packed(val),
+            val=to_jsonb(val),
         )
         self.trim_history(keep)
 
@@ -103,11 +238,11 @@ class PostgresPage:
 
     def runs(self, limit: int) -> Sequence[str]:
         newest = f"select val::text from {self._runs} where {MINE} order by id desc limit %(limit)s"
-        return [unpacked(val) for (val,) in self._do(newest, limit=limit).fetchall()]
+        return [from_jsonb(val) for (val,) in self._do(newest, limit=limit).fetchall()]
 
     def add_run(self, text: str, keep: int) -> None:
         self._do(f"insert into {self._runs} (namespace, job, val) values (%(namespace)s, %(job)s, %(val)s)",
-                 val=packed(text))  # fmt: skip
+                 val=to_jsonb(text))  # fmt: skip
         self.trim_runs(keep)
 
     def trim_runs(self, keep: int) -> None:
@@ -169,7 +304,7 @@ class PostgresPage:
         return str(row[0]) if row else None
 
 
-def packed(text: str) -> str:
+def to_jsonb(text: str) -> str:
     """The JSON for a column of type jsonb, which knows neither NUL nor half a character: then as a text within."""
     if NEVER in text or ("\\ud" in text and not _is_unicode(json.loads(text))):
         return json.dumps(text)
@@ -184,140 +319,6 @@ def _is_unicode(value: object) -> bool:
     return True
 
 
-def unpacked(stored: str) -> str:
-    """The JSON that `packed` was given."""
+def from_jsonb(stored: str) -> str:
+    """The JSON that `to_jsonb` was given."""
     return str(json.loads(stored)) if stored.startswith('"') else stored
-
-
-# The tables of the PostgreSQL store: their names, and the statements that make them.
-DEFAULT = "floodmark_marks"
-FORMAT = 1
-COMMENT = "Floodmark marks, format "
-LONGEST_BYTES = 63
-OURS = "namespace text not null, job text not null"
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The table of the marks, as the user named it, and those beside it: `floodmark_marks`, `floodmark_items`, …"""
-
-    schema: str | None
-    name: str
-
-    @classmethod
-    def named(cls, text: str) -> Tables:
-        """From `table` or `schema.table`. Raises ConfigError if PostgreSQL would cut a name short."""
-        schema, _, name = text.rpartition(".")
-        tables = cls(schema or None, name)
-        longest = f"{tables._stem}_runs_of_job"
-        if not name or "." in schema or "\0" in text or max(len(part.encode()) for part in (schema, longest)) > 63:
-            raise ConfigError(
-                f"'{text}' cannot name the table of the marks.",
-                hint=f"table=name or table=schema.name, at most {LONGEST_BYTES - len('_runs_of_job')} letters",
-            )
-        return tables
-
-    @property
-    def _stem(self) -> str:
-        return self.name.removesuffix("_marks")
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.name}" if self.schema else self.name
-
-    @property
-    def marks(self) -> str:
-        """The quoted name of the table of the records."""
-        return self._quoted(self.name)
-
-    def beside(self, part: str) -> str:
-        """The quoted name of a table beside it."""
-        return self._quoted(f"{self._stem}_{part}")
-
-    def _quoted(self, name: str) -> str:
-        return f"{quoted(self.schema)}.{quoted(name)}" if self.schema else quoted(name)
-
-    def make_schema(self) -> str:
-        """The statement for the schema; empty if none was named."""
-        return f"create schema if not exists {quoted(self.schema)};\n" if self.schema else ""
-
-    def make_tables(self) -> str:
-        """The statements for the tables."""
-        items, history, runs = self.beside("items"), self.beside("history"), self.beside("runs")
-        return f"""create table {self.marks} (
-    namespace text not null, key text not null, val jsonb not null, number bigint not null,
-    modified_time timestamptz not null, stamp text not null, primary key (namespace, key));
-create table {items} ({OURS}, source text not null, number bigint not null, item bytea not null, value text not null);
-create index {quoted(f"{self._stem}_items_of_job")} on {items} (namespace, job, source, number);
-create table {history} (
-    namespace text not null, key text not null, number bigint not null, val jsonb not null,
-    primary key (namespace, key, number));
-create table {runs} (id bigint generated always as identity primary key, {OURS}, val jsonb not null);
-create index {quoted(f"{self._stem}_runs_of_job")} on {runs} (namespace, job, id);
-create table {self.beside("leases")} (
-    {OURS}, val jsonb not null, beat_at timestamptz not null, primary key (namespace, job));
-create table {self.beside("looked")} ({OURS}, at timestamptz not null, primary key (namespace, job));
-comment on table {self.marks} is '{COMMENT}{FORMAT}';
-"""
-
-    def ddl(self) -> str:
-        """Everything that somebody with the right to create has to run once."""
-        return self.make_schema() + self.make_tables()
-
-
-def quoted(name: str | None) -> str:
-    """A name as SQL takes it, whatever is in it."""
-    return '"' + (name or "").replace('"', '""') + '"'
-
-
-EXAMPLE = "postgresql://user:${PASSWORD}@host:5432/database?table=schema.name, with special letters as %40"
-PATIENT = {
-    "client_encoding": "UTF8",
-    "application_name": "floodmark",
-    "connect_timeout": "10",
-    # A server that vanished without a word must not hold a run, or its heartbeat, for the hours TCP would wait.
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "25000",
-}
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the marks are. Only `describe` may be shown: the settings hold the password."""
-
-    settings: Mapping[str, str] = field(repr=False)
-    tables: Tables
-
-    @classmethod
-    def of(cls, url: str) -> Address:
-        """From the text of a store. Raises ConfigError, which never repeats the text."""
-        parts = urlsplit(url)
-        query = parse_qsl(parts.query, keep_blank_values=True)
-        tables = Tables.named(next((value for name, value in query if name == "table"), DEFAULT))
-        rest = urlencode([(name, value) for name, value in query if name != "table"], quote_via=quote)
-        given = _parsed(urlunsplit(parts._replace(query=rest)))
-        if not all(port.isdigit() for port in given.get("port", "0").split(",")):
-            raise ConfigError("the port in the store's URL is no number.", hint=EXAMPLE)
-        return cls({**PATIENT, **given}, tables)
-
-    def describe(self) -> str:
-        """The address without a secret."""
-        user, host = self.settings.get("user"), self.settings.get("host", "localhost")
-        port = f":{self.settings['port']}" if "port" in self.settings else ""
-        database = self.settings.get("dbname", user or "")
-        table = "" if str(self.tables) == DEFAULT else f"?table={self.tables}"
-        return f"postgresql://{f'{user}@' if user else ''}{host}{port}/{database}{table}"
-
-
-def _parsed(url: str) -> dict[str, str]:
-    try:
-        from psycopg import ProgrammingError
-        from psycopg.conninfo import conninfo_to_dict
-    except ImportError as error:
-        raise ConfigError("psycopg is not installed.", hint="pip install 'floodmark[postgres]'") from error
-    try:
-        return {name: str(value) for name, value in conninfo_to_dict(url).items()}
-    except ProgrammingError:
-        pass
-    raise ConfigError("the store's URL cannot be read.", hint=EXAMPLE)  # libpq's own words would repeat the password

@@ -1,4 +1,7 @@
-"""Healing a stream, turn by turn: look, hold the lease, run what is new and what is due again, then move the mark."""
+"""Healing a stream, turn by turn, in the frame of every batch (`step.engine`): the healer fills in its verbs.
+
+What a turn does on Spark is in `turn`, how it ends in `commit`, and which records wait in `unsettled`.
+"""
 
 from __future__ import annotations
 
@@ -10,216 +13,178 @@ from datetime import datetime, timezone
 
 from floodmark.failpoints import reach
 from floodmark.logs import get_logger
-from floodmark.probes.kafka import Offsets, Place
+from floodmark.probes.kafka import Place
 from floodmark.sources.contract import Session
-from floodmark.step.engine import LONGEST_MARK_SHOWN, Clock, nothing_new, session_under
-from floodmark.step.work import shown
-from floodmark.stores.contract import MarkStore
+from floodmark.step.engine import Clock, Engine, OpenBatch, nothing_new, session_under
 from floodmark.stores.extras import IntentExtras
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
-from floodmark.streams.healer.closing import Closing, stuck_lines
-from floodmark.streams.healer.journal import StateFolder
-from floodmark.streams.healer.looking import Lookout, Outlook, reads_in
-from floodmark.streams.healer.progress import Progress, extras_with, standing_in
-from floodmark.streams.healer.turn import Agenda, Order, Turn
-from floodmark.streams.healer.unsettled import Tries, Ward
-from floodmark.streams.healing_step import OnError
+from floodmark.streams.healer.commit import TurnCommit, stuck_lines
+from floodmark.streams.healer.looking import StreamOutlook, TopicLook, reads_in
+from floodmark.streams.healer.progress import Progress, extras_with, planned_progress, progress_in
+from floodmark.streams.healer.turn import Turn
+from floodmark.streams.healer.unsettled import TurnLimit, TurnPlan, UnsettledRecords
 from floodmark.streams.program import Program
+from floodmark.streams.task import TaskPlan
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Reach:
-    """How far a turn may go: up to these offsets, if any are given; there, steps let go what they hold if asked to."""
+class TurnLook:
+    """What a look saw, and what the next turn does about it."""
 
-    upto: Offsets | None = None
-    flushes: bool = False
+    outlook: StreamOutlook
+    plan: TurnPlan
+
+    @property
+    def is_empty(self) -> bool:
+        """A stream that begins has a turn though it may read nothing: where its partitions begin is saved by it."""
+        return self.plan.is_empty and not self.outlook.is_beginning
+
+    @property
+    def held_back(self) -> int:
+        return self.outlook.held_back
+
+    @property
+    def idle_notes(self) -> tuple[str, ...]:
+        return self.outlook.idle_notes
 
 
-@dataclass
-class Healer:
-    """One stream, one store, one session. A turn is one batch: an intent, jobs on Spark, and one commit."""
+@dataclass(frozen=True)
+class Healer(Engine[TurnLook]):
+    """One stream, one store, one session. A turn is one batch: an intent, jobs on Spark, and one commit.
 
-    group: str
-    program: Program
-    lookout: Lookout
-    store: MarkStore
-    session: Session
-    state: StateFolder
-    policy: OnError
-    closing: Closing
+    What outlives a turn is in `commit`, `unsettled_records` and `unhealed_progress`, which copies share: each turn runs
+    on a copy that has its limit.
+    """
+
+    topic_look: TopicLook
+    commit: TurnCommit
     rows_at_once: int | None = None
     side_by_side: int | None = None
-    run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    known: JobRecord | None = None
-    passed: dict[Place, Progress] = field(default_factory=dict)
+    limit: TurnLimit = field(default_factory=TurnLimit)
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    unhealed_progress: dict[Place, Progress] = field(default_factory=dict)
+    """How far a stream without healing was read: this process alone knows, for nothing of it is ever done."""
     now: Callable[[], float] = time.time
 
-    def __post_init__(self) -> None:
-        self.ward = Ward(self.state, Tries(self.policy))
+    @property
+    def job(self) -> str:
+        """The consumer group names the stream and its marks."""
+        return self.topic_look.group
+
+    @property
+    def program(self) -> Program:
+        return self.commit.program
+
+    @property
+    def unsettled_records(self) -> UnsettledRecords:
+        return self.commit.unsettled_records
 
     def begin(self) -> None:
         """A run begins: records that failed in earlier ones are tried again."""
-        record = self.read()
-        mark = str(shown(record.marks))[:LONGEST_MARK_SHOWN]
-        log.info("using the mark", stream=self.group, mark=mark, number=record.number, store=self.store.describe())
-        self.ward.begin({*self.standing(), *standing_in(planned(record), self.lookout.topics)})
+        record, topics = self.read(), self.topic_look.topics
+        super().log_mark(record)
+        self.unsettled_records.begin({*progress_in(record, topics), *planned_progress(record, topics)})
 
-    def turn(self, limit: Reach) -> Receipt:
+    def log_mark(self, record: JobRecord) -> None:
+        """Once for a run, in `begin`: a stream has many turns."""
+
+    def turn(self, limit: TurnLimit) -> Receipt:
         """Do what there is to do now; `nothing_new` if that is nothing, and then no lease is taken."""
-        clock, record = Clock(), self.read()
-        if not self.program.heals:
-            return self.turn_unhealed(record, limit, clock)
-        outlook = None if record.intent else self.look(record, limit)
-        if outlook and self.agenda(record, outlook, limit).is_empty and not outlook.is_beginning:
-            return nothing_new(record, outlook, clock)
-        with hold(self.store, self.group) as lease:
-            return self.turn_held(record, outlook, limit, lease, clock)
+        healer = replace(self, limit=limit)
+        return healer.run() if self.program.heals else healer.run_unhealed()
 
-    def turn_held(
-        self, seen: JobRecord, outlook: Outlook | None, limit: Reach, lease: HeldLease, clock: Clock
-    ) -> Receipt:
-        """The part that only one process of a group may do at a time."""
-        record = self.read()
-        if record is not seen or record.intent is not None:
-            outlook = None
-        begun, agenda = self.recover(record, lease) or self.plan(record, outlook, limit, lease)
-        if begun.intent is None:
-            return nothing_new(record, outlook, clock)
-        reach("after_intent")
-        turn = None if agenda.is_empty else self.heal(agenda, session_under(lease, self.session))
-        reach("after_read")
-        return self.closing.close(begun, agenda, turn, self.ward, lease, clock)
+    def look(self, record: JobRecord) -> TurnLook:
+        """What is new in the topics, has to be read again, or is due again."""
+        waiting = self.unsettled_records.to_read_again(progress_in(record, self.topic_look.topics))
+        outlook = self.topic_look.look(record, waiting, self.limit.upto)
+        return TurnLook(outlook, self.unsettled_records.plan(record.number + 1, outlook, self.limit, self.now()))
 
-    def turn_unhealed(self, record: JobRecord, limit: Reach, clock: Clock) -> Receipt:
-        """A turn of a stream without healing: nothing is ever done, so this process alone knows how far it has read."""
-        seen = replace(record, marks={}, intent=None, extras=extras_with(record, self.passed))
-        outlook = self.look(seen, limit)
-        agenda = self.agenda(record, outlook, limit)
-        if agenda.is_empty:
-            self.passed = dict(outlook.standing)
-            return nothing_new(record, outlook, clock)
-        with hold(self.store, self.group) as lease:
-            turn = self.heal(replace(agenda, again={}), session_under(lease, self.session))
-            ends = {place: upto for place, (_, upto) in agenda.reads.items()}
-            self.passed = {p: Progress.beginning(ends.get(p, each.reached)) for p, each in agenda.standing.items()}
-            return self.closing.close_unhealed(record, agenda, turn, self.ward, clock)
-
-    def read(self) -> JobRecord:
-        """The record as it is now: the very object seen last, if nobody changed it; a blank one if there is none."""
-        stored = self.store.read(self.group, self.known)
-        blank = JobRecord(self.group)
-        self.known = stored or (self.known if self.known == blank else blank)
-        return self.known or blank
-
-    def look(self, record: JobRecord, limit: Reach) -> Outlook:
-        standing = standing_in(record, self.lookout.topics)
-        return self.lookout.look(record, self.ward.to_read_again(standing), limit.upto)
-
-    def agenda(self, record: JobRecord, outlook: Outlook, limit: Reach) -> Agenda:
-        """What the next turn does, by what was seen."""
-        ends = limit.upto or outlook.ends
-        done = {place: outlook.reads.get(place, (0, each.reached))[1] for place, each in outlook.standing.items()}
-        flushes = limit.flushes and all(done[place] >= ends.get(place, 0) for place in done)
-        failed = self.ward.failed(outlook.standing)
-        visits = self.ward.held.keys() if flushes else self.ward.due_places(self.now())
-        return Agenda(
-            number=record.number + 1,
-            standing=outlook.standing,
-            reads=outlook.reads,
-            again=self.ward.tries.due(failed, self.now()),
-            visits=frozenset(visits) - frozenset(outlook.reads),
-            held=self.ward.held_offsets(),
-            flushes=flushes,
-        )
-
-    def recover(self, record: JobRecord, lease: HeldLease) -> tuple[JobRecord, Agenda] | None:
-        """The open batch under a new attempt: the same span, and what its journals say is settled stays so."""
-        intent = record.intent
-        if intent is None:
+    def recover(self, record: JobRecord) -> OpenBatch[TurnLook] | None:
+        """The open turn under a new attempt: the same span, and what its journals say is settled stays so."""
+        if record.intent is None:
             return None
-        self.lookout.require_same(intent.extras.sources or {})
-        again = replace(intent, attempt=uuid.uuid4().hex[:12])
-        log.info("finishing an open batch", stream=self.group, number=intent.number)
-        self.store.intend(replace(record, intent=again), expected=record.number, lease=lease.lease)
-        standing = standing_in(planned(record), self.lookout.topics)
-        agenda = Agenda(
-            number=intent.number,
-            standing=standing,
-            reads=reads_in(intent.spans),
-            again=self.ward.tries.due(self.ward.failed(standing), self.now()),
-            held=self.ward.held_offsets(),
-            flushes=bool(intent.extras.flushes),
-        )
-        return replace(record, intent=again), agenda
+        self.topic_look.require_same(record.intent.extras.sources or {})
+        log.info("finishing an open batch", stream=self.job, number=record.intent.number)
+        return OpenBatch(record, replace(record.intent, attempt=uuid.uuid4().hex[:12]), None)
 
-    def plan(
-        self, record: JobRecord, outlook: Outlook | None, limit: Reach, lease: HeldLease
-    ) -> tuple[JobRecord, Agenda]:
-        """Fix what the turn reads and make it durable before the first record runs."""
-        seen = outlook or self.look(record, limit)
-        agenda = self.agenda(record, seen, limit)
-        if agenda.is_empty and not seen.is_beginning:
-            return record, agenda
-        healing = extras_with(record, seen.standing).healing
+    def plan(self, record: JobRecord, look: TurnLook) -> OpenBatch[TurnLook]:
+        """Fix what the turn reads, and where the partitions stand before it."""
+        healing = extras_with(record, look.outlook.progress).healing
         intent = Intent(
-            number=agenda.number,
+            number=look.plan.number,
             kind="batch",
-            spans=seen.spans(),
+            spans=look.outlook.spans(),
             batch_time=datetime.now(timezone.utc),
             attempt=uuid.uuid4().hex[:12],
             spool=None,
             fingerprints={"the program": self.program.fingerprint()},
-            extras=IntentExtras(sources=seen.sources, healing=healing, flushes=agenda.flushes),
+            extras=IntentExtras(sources=look.outlook.sources, healing=healing, flushes=look.plan.flushes),
         )
-        begun = replace(record, intent=intent)
-        self.store.intend(begun, expected=record.number, lease=lease.lease)
-        return begun, agenda
+        return OpenBatch(record, intent, look)
 
-    def ends(self) -> dict[Place, int]:
-        """Where the topics end now."""
-        probe = self.lookout.probe
-        return {place: seen.stable for place, seen in probe.bounds(probe.topics(self.lookout.topics).values()).items()}
+    def carry_out(self, batch: OpenBatch[TurnLook], lease: HeldLease, clock: Clock) -> Receipt:
+        """Run the records of the turn, and move the marks past what is settled."""
+        record = replace(batch.record, intent=batch.intent)
+        plan = batch.look.plan if batch.look else self.plan_of_open_turn(record, batch.intent)
+        turn = None if plan.is_empty else self.heal(plan, self.session)
+        reach("after_read")
+        return self.commit.close(record, plan, turn, lease, clock)
 
-    def standing(self) -> dict[Place, Progress]:
-        return standing_in(self.read(), self.lookout.topics)
+    def plan_of_open_turn(self, record: JobRecord, intent: Intent) -> TurnPlan:
+        """What a turn that was cut off has to do still."""
+        progress, reads = planned_progress(record, self.topic_look.topics), reads_in(intent.spans)
+        flushes = bool(intent.extras.flushes)
+        return self.unsettled_records.plan_again(intent.number, progress, reads, self.now(), flushes=flushes)
 
-    def given_up(self) -> list[str]:
-        """Records that keep the mark where it is and are not tried again in this run, told in one line each."""
-        given_up = self.ward.tries.given_up(self.ward.failed(self.standing()))
-        return stuck_lines({p: {each.offset: each for each in own} for p, own in given_up.items()}, self.now())
+    def run_unhealed(self) -> Receipt:
+        """A turn of a stream without healing: its mark never moves, and there is nothing to finish after a crash."""
+        clock, record = Clock(), self.read()
+        look = self.look(replace(record, marks={}, intent=None, extras=extras_with(record, self.unhealed_progress)))
+        if look.plan.is_empty:
+            self.unhealed_progress.update(look.outlook.progress)
+            return nothing_new(record, look, clock)
+        with hold(self.store, self.job) as lease:
+            plan = replace(look.plan, retries={})
+            turn = self.heal(plan, session_under(lease, self.session))
+            for place, progress in plan.progress.items():
+                upto = plan.reads.get(place, (0, progress.read_upto))[1]
+                self.unhealed_progress[place] = Progress.beginning(upto)
+            return self.commit.close_unhealed(record, plan, turn, clock)
 
-    def seconds_until_due(self) -> float | None:
-        """How long until a record runs again, or the clock lets go what is held; None if neither will be."""
-        due_at = self.ward.next_due_at(self.standing())
-        return None if due_at is None else max(due_at - self.now(), 0.0)
-
-    def heal(self, agenda: Agenda, session: Session) -> Turn:
-        """Run the agenda on Spark."""
-        turn = Turn(self.group, agenda, self.order(agenda), self.lookout.options, session(), self.side_by_side)
+    def heal(self, plan: TurnPlan, session: Session) -> Turn:
+        """Run the plan on Spark."""
+        options, at_once = self.topic_look.options, self.side_by_side
+        turn = Turn(self.job, plan, self.task_plan(plan), options, session(), at_once)
         turn.run()
         return turn
 
-    def order(self, agenda: Agenda) -> Order:
-        """The agenda in the words of the tasks."""
-        return Order(
-            folder=self.state.root,
-            number=agenda.number,
-            run=self.run,
+    def task_plan(self, plan: TurnPlan) -> TaskPlan:
+        """The plan in the words of the tasks."""
+        return TaskPlan(
+            folder=self.unsettled_records.state.root,
+            number=plan.number,
+            run=self.run_id,
             plan=self.program.tasks,
-            lows={place: agenda.standing[place].mark for place in agenda.places},
+            lows={place: plan.progress[place].mark for place in plan.places},
             # One at least, or records that have to be read again would never be.
-            room={place: max(agenda.standing[place].free_ranges, 1) for place in agenda.places},
-            carried=self.ward.carried_from(),
+            room={place: max(plan.progress[place].free_ranges, 1) for place in plan.places},
+            carried_from=self.unsettled_records.carried_from(),
             rows_at_once=self.rows_at_once,
-            flushes=agenda.flushes,
+            flushes=plan.flushes,
         )
 
+    def progress(self) -> dict[Place, Progress]:
+        """Where the partitions stand now."""
+        return progress_in(self.read(), self.topic_look.topics)
 
-def planned(record: JobRecord) -> JobRecord:
-    """The record as its open batch saw it: a first batch has chosen where partitions begin."""
-    if record.intent is None:
-        return record
-    return replace(record, extras=record.extras.with_healing(record.intent.extras.healing or {}))
+    def stuck_records(self) -> list[str]:
+        """Records that keep the mark where it is and are not tried again in this run, described in one line each."""
+        return stuck_lines(self.unsettled_records.spent_records(self.progress()), self.now())
+
+    def seconds_until_due(self) -> float | None:
+        """How long until a record runs again, or the clock lets go what is held; None if neither will be."""
+        due_at = self.unsettled_records.next_due_at(self.progress())
+        return None if due_at is None else max(due_at - self.now(), 0.0)

@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from floodmark.errors import LeaseHeld, StoreUnreachable
 from floodmark.hwm import Json
 from floodmark.logs import redact
-from floodmark.machine import locked
-from floodmark.stores.durable import append_after, ensure_folder, sync_folder
+from floodmark.machine import append_after, ensure_folder, locked, sync_folder
 from floodmark.streams.elements import Element, Failure, RecordId
-from floodmark.streams.healer.journal import bytes_of, text_of
-from floodmark.streams.program import Program, Verdict
+from floodmark.streams.healing_step import Verdict
+from floodmark.streams.program import DriverRun, Program
+from floodmark.streams.task.journal import Headers, RawRecord
 
 Status = Literal["open", "replayed", "discarded"]
-Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
 PATIENCE_SECONDS = 30.0
 
 
@@ -46,13 +45,9 @@ class DeadLetter:
 
     def serialize(self) -> dict[str, Json]:
         """As it stands in the file, with bytes in base64."""
-        headers = None if self.headers is None else [[name, text_of(value)] for name, value in self.headers]
         return {
             **self.record._asdict(),
-            "key": text_of(self.key),
-            "value": text_of(self.value),
-            "headers": headers,
-            "timestamp": self.timestamp,
+            **RawRecord(self.key, self.value, self.headers, self.timestamp).serialize(),
             "step": self.step,
             "error": self.error,
             "attempts": self.attempts,
@@ -63,13 +58,10 @@ class DeadLetter:
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> DeadLetter:
         """From the file."""
-        headers = stored["headers"]
         return cls(
             record=RecordId(stored["topic"], stored["partition"], stored["offset"]),
-            key=bytes_of(stored["key"]),
-            value=bytes_of(stored["value"]),
-            headers=None if headers is None else tuple((name, bytes_of(value)) for name, value in headers),
-            **{name: stored[name] for name in ("timestamp", "step", "error", "attempts", "first_at", "last_at")},
+            **RawRecord.deserialize(stored)._asdict(),
+            **{name: stored[name] for name in ("step", "error", "attempts", "first_at", "last_at")},
         )
 
 
@@ -82,23 +74,23 @@ class DeadLetters:
 
     def add(self, letters: Iterable[DeadLetter]) -> None:
         """Keep these letters; durable on return. One that is open already is not kept twice: a crash repeats calls."""
-        with self._locked():
+        with self._lock():
             known = self._read()
             fresh = [each for each in letters if not (each.record in known and known[each.record].status == "open")]
             self._append([each.serialize() for each in fresh])
 
     def resolve(self, record: RecordId, status: Literal["replayed", "discarded"], *, at: float) -> None:
         """A letter is dealt with; durable on return."""
-        with self._locked():
+        with self._lock():
             self._append([{**record._asdict(), "status": status, "at": at}])
 
     def fail_again(self, record: RecordId, *, step: str, error: str, at: float) -> None:
         """A letter was replayed and failed once more: it stays open, with the new reason; durable on return."""
-        with self._locked():
+        with self._lock():
             self._append([{**record._asdict(), "step": step, "error": redact(error), "last_at": at}])
 
     @contextmanager
-    def replayed_by_one(self) -> Iterator[None]:
+    def lock_replay(self) -> Iterator[None]:
         """Hold the letters against a second replay, which would run the same ones; letters may still be added."""
         ensure_folder(self.folder)
         try:
@@ -113,16 +105,16 @@ class DeadLetters:
         letters = self._read()
         return tuple(letters[record] for record in sorted(letters))
 
-    def opened(self) -> tuple[DeadLetter, ...]:
+    def open_letters(self) -> tuple[DeadLetter, ...]:
         """Those that nobody has dealt with."""
         return tuple(letter for letter in self.all() if letter.status == "open")
 
     def _read(self) -> dict[RecordId, DeadLetter]:
-        found: dict[RecordId, DeadLetter] = {}
+        letters: dict[RecordId, DeadLetter] = {}
         for entry in self._entries():
             record = RecordId(entry["topic"], entry["partition"], entry["offset"])
-            found[record] = _after(found.get(record), entry)
-        return found
+            letters[record] = _letter_after(letters.get(record), entry)
+        return letters
 
     def _entries(self) -> Iterator[dict[str, Any]]:
         if not self._file.exists():
@@ -130,7 +122,7 @@ class DeadLetters:
         with self._file.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
-                    return  # a crash cut it off: whoever wrote it was not told that it is kept
+                    return  # a crash cut it off, before whoever wrote it could rely on it
                 try:
                     yield json.loads(line)
                 except ValueError as error:
@@ -144,7 +136,7 @@ class DeadLetters:
         sync_folder(self.folder)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         try:
             ensure_folder(self.folder)
             with locked(self.folder / "lock", exclusive=True, patience_seconds=PATIENCE_SECONDS):
@@ -153,7 +145,7 @@ class DeadLetters:
             raise StoreUnreachable(str(self.folder), reason=str(error)) from error
 
 
-def _after(letter: DeadLetter | None, entry: Mapping[str, Any]) -> DeadLetter:
+def _letter_after(letter: DeadLetter | None, entry: Mapping[str, Any]) -> DeadLetter:
     """What a line of the file makes of the letter: a new one, one that failed again, or one that is dealt with."""
     if letter is None or "value" in entry:
         return DeadLetter.deserialize(entry)
@@ -163,17 +155,16 @@ def _after(letter: DeadLetter | None, entry: Mapping[str, Any]) -> DeadLetter:
     return replace(letter, attempts=letter.attempts + 1, **again)
 
 
-# Running dead letters through their stream again, in this process, one by one, without Spark.
 REPLAYED = Verdict(success=True, reason="replayed from the dead letters: the mark had passed it")
 
 
 @dataclass
-class Replayed:
-    """What became of the letters: `failed` with the new reason of each."""
+class ReplayReport:
+    """What became of the letters, and why some failed again."""
 
-    healed: list[RecordId] = field(default_factory=list)
-    dropped: list[RecordId] = field(default_factory=list)
-    failed: dict[RecordId, Failure] = field(default_factory=dict)
+    healed_records: list[RecordId] = field(default_factory=list)
+    dropped_records: list[RecordId] = field(default_factory=list)
+    failures: dict[RecordId, Failure] = field(default_factory=dict)
 
 
 def replay(
@@ -183,15 +174,15 @@ def replay(
     *,
     as_list: bool = False,
     now: Callable[[], float] = time.time,
-) -> Replayed:
-    """Run each letter alone; what is healed or dropped is dealt with at once, what fails stays open with its reason.
+) -> ReplayReport:
+    """Run each letter alone, in this process and without Spark, and resolve it at once unless it fails again.
 
     `as_list`: the stream takes lists of rows (`from_kafka_batched`). What follows healing gets the results as always;
     the first error that it raises is raised at the end.
     """
-    told, driver = Replayed(), program.driver.start()
+    report, driver = ReplayReport(), program.driver.start()
     for letter in chosen:
-        failure = _run(letter, program, told, driver.push, as_list=as_list)
+        failure = _run(letter, program, report, driver, as_list=as_list)
         if failure is None:
             letters.resolve(letter.record, "replayed", at=now())
         else:
@@ -199,22 +190,22 @@ def replay(
     driver.flush()
     for error in driver.take_errors():
         raise error
-    return told
+    return report
 
 
 def _run(
-    letter: DeadLetter, program: Program, told: Replayed, hand_on: Callable[..., None], *, as_list: bool
+    letter: DeadLetter, program: Program, report: ReplayReport, driver: DriverRun, *, as_list: bool
 ) -> Failure | None:
-    running = program.tasks.start()
+    run = program.tasks.start()
     row = (uuid_of(letter), letter.value)
-    settled = running.push(Element([row] if as_list else row, (letter.record,)))
-    [(record, kind, failure)] = [*settled, *running.await_io(), *running.flush()]
+    outcomes = run.push(Element([row] if as_list else row, (letter.record,)))
+    [(record, kind, failure)] = [*outcomes, *run.await_io(), *run.flush()]
     if failure is not None:
-        told.failed[record] = failure
+        report.failures[record] = failure
         return failure
-    (told.healed if kind == "done" else told.dropped).append(record)
-    for arrival in running.take_arrivals():
-        hand_on(arrival, lambda record: REPLAYED)
+    (report.healed_records if kind == "done" else report.dropped_records).append(record)
+    for healed in run.take_healed():
+        driver.push(healed, lambda _: REPLAYED)
     return None
 
 

@@ -1,23 +1,19 @@
-"""Where a stream stands: the progress of every partition, as the record of its group keeps it."""
+"""How far the partitions of a stream got: the rule of healing, and how the record of its group keeps it."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from floodmark.errors import MarkInvalid
 from floodmark.hwm import HWM, Json, KeyValueIntHWM
 from floodmark.probes.kafka import Place
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import JobRecord
-
-# The rule of healing: which outcomes a record can have, and how far they let the mark of a partition move.
-Outcome = Literal["done", "failed", "dropped", "dead"]
-"""What became of a record: healed, raised, taken out by a filter, or given up and kept as a dead letter."""
 
 Range: TypeAlias = tuple[int, int]
 """Offsets from the first up to, and without, the second."""
@@ -29,26 +25,26 @@ MOST_OFFSETS = 1_000_000
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one partition got: all below `mark` is settled, so is what `settled` lists; reading goes on at `reached`.
+    """How far one partition got: all below `mark` is settled, and so are `settled_ranges` above it.
 
     Offsets that were read over and hold no record (compaction, transaction markers) count as settled.
     """
 
     mark: int
-    reached: int
-    settled: tuple[Range, ...] = ()
+    read_upto: int
+    settled_ranges: tuple[Range, ...] = ()
 
     @classmethod
     def beginning(cls, offset: int) -> Progress:
         """Nothing was read yet, and this is where reading begins."""
         return cls(offset, offset)
 
-    def after(self, reached: int, unsettled: Iterable[int]) -> Progress:
-        """Progress once everything below `reached` was read, and only these offsets are not settled.
+    def after(self, read_upto: int, unsettled: Iterable[int]) -> Progress:
+        """Progress once everything below `read_upto` was read, and only these offsets are not settled.
 
         The mark stops at the first of them, or at the end of what was read; it never goes back.
         """
-        upto = max(self.reached, reached)
+        upto = max(self.read_upto, read_upto)
         waiting = sorted(offset for offset in set(unsettled) if self.mark <= offset < upto)
         if not waiting:
             return Progress(upto, upto)
@@ -59,93 +55,93 @@ class Progress:
         """Whether this record must not run again."""
         if offset < self.mark:
             return True
-        place = bisect_right(self.settled, offset, key=itemgetter(0)) - 1
-        return place >= 0 and self.settled[place][0] <= offset < self.settled[place][1]
+        place = bisect_right(self.settled_ranges, offset, key=itemgetter(0)) - 1
+        return place >= 0 and self.settled_ranges[place][0] <= offset < self.settled_ranges[place][1]
 
-    def unsettled(self) -> Iterator[int]:
+    def unsettled_offsets(self) -> Iterator[int]:
         """Offsets that were read and still wait for their outcome, in order."""
-        ends = [(self.mark, self.mark), *self.settled, (self.reached, self.reached)]
+        ends = [(self.mark, self.mark), *self.settled_ranges, (self.read_upto, self.read_upto)]
         for (_, low), (high, _) in pairwise(ends):
             yield from range(low, high)
 
     @property
     def is_stuck(self) -> bool:
         """Whether a record keeps the mark from following what was read."""
-        return self.mark < self.reached
+        return self.mark < self.read_upto
 
     @property
     def free_ranges(self) -> int:
         """How many more records may be left behind before what is settled above the mark is too much to remember."""
-        return max(MOST_RANGES - len(self.settled), 0)
+        return max(MOST_RANGES - len(self.settled_ranges), 0)
 
     @property
     def free_offsets(self) -> int:
         """How many more offsets may be read before it is too much."""
-        return max(MOST_OFFSETS - sum(high - low for low, high in self.settled), 0) if self.free_ranges else 0
+        return max(MOST_OFFSETS - sum(high - low for low, high in self.settled_ranges), 0) if self.free_ranges else 0
 
     def serialize(self) -> dict[str, Json]:
-        return {"mark": self.mark, "reached": self.reached, "settled": [list(each) for each in self.settled]}
+        return {"mark": self.mark, "reached": self.read_upto, "settled": [list(each) for each in self.settled_ranges]}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> Progress:
         """Progress out of the extras of a record. Raises MarkInvalid if it cannot be what `serialize` gave."""
         try:
             settled = tuple((int(low), int(high)) for low, high in stored["settled"])
-            found = cls(int(stored["mark"]), int(stored["reached"]), settled)
+            progress = cls(int(stored["mark"]), int(stored["reached"]), settled)
         except (KeyError, TypeError, ValueError) as error:
             raise MarkInvalid("healing", dict(stored), reason="not the progress of a partition") from error
-        edges = [found.mark, *(edge for each in settled for edge in each), found.reached]
+        edges = [progress.mark, *(edge for each in settled for edge in each), progress.read_upto]
         if edges != sorted(edges):
             raise MarkInvalid("healing", dict(stored), reason="its ranges are not in order")
-        return found
+        return progress
 
 
-def standing_in(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progress]:
+StreamProgress: TypeAlias = Mapping[Place, Progress]
+
+
+def progress_in(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progress]:
     """The progress that a record holds of these topics.
 
     A mark that is not where healing left it was moved by a person: what was settled above the old one is forgotten.
     """
-    found: dict[Place, Progress] = {}
+    progress: dict[Place, Progress] = {}
+    healing = record.extras.healing or {}
     for topic in topics:
-        marks = _offsets(record.marks.get(topic))
-        kept = _kept(record, topic)
-        for partition in {*marks, *kept}:
-            progress, mark = kept.get(partition), marks.get(partition)
-            moved = progress is None or mark not in (None, progress.mark)
-            found[topic, partition] = Progress.beginning(mark) if moved and mark is not None else kept[partition]
-    return found
+        mark = record.marks.get(topic)
+        marks: Mapping[int, int] = mark.value if mark is not None else {}
+        stored = {int(part): Progress.deserialize(each) for part, each in healing.get(topic, {}).items()}
+        for partition in {*marks, *stored}:
+            own, offset = stored.get(partition), marks.get(partition)
+            is_moved = own is None or (offset is not None and offset != own.mark)
+            progress[topic, partition] = Progress.beginning(marks[partition]) if is_moved else stored[partition]
+    return progress
 
 
-def extras_with(record: JobRecord, standing: Mapping[Place, Progress]) -> RecordExtras:
+def planned_progress(record: JobRecord, topics: Iterable[str]) -> dict[Place, Progress]:
+    """As its open batch saw it, if there is one: a first batch has chosen where partitions begin."""
+    if record.intent is None:
+        return progress_in(record, topics)
+    return progress_in(replace(record, extras=record.extras.with_healing(record.intent.extras.healing or {})), topics)
+
+
+def extras_with(record: JobRecord, progress: StreamProgress) -> RecordExtras:
     """The record's extras once its partitions stand here."""
-    healing: dict[str, Json] = dict(record.extras.healing or {})
-    for topic in {topic for topic, _ in standing}:
-        own = {str(part): progress.serialize() for (name, part), progress in standing.items() if name == topic}
-        before = healing.get(topic)
-        healing[topic] = {**(before if isinstance(before, dict) else {}), **own}
+    stored = record.extras.healing or {}
+    healing: dict[str, Json] = dict(stored)
+    for topic in {topic for topic, _ in progress}:
+        own = {str(part): each.serialize() for (name, part), each in progress.items() if name == topic}
+        healing[topic] = {**stored.get(topic, {}), **own}
     return record.extras.with_healing(healing)
 
 
-def marks_with(
-    record: JobRecord, before: Mapping[Place, Progress], after: Mapping[Place, Progress]
-) -> dict[str, HWM[Any]]:
+def marks_with(record: JobRecord, before: StreamProgress, after: StreamProgress) -> dict[str, HWM[Any]]:
     """The record's marks once its partitions stand there; a partition of which nothing was passed yet has none."""
     marks: dict[str, HWM[Any]] = dict(record.marks)
     for (topic, partition), progress in sorted(after.items()):
         mark = marks.get(topic) or KeyValueIntHWM(f"{record.job}.{topic}", {}, topic=topic)
-        begun = before.get((topic, partition))
-        if partition in mark.value or (begun is not None and progress.mark > begun.mark):
+        earlier = before.get((topic, partition))
+        if partition in mark.value or (earlier is not None and progress.mark > earlier.mark):
             mark = mark.set_value({**mark.value, partition: progress.mark})
         if mark.value or topic in marks:
             marks[topic] = mark
     return marks
-
-
-def _kept(record: JobRecord, topic: str) -> dict[int, Progress]:
-    stored = (record.extras.healing or {}).get(topic)
-    parts = stored if isinstance(stored, dict) else {}
-    return {int(part): Progress.deserialize(found) for part, found in parts.items() if isinstance(found, dict)}
-
-
-def _offsets(mark: HWM[Any] | None) -> dict[int, int]:
-    return dict(mark.value) if mark is not None else {}

@@ -1,68 +1,51 @@
-"""The records of a stream that are not settled, as the driver knows them: failed, held by a step, or not there yet."""
+"""The records of a stream that are not settled, as the driver knows them, and what the next turn does about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from floodmark.probes.kafka import Place
-from floodmark.streams.healer import journal as failures
-from floodmark.streams.healer.journal import Failed, StateFolder
-from floodmark.streams.healer.progress import Progress
-from floodmark.streams.healing_step import OnError
-
-# Which failed records run again, and when: the policy of a stream applied to its log of failures.
-FailedRecords: TypeAlias = "Mapping[Place, Mapping[int, Failed]]"
-
-
-@dataclass
-class Tries:
-    """The attempts that this run may make; those of earlier runs do not count, so every run tries at least once."""
-
-    policy: OnError
-    before: dict[tuple[Place, int], int] = field(default_factory=dict)
-
-    def begin(self, failed: FailedRecords) -> None:
-        """A run begins, with these records failed already."""
-        self.before = {(place, offset): each.attempts for place, own in failed.items() for offset, each in own.items()}
-
-    def made(self, place: Place, failed: Failed) -> int:
-        """How often this run has tried the record."""
-        return failed.attempts - self.before.get((place, failed.offset), 0)
-
-    def are_used_up(self, place: Place, failed: Failed) -> bool:
-        return self.made(place, failed) >= self.policy.attempts
-
-    def due_at(self, place: Place, failed: Failed) -> float:
-        """When the record may run again, in seconds of the epoch; at once, if this run has not tried it."""
-        made = self.made(place, failed)
-        return failed.last_at + self.policy.pause_seconds(made) if made else 0.0
-
-    def due(self, failed: FailedRecords, now: float) -> dict[Place, dict[int, Failed]]:
-        """The records that run again now."""
-        chosen = {
-            place: {offset: each for offset, each in own.items() if self._is_due(place, each, now)}
-            for place, own in failed.items()
-        }
-        return {place: own for place, own in chosen.items() if own}
-
-    def next_due_at(self, failed: FailedRecords) -> float | None:
-        """When the next record runs again; None if none will."""
-        left = [(place, each) for place, own in failed.items() for each in own.values()]
-        return min((self.due_at(*each) for each in left if not self.are_used_up(*each)), default=None)
-
-    def given_up(self, failed: FailedRecords) -> dict[Place, list[Failed]]:
-        """The records that this run tries no more."""
-        chosen = {p: [each for each in own.values() if self.are_used_up(p, each)] for p, own in failed.items()}
-        return {place: own for place, own in chosen.items() if own}
-
-    def _is_due(self, place: Place, failed: Failed, now: float) -> bool:
-        return not self.are_used_up(place, failed) and self.due_at(place, failed) <= now
+from floodmark.probes.kafka import Offsets, Place
+from floodmark.streams.healer.looking import StreamOutlook
+from floodmark.streams.healer.progress import Progress, Range, StreamProgress
+from floodmark.streams.policy import FailedRecords, RetryBudget
+from floodmark.streams.task.journal import FailedRecord, StateFolder, read_failures
 
 
 @dataclass(frozen=True)
-class Held:
+class TurnLimit:
+    """How far a turn may go: up to these offsets, if any are given; there, steps let go what they hold if asked to."""
+
+    upto: Offsets | None = None
+    flushes: bool = False
+
+
+@dataclass(frozen=True)
+class TurnPlan:
+    """What a turn has to do."""
+
+    number: int
+    progress: StreamProgress
+    """Where the partitions stand before it."""
+    reads: Mapping[Place, Range] = field(default_factory=dict)
+    retries: FailedRecords = field(default_factory=dict)
+    visits: frozenset[Place] = frozenset()
+    """Partitions with held records and nothing new, which have to look at the clock, or let go."""
+    held_offsets: Mapping[Place, frozenset[int]] = field(default_factory=dict)
+    """Records that the last turn of this run has carried over."""
+    flushes: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.reads or self.retries or self.visits)
+
+    @property
+    def places(self) -> list[Place]:
+        return sorted({*self.reads, *self.retries, *self.visits})
+
+
+@dataclass(frozen=True)
+class HeldRecords:
     """Records that steps held when a turn of this run ended; `due_at` is when the clock lets them go, if it does."""
 
     number: int
@@ -71,51 +54,79 @@ class Held:
 
 
 @dataclass
-class Ward:
-    """Who waits, and for what."""
+class UnsettledRecords:
+    """Who waits, and for what: failed records for their next attempt, held ones for their batch, others to be read."""
 
     state: StateFolder
-    tries: Tries
-    held: dict[Place, Held] = field(default_factory=dict)
+    budget: RetryBudget
+    held_records: dict[Place, HeldRecords] = field(default_factory=dict)
 
     def begin(self, places: Iterable[Place]) -> None:
         """A run begins: it may try everything again, also what failed in a batch that is open; and nothing is held."""
-        self.held = {}
-        self.tries.begin({place: failures.read(self.state.failures(place)) for place in places})
+        self.held_records = {}
+        self.budget.begin({place: read_failures(self.state.failures(place)) for place in places})
 
-    def failed(self, standing: Mapping[Place, Progress]) -> dict[Place, dict[int, Failed]]:
+    def plan(self, number: int, outlook: StreamOutlook, limit: TurnLimit, now: float) -> TurnPlan:
+        """What the turn of this number does, by what was seen; it flushes where it comes to the end of its reach."""
+        ends = limit.upto or outlook.ends
+        upto = {place: outlook.reads.get(place, (0, each.read_upto))[1] for place, each in outlook.progress.items()}
+        flushes = limit.flushes and all(upto[place] >= ends.get(place, 0) for place in upto)
+        due = {place for place, held in self.held_records.items() if held.due_at is not None and held.due_at <= now}
+        return TurnPlan(
+            number=number,
+            progress=outlook.progress,
+            reads=outlook.reads,
+            retries=self.budget.due_records(self.failed_records(outlook.progress), now),
+            visits=frozenset(self.held_records if flushes else due) - frozenset(outlook.reads),
+            held_offsets=self.held_offsets(),
+            flushes=flushes,
+        )
+
+    def plan_again(
+        self, number: int, progress: StreamProgress, reads: Mapping[Place, Range], now: float, *, flushes: bool
+    ) -> TurnPlan:
+        """The plan of a turn that was begun before: the same span, and what its journals say is settled stays so."""
+        retries = self.budget.due_records(self.failed_records(progress), now)
+        return TurnPlan(number, progress, reads, retries, held_offsets=self.held_offsets(), flushes=flushes)
+
+    def failed_records(self, progress: StreamProgress) -> dict[Place, dict[int, FailedRecord]]:
         """The failed records of every partition that is stuck."""
-        found = {place: self._failed(place, each) for place, each in standing.items() if each.is_stuck}
-        return {place: own for place, own in found.items() if own}
+        failed = {place: self._failed_at(place, each) for place, each in progress.items() if each.is_stuck}
+        return {place: own for place, own in failed.items() if own}
 
-    def to_read_again(self, standing: Mapping[Place, Progress]) -> dict[Place, int]:
+    def spent_records(self, progress: StreamProgress) -> dict[Place, dict[int, FailedRecord]]:
+        """Those that this run tries no more and that keep the mark where it is."""
+        spent = self.budget.spent_records(self.failed_records(progress))
+        return {place: {each.offset: each for each in own} for place, own in spent.items()}
+
+    def to_put_aside(self, failed: FailedRecords) -> dict[Place, list[FailedRecord]]:
+        """Those that become dead letters: this run tries them no more, and the policy says so."""
+        return self.budget.spent_records(failed) if self.budget.policy.puts_aside else {}
+
+    def to_read_again(self, progress: StreamProgress) -> dict[Place, int]:
         """The lowest record of each partition that waits and that neither we have nor a step holds."""
         lowest: dict[Place, int] = {}
-        for place, progress in standing.items():
-            waiting = set(progress.unsettled()) if progress.is_stuck else set()
-            waiting -= self._failed(place, progress).keys() if waiting else set()
-            waiting -= self.held[place].offsets if place in self.held else set()
+        for place, each in progress.items():
+            waiting = set(each.unsettled_offsets()) if each.is_stuck else set()
+            waiting -= self._failed_at(place, each).keys() if waiting else set()
+            waiting -= self.held_records[place].offsets if place in self.held_records else set()
             if waiting:
                 lowest[place] = min(waiting)
         return lowest
 
-    def due_places(self, now: float) -> frozenset[Place]:
-        """Partitions whose held records the clock lets go."""
-        return frozenset(p for p, held in self.held.items() if held.due_at is not None and held.due_at <= now)
-
     def held_offsets(self) -> dict[Place, frozenset[int]]:
-        return {place: held.offsets for place, held in self.held.items()}
+        return {place: held.offsets for place, held in self.held_records.items()}
 
     def carried_from(self) -> dict[Place, int]:
         """The turns in which the steps' state was kept."""
-        return {place: held.number for place, held in self.held.items()}
+        return {place: held.number for place, held in self.held_records.items()}
 
-    def next_due_at(self, standing: Mapping[Place, Progress]) -> float | None:
+    def next_due_at(self, progress: StreamProgress) -> float | None:
         """When there is something to do though nothing new comes."""
-        again = self.tries.next_due_at(self.failed(standing))
-        clocks = [held.due_at for held in self.held.values() if held.due_at is not None]
-        return min([*clocks, *([] if again is None else [again])], default=None)
+        retry_at = self.budget.next_due_at(self.failed_records(progress))
+        times = [retry_at, *(held.due_at for held in self.held_records.values())]
+        return min((at for at in times if at is not None), default=None)
 
-    def _failed(self, place: Place, progress: Progress) -> dict[int, Failed]:
-        found = failures.read(self.state.failures(place))
-        return {o: each for o, each in found.items() if o < progress.reached and not progress.is_settled(o)}
+    def _failed_at(self, place: Place, progress: Progress) -> dict[int, FailedRecord]:
+        failed = read_failures(self.state.failures(place))
+        return {o: each for o, each in failed.items() if o < progress.read_upto and not progress.is_settled(o)}

@@ -1,0 +1,243 @@
+"""What one Spark task does: it runs the stream's steps over the records of partitions and journals every outcome.
+
+Workers import this package and what it needs, so nothing here imports the driver's side, `floodmark.streams.healer`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floodmark.streams.program import Plan
+from floodmark.streams.task.journal import (
+    FailureLog,
+    Headers,
+    Journal,
+    RawRecord,
+    StateFolder,
+    bytes_from_text,
+    bytes_to_text,
+)
+from floodmark.streams.task.partition import PartitionRun
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.probes.kafka import Place
+
+
+SUMMARY = "topic string, partition int, stopped_at bigint, due_at double"
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """All that the tasks of a job have to know; it is pickled and goes to the executors."""
+
+    folder: Path
+    number: int
+    run: str
+    plan: Plan
+    lows: Mapping[Place, int]
+    """The first offset of each partition's journal."""
+    room: Mapping[Place, int]
+    """How many records of a partition may be left unsettled before its task stops."""
+    carried_from: Mapping[Place, int] = field(default_factory=dict)
+    """The turn that a partition's held records were carried from."""
+    rows_at_once: int | None = None
+    flushes: bool = False
+    suspects_only: bool = False
+    """Whether only those records run, each by itself, whose worker died."""
+    attempts: Mapping[Place, Mapping[int, int]] | None = None
+    """For failed records that run again: which attempt of each offset this is."""
+
+    @property
+    def state(self) -> StateFolder:
+        return StateFolder(self.folder)
+
+
+def healing_task(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: it takes records and gives one row for each partition it met."""
+
+    def heal(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with closing(Task(plan)) as task:
+            for batch in batches:
+                for records in records_in_batch(batch):
+                    task.take(records)
+            task.leave()
+            yield task.summary()
+
+    return heal
+
+
+class Task:
+    """One partition at a time: it is locked while its records run."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        self._plan = plan
+        self._stack = ExitStack()
+        self._partition: PartitionRun | None = None
+        self._summary: list[tuple[str, int, int | None, float | None]] = []
+
+    def take(self, records: PartitionRecords) -> None:
+        """Run these records; the partition before them, if it was another, is finished first."""
+        if self._partition is None or self._partition.place != records.place:
+            self.leave()
+            self._partition = self._enter(records.place)
+        self._partition.take(records)
+
+    def leave(self) -> None:
+        """Finish the partition that was worked on, and unlock it."""
+        if self._partition is None:
+            return
+        due_at = self._partition.finish()
+        self._summary.append((*self._partition.place, self._partition.stopped_at, due_at))
+        self._partition = None
+        self._stack.close()
+
+    def summary(self) -> pa.RecordBatch:
+        """Which partitions were worked on, where each stopped early, and when the clock lets go what it holds."""
+        import pyarrow as pa
+
+        columns: Iterable[tuple[object, ...]] = zip(*self._summary, strict=True) if self._summary else ((), (), (), ())
+        types = (pa.string(), pa.int32(), pa.int64(), pa.float64())
+        arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, names=["topic", "partition", "stopped_at", "due_at"])
+
+    def close(self) -> None:
+        """Unlock the partition that was worked on when something went wrong."""
+        self._stack.close()
+
+    def _enter(self, place: Place) -> PartitionRun:
+        state, plan = self._plan.state, self._plan
+        self._stack.enter_context(state.lock(place))
+        journal = self._stack.enter_context(Journal.open(state.states(plan.number, place), plan.lows[place]))
+        log = FailureLog(state.failures(place))
+        self._stack.callback(log.close)
+        partition = PartitionRun(plan, place, journal, log, clock=time.time)
+        self._stack.callback(partition.close)
+        return partition
+
+
+@dataclass(frozen=True)
+class PartitionRecords:
+    """Neighbouring records of one partition, in the order of their offsets, a column at a time."""
+
+    place: Place
+    offsets: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers | None]
+    timestamps: Sequence[int]
+
+    def raw(self, at: int) -> RawRecord:
+        """The record as Kafka gave it."""
+        return RawRecord(self.keys[at], self.values[at], self.headers[at], self.timestamps[at])
+
+    def row(self, at: int, attempt: int = 1) -> tuple[dict[str, object], bytes | None]:
+        """The record as a stream's user sees it; (offset, attempt) is a key for what must not be done twice."""
+        topic, partition = self.place
+        uuid: dict[str, object] = {
+            "topic": topic,
+            "partition": partition,
+            "offset": self.offsets[at],
+            "attempt": attempt,
+            "key": self.keys[at],
+            "headers": self.headers[at],
+            "timestamp": self.timestamps[at],
+        }
+        return uuid, self.values[at]
+
+
+def records_in_batch(batch: pa.RecordBatch) -> Iterator[PartitionRecords]:
+    """What an Arrow batch holds, partition by partition. A row without an offset only names a partition."""
+    if not batch.num_rows:
+        return
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    topics, partitions = columns["topic"].unique(), columns["partition"].unique()
+    if len(topics) == len(partitions) == 1:
+        yield _records((topics[0].as_py(), partitions[0].as_py()), columns)
+        return
+    places = zip(columns["topic"].to_pylist(), columns["partition"].to_pylist(), strict=True)
+    start = 0
+    for place, group in groupby(places):
+        length = sum(1 for _ in group)
+        yield _records(place, {name: column.slice(start, length) for name, column in columns.items()})
+        start += length
+
+
+def _records(place: Place, columns: Mapping[str, Any]) -> PartitionRecords:
+    offsets = [] if columns["offset"].null_count else columns["offset"].to_pylist()
+    keys, values, headers = (_values(columns[name]) for name in ("key", "value", "headers"))
+    return PartitionRecords(
+        place, offsets, keys, values, list(map(_headers, headers)), columns["timestamp"].to_pylist()
+    )
+
+
+def _values(column: Any) -> list[Any]:  # noqa: ANN401 (pyarrow's own)
+    return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
+
+
+def _headers(text: str | None) -> Headers | None:
+    """As Spark's `to_json` writes them: a value is in Base64."""
+    if text is None:
+        return None
+    return tuple((header["key"], bytes_from_text(header["value"])) for header in json.loads(text))
+
+
+def rows_from_kafka(frame: DataFrame) -> DataFrame:
+    """Kafka's own columns in the shape that `records_in_batch` reads."""
+    from pyspark.sql import functions as F
+
+    names = ("key", "value", "topic", "partition", "offset")
+    # As text: a list that is null, as of every record without headers, takes Spark ten times as long to hand over.
+    headers = F.to_json("headers", {"ignoreNullFields": "false"}).alias("headers")
+    return frame.select(*names, F.unix_millis("timestamp").alias("timestamp"), headers)
+
+
+def rows_from_copies(spark: SparkSession, records: Mapping[Place, Mapping[int, RawRecord]]) -> DataFrame:
+    """Records that were kept, as Kafka would give them: a partition in one task, in its order."""
+    rows = [
+        {"topic": topic, "partition": partition, "offset": offset}
+        | raw._asdict()
+        | {"headers": _headers_text(raw.headers)}
+        for (topic, partition), own in records.items()
+        for offset, raw in own.items()
+    ]
+    return _rows_by_place(spark, rows, len(records))
+
+
+def _headers_text(headers: Headers | None) -> str | None:
+    if headers is None:
+        return None
+    return json.dumps([{"key": key, "value": bytes_to_text(value)} for key, value in headers])
+
+
+def rows_without_records(spark: SparkSession, places: Iterable[Place]) -> DataFrame:
+    """A row without a record for each partition, so that a task goes there."""
+    rows = [{"topic": topic, "partition": partition} for topic, partition in places]
+    return _rows_by_place(spark, rows, len(rows))
+
+
+def _rows_by_place(spark: SparkSession, rows: Sequence[Mapping[str, object]], tasks: int) -> DataFrame:
+    import pyarrow as pa
+
+    schema = pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.int64()),
+            ("headers", pa.string()),
+        ]
+    )
+    frame = spark.createDataFrame(pa.Table.from_pylist([*rows], schema))
+    return frame.repartition(tasks, "topic", "partition").sortWithinPartitions("topic", "partition", "offset")

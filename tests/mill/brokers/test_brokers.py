@@ -1,0 +1,103 @@
+"""Tables as streams: rows are elements, columns are fields, and the output has struct_column columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from floodmark import stores
+from floodmark.errors import ConfigError
+from floodmark.mill import JoinWith, SourceMessageBroker, WaterMill, get_field, join_streams
+from floodmark.mill.brokers import elements_of
+from floodmark.sinks import Delta
+from floodmark.testing import RowsSource
+from tests.mill.cases import Joined, L, R
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOMENT = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=timezone.utc)
+
+
+@dataclass
+class Order:
+    """What was ordered."""
+
+    id: int
+    amount: Decimal
+    placed: datetime
+
+
+@dataclass
+class Payment:
+    """What was paid."""
+
+    order_id: int
+    day: date
+
+
+@dataclass
+class Paid:
+    """An order with its payments."""
+
+    id: int
+    amount: Decimal
+    placed: datetime
+    days: list[date]
+
+
+def settle(order: Order, payments: Mapping[Order, list[Payment]]) -> Paid:
+    return Paid(order.id, order.amount, order.placed, [payment.day for payment in payments[order]])
+
+
+@pytest.mark.spark
+def test_two_tables_are_joined_into_a_third(spark: SparkSession, tmp_path: Path) -> None:
+    """In the order of their keys, whatever order they lie in; decimals and times keep every digit."""
+    amount = Decimal("12345678901234567890.123456789")
+    orders = [{"id": number, "amount": amount, "placed": MOMENT} for number in (3, 1, 2)]
+    payments = [{"order_id": number, "day": date(2026, 2, number)} for number in (3, 1, 1)]
+    sink = Delta(str(tmp_path / "paid"), name="paid")
+    broker = SourceMessageBroker(
+        {
+            Order: RowsSource(orders, "id bigint, amount decimal(38,9), placed timestamp", name="orders"),
+            Payment: RowsSource(payments, "order_id bigint, day date", name="payments"),
+        },
+        {Paid: sink},
+    )
+    tree = join_streams(Order, JoinWith(Payment, get_field("id"), get_field("order_id")))
+    store = stores.open("sqlite:///marks.db", folder=tmp_path)
+    WaterMill(broker, settle, join_tree=tree, spark=spark, store=store).run()
+    found = spark.read.format("delta").load(str(tmp_path / "paid")).orderBy("id").collect()
+    assert [(row.id, row.amount, row.placed.astimezone(timezone.utc), sorted(row.days)) for row in found] == [
+        (1, amount, MOMENT, [date(2026, 2, 1), date(2026, 2, 1)]),
+        (3, amount, MOMENT, [date(2026, 2, 3)]),
+    ]
+
+
+@pytest.mark.spark
+def test_a_row_is_one_json_object_wherever_it_is_read(spark: SparkSession) -> None:
+    """Nulls are said, names need no quoting, and its offset does not depend on the order of reading."""
+    rows = spark.createDataFrame([(1, None), (2, "b")], "`a.b` bigint, t string")
+    found = elements_of(rows).collect()
+    again = elements_of(rows.repartition(3)).collect()
+    assert [json.loads(row.value) for row in found] == [{"a.b": 1, "t": None}, {"a.b": 2, "t": "b"}]
+    assert {row.value: row.offset for row in found} == {row.value: row.offset for row in again}
+    assert [row.offset >= 0 for row in found] == [True, True]
+
+
+def test_a_class_without_a_source_is_named() -> None:
+    """And those that have one."""
+    broker = SourceMessageBroker({L: RowsSource([])}, {})
+    with pytest.raises(ConfigError, match=r"SourceMessageBroker has no place for R.*there are: L"):
+        broker.inlet(R)
+    with pytest.raises(ConfigError, match=r"no place for Joined.*none"):
+        broker.outlet(Joined)
+    with pytest.raises(ConfigError, match="ends='later'"):
+        SourceMessageBroker({}, ends="later")  # type: ignore[arg-type]  # the fault
