@@ -25,8 +25,8 @@ from floodmark.sinks.contract import Batch, Sink
 from floodmark.step import RunRequest
 from floodmark.step.checks import fit
 from floodmark.step.engine import session_under
-from floodmark.step.intents import frozen
-from floodmark.step.refused import parsed
+from floodmark.step.intents import frozen_options
+from floodmark.step.refused import parse_rows
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
 
@@ -277,7 +277,10 @@ class Replay:
         from pyspark.sql.types import StructType
 
         own = StructType([field for field in rows.schema.fields if not field.name.startswith("_fm_")])
-        facts = {"time": datetime.now(timezone.utc).isoformat(), "frozen": frozen(self.step.work, self.step.session)}
+        facts = {
+            "time": datetime.now(timezone.utc).isoformat(),
+            "frozen": frozen_options(self.step.work, self.step.session),
+        }
         return json.dumps({**facts, "schema": own.json()})
 
     def deliver(self, replay_id: str) -> dict[str, int]:
@@ -288,7 +291,7 @@ class Replay:
         claimed = table.where(f"replay = {literal(replay_id)} and status = 'replaying'")
         claim = json.loads(claimed.select("claim").first()["claim"])  # type: ignore[index]
         named = claimed.withColumnRenamed("id", ROW_ID)
-        rows = parsed(named, "repaired", claim["schema"], beside=ROW_ID).drop(ROW_ID)
+        rows = parse_rows(named, "repaired", claim["schema"], beside=ROW_ID).drop(ROW_ID)
         batch = self.batch_of(replay_id, claim)
         written: dict[str, int] = {}
         for place, sink in enumerate(self.step.work.sinks, start=1):
@@ -326,7 +329,7 @@ def original_rows(chosen: DataFrame) -> DataFrame:
     """Quarantined rows with their own columns again; those of older batches may lack some."""
     schemas = [row["schema"] for row in chosen.select("schema").distinct().collect()]
     named = chosen.withColumnRenamed("id", ROW_ID)
-    parts = [parsed(named.where(f"schema = {literal(schema)}"), "row", schema, beside=ROW_ID) for schema in schemas]
+    parts = [parse_rows(named.where(f"schema = {literal(schema)}"), "row", schema, beside=ROW_ID) for schema in schemas]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
 
