@@ -29,7 +29,7 @@ from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import select_columns
 from floodmark.step.looking import require_same_sources, source_request
 from floodmark.step.transform import first_lines
-from floodmark.step.work import RunRequest, shown
+from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class JobCheck:
 
     def results(self) -> Iterator[CheckResult]:
         record = self.step.read()
-        mark = f"at {shown(record.marks)}" if record.marks else "none: the next run is the first one"
+        mark = f"at {display_marks(record.marks)}" if record.marks else "none: the next run is the first one"
         yield CheckResult(self.step.work.name, "mark", mark)
         for source in self.step.work.sources:
             yield from self._part_results(f"source {source.name}", self._source_remarks(source, record))

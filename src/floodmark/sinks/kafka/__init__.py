@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkDisagrees, SinkFailed, SinkUndecided, SinkUnreachable, SourceUnreadable
-from floodmark.hwm import Json
 from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic, similar_topics
 from floodmark.probes.kafka.client import KafkaOptions, driver_message
 from floodmark.sinks.contract import Batch, Recorded, Session
@@ -20,12 +19,13 @@ from floodmark.sinks.kafka.messages import MessageFormat
 from floodmark.sinks.kafka.producer import PATIENCE_SECONDS, LedgerAddress, TransactionalSession, retry_passing_errors
 from floodmark.sinks.kafka.writer import DELIVERY_TYPE, Delivery, WritePlan, Writer, deliver, in_parallel
 from floodmark.spark.faults import fault_in
-from floodmark.spark.session import cores
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Consumer
     from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.hwm import Json
 
 LONGEST_CHUNK_SECONDS = 420.0
 """Twice this, and some, is what brokers allow a transaction to take."""
@@ -136,6 +136,8 @@ class Kafka:
             raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=str(reason)) from None
 
     def _layout(self, spark: SparkSession) -> Layout:
+        from floodmark.spark.session import cores  # heavy, and a writer's process imports this module too
+
         partitions = self._topic.require()
         return Layout(partitions, min(partitions, cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
 

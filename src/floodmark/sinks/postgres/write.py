@@ -5,7 +5,6 @@ from __future__ import annotations
 import selectors
 import socket
 import struct
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
@@ -29,7 +28,6 @@ from floodmark.sinks.postgres.transport import (
     copy_rows,
     drop_upto,
 )
-from floodmark.spark.session import is_connect, is_local
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -148,6 +146,10 @@ class StreamBroken(Exception):
 
 def can_stream(spark: SparkSession) -> bool:
     """Whether the tasks run on this machine, as children of this driver's own JVM, and can reach a socket here."""
+    import tempfile
+
+    from floodmark.spark.session import is_connect, is_local
+
     has_room = hasattr(socket, "AF_UNIX") and len(tempfile.gettempdir()) <= LONGEST_FOLDER
     return has_room and not is_connect(spark) and is_local(spark.conf.get("spark.master", "") or "")
 
@@ -155,6 +157,8 @@ def can_stream(spark: SparkSession) -> bool:
 @contextmanager
 def open_stream(rows: DataFrame, encoding: Encoding) -> Iterator[TaskStream]:
     """Start the tasks, which go on meanwhile; on leaving they have ended, one way or the other."""
+    import tempfile
+
     from pyspark import InheritableThread
 
     with ExitStack() as stack:

@@ -21,7 +21,7 @@ from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.step.engine import Clock
-from floodmark.step.work import shown
+from floodmark.step.work import display_marks
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import JobRecord, Receipt
@@ -206,8 +206,8 @@ def receipt_of(
         rows_refused=sum(each.rows_dropped for each in own),
         rows_dead=rows_dead,
         rows_held_back=sum(each.rows_failed + len(each.held_offsets) for each in own),
-        mark_before=shown(begun.marks),
-        mark_after=shown(after.marks),
+        mark_before=display_marks(begun.marks),
+        mark_after=display_marks(after.marks),
         span=span,
         durations=dict(clock.seconds),
         notes=tuple(notes),
