@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from floodmark.errors import ConfigError
-from floodmark.hwm import Json
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from floodmark.hwm import Json
     from floodmark.sinks.delta import Delta
 
 Session: TypeAlias = "Callable[[], SparkSession]"

@@ -22,7 +22,8 @@ from typing import Any, Literal, NoReturn, TypeAlias, Union, get_args, get_origi
 from uuid import UUID
 
 from floodmark.errors import ConfigError
-from floodmark.mill.codec.types import UnfitValue, hints_of, type_name, unknown_type
+from floodmark.mill.codec.types import UnfitValue, hints_of, unknown_type
+from floodmark.spark.schemas import type_name
 
 Read: TypeAlias = "Callable[[Any], Any]"
 ReadMany: TypeAlias = "Callable[[Sequence[dict[str, Any]]], list[Any]]"
