@@ -50,7 +50,7 @@ def write_plainly(_: int) -> None:
 def write(_: int) -> None:
     codec = Codec(Location)
     for _turn in TURNS:
-        assert [codec.to_text(row) for row in ROWS][-1] == TEXTS[-1]
+        assert codec.texts([codec.snapshot(row) for row in ROWS])[-1] == TEXTS[-1]
 
 
 def run() -> list[Result]:

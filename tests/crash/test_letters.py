@@ -70,7 +70,7 @@ def test_a_replay_that_was_killed_is_finished_by_whoever_comes_next(
     finish(mended, spark, store)
     expected = [number for number in range(1, 31) if number % 9]
     assert ids_in_table(spark, tmp_path / "lake") == ids_in_table(spark, tmp_path / "mart") == expected
-    opened = Letters.of(mended.work(store), 1_000).opened(spark)
+    opened = Letters.of(mended.work(store), 1_000).open_letters(spark)
     assert opened is not None
     assert sorted((json.loads(row.text)["id"], row.attempts) for row in opened.collect()) == [
         (9, attempts),

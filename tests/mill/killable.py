@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import floodmark as fm
-from floodmark.mill import JoinWith, KafkaMessageBroker, WaterMill, function_call, get_field, join_streams, window
-from floodmark.mill import inputs as shelf
+from floodmark.mill import (
+    JoinWith,
+    KafkaMessageBroker,
+    WaterMill,
+    function_call,
+    get_field,
+    inputs,
+    join_streams,
+    window,
+)
 from tests.mill.cases import BY_K, Joined, L, R, join_names
 
 if TYPE_CHECKING:
@@ -39,15 +47,15 @@ def joined_sizes(lefts: list[L], rights: Mapping[L, list[R]]) -> Joined:
 
 def mill_in(folder: Path, spark: SparkSession | Callable[[], SparkSession]) -> WaterMill:
     """The mill that a folder describes, with its marks in the folder."""
-    shelf.MANY = 1  # what was kept by a process that is killed must not be missed by the next
-    told = json.loads((folder / "mill.json").read_text())
-    names: dict[Stream, str] = {L: told["left"], R: told["right"], Joined: told["out"]}
-    broker = KafkaMessageBroker(names, told["bootstrap"])
+    inputs.WORTH_CACHING = 1  # what was cached by a process that is killed must not be missed by the next
+    settings = json.loads((folder / "mill.json").read_text())
+    names: dict[Stream, str] = {L: settings["left"], R: settings["right"], Joined: settings["out"]}
+    broker = KafkaMessageBroker(names, settings["bootstrap"])
     store = fm.stores.open("sqlite:///marks.db", folder=folder)
-    if told["kind"] == "join":
+    if settings["kind"] == "join":
         return WaterMill(broker, join_names, name="mill", spark=spark, store=store, turn_elements=40, **BY_K)
     stream = window(L, function_call(by_file(folder / "clock")))
-    if told["kind"] == "windows":
+    if settings["kind"] == "windows":
         return WaterMill(broker, sizes, stream_cls=stream, name="mill", spark=spark, store=store)
     tree = join_streams(stream, JoinWith(R, get_field("k"), get_field("k")))
     return WaterMill(broker, joined_sizes, join_tree=tree, name="mill", spark=spark, store=store)

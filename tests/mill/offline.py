@@ -10,13 +10,12 @@ from typing import Any
 from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span
 from floodmark.mill.brokers import Inlet, Outlet
 from floodmark.mill.declaration import Declaration, declare
-from floodmark.mill.horizon import Memory
-from floodmark.mill.inputs import feeds_of, is_in_runs, levels_in, node_of, windows_in
+from floodmark.mill.inputs import is_in_runs, levels_in, stream_inputs, windows_in
 from floodmark.mill.join_tree import Stream, name_of
-from floodmark.mill.pending import Found, Stretch, found_in
-from floodmark.mill.planning import Planner, Turn, asked_below, plan_timed
-from floodmark.mill.survey import Survey
-from floodmark.mill.timed import timed_windows
+from floodmark.mill.pending import PendingInput, StreamMemory
+from floodmark.mill.planning import Inputs, Planner, Scans, Turn
+from floodmark.mill.scan import KeySurvey, ScanResult, results_of
+from floodmark.mill.windows import timed_windows
 from floodmark.sources.contract import Reading, Request, Session, Sight
 from tests.mill.nested_loop import Match, calls
 
@@ -50,7 +49,7 @@ class ListStream:
     def read(self, spark: object, span: Span) -> Reading:
         raise AssertionError("nothing here reads with Spark")
 
-    def lanes(self, span: Span) -> dict[int, tuple[int, int]]:
+    def offsets(self, span: Span) -> dict[int, tuple[int, int]]:
         stored: Any = span.detail
         return {int(number): (at, stored["upto"][number]) for number, at in stored["from"].items()}
 
@@ -64,7 +63,7 @@ class ListStream:
             return []
         return [
             (number, offset, self.partitions[number][offset])
-            for number, (first, upto) in self.lanes(span).items()
+            for number, (first, upto) in self.offsets(span).items()
             for offset in range(first, upto)
         ]
 
@@ -89,63 +88,66 @@ class OfflineMill:
     declared: Declaration
     broker: ListBroker
     marks: dict[str, HWM[Any]] = field(default_factory=dict)
-    memories: dict[str, Memory] = field(default_factory=dict)
-    given: list[list[Match]] = field(default_factory=list)
-    stopped: bool = False
+    memories: dict[str, StreamMemory] = field(default_factory=dict)
+    calls: list[list[Match]] = field(default_factory=list)
+    has_stopped: bool = False
 
     def __post_init__(self) -> None:
         tree = self.declared.tree
-        self.feeds = feeds_of(self.declared, self.broker)
-        self.planner = Planner(node_of(self.declared, tree.root), self.feeds, tree.window is not None)
+        self.streams = stream_inputs(self.declared, self.broker)
+        self.planner = Planner(self.declared.node_of(tree.root), self.streams, tree.window is not None)
         self.windows = timed_windows(self.declared, None)
 
     def turn(self) -> Turn:
-        """One turn; what the process function would be called with is added to `given`."""
-        stretches = {name: self.stretch(name) for name in self.feeds}
-        found = {name: self.scouted(stretch) for name, stretch in stretches.items()}
-        turn = self.planner.plan(stretches, found) if self.windows is None else self.timed(stretches, found)
+        """One turn; what the process function would be called with is added to `calls`."""
+        inputs = {name: self.pending(name) for name in self.streams}
+        scans = {name: self.scan(pending) for name, pending in inputs.items()}
+        self.take_windows(inputs, scans)
+        turn = self.planner.plan(inputs, scans, self.windows)
         if turn.moves:
             spans = turn.spans()
-            self.given += self.joined(spans)
+            self.calls += self.joined(spans)
             for name, span in spans.items():
                 mark = self.marks.get(name)
                 self.marks[name] = mark.update(span.upto.value) if mark else span.upto
-            self.memories = {name: Memory.from_json(each.to_json()) for name, each in turn.memories().items()}
-            self.stopped = turn.stops
+            self.memories = {name: StreamMemory.from_json(each.to_json()) for name, each in turn.memories().items()}
+            self.has_stopped = turn.stops
         return turn
 
-    def timed(self, stretches: Mapping[str, Stretch], found: Mapping[str, Mapping[int, Found]]) -> Turn:
-        """The turn whose windows the product's own code decides, element by element."""
-        windows, own = self.windows, stretches[self.planner.root.name]
-        assert windows is not None
-        windows.begin_at({lane: first for lane, (first, _) in own.ranges.items()})
-        below = asked_below(self.planner, stretches, found)
-        keyed = [(self.key_of(own, row), row) for row in self.source(own.feed.name).rows(own.unread)]
+    def take_windows(self, inputs: Inputs, scans: Scans) -> None:
+        """The product's own code decides windows by a function, element by element."""
+        windows, own = self.windows, inputs[self.planner.root.name]
+        if windows is None:
+            return
+        windows.begin_at({partition: first for partition, (first, _) in own.offsets.items()})
+        below = self.planner.level_to_ask(inputs, scans)
+        keyed = [(self.key_of(own, row), row) for row in self.source(own.stream.name).rows(own.unread)]
         rows = [row for key, row in sorted(keyed, key=lambda each: (each[0], each[1][:2])) if (0, key) < below]
         windows.take(
-            (lane, at, json.dumps(vars(e))) for lane, at, e in rows if e is not END and at >= windows.seen[lane]
+            (number, at, json.dumps(vars(e)))
+            for number, at, e in rows
+            if e is not END and at >= windows.taken_upto[number]
         )
-        return plan_timed(self.planner, stretches, found, windows)
 
-    def key_of(self, stretch: Stretch, row: tuple[int, int, Any]) -> Any:  # noqa: ANN401 (a key of whatever kind)
+    def key_of(self, pending: PendingInput, row: tuple[int, int, Any]) -> Any:  # noqa: ANN401 (a key of whatever kind)
         """What orders an element among those of other partitions; an end comes last."""
-        return stretch.feed.keys[0].of(vars(row[2])) if row[2] is not END else float("inf")
+        return pending.stream.keys[0].of(vars(row[2])) if row[2] is not END else float("inf")
 
-    def stretch(self, name: str) -> Stretch:
-        feed = self.feeds[name]
-        sight = feed.look(self.marks.get(name), Request(), _no_session)
-        return Stretch(feed, sight.span, self.memories.get(name, Memory()))
+    def pending(self, name: str) -> PendingInput:
+        stream = self.streams[name]
+        sight = stream.look(self.marks.get(name), Request(), _no_session)
+        return PendingInput(stream, sight.span, self.memories.get(name, StreamMemory()))
 
-    def scouted(self, stretch: Stretch) -> dict[int, Found]:
+    def scan(self, pending: PendingInput) -> dict[int, ScanResult]:
         """What the product's own survey finds in the elements that have arrived."""
-        feed = stretch.feed
-        ordered = not (feed.name == self.planner.root.name and self.planner.is_in_runs(stretch))
-        survey = Survey(tuple(key.spark_type for key in feed.keys), ordered=ordered)
-        for lane, offset, element in self.source(feed.name).rows(stretch.unread):
-            keys = tuple(None if element is END else key.of(vars(element)) for key in feed.keys)
-            survey.take(lane, offset, element is END, None, keys)
+        stream = pending.stream
+        ordered = not (stream.name == self.planner.root.name and self.planner.is_in_runs(pending))
+        survey = KeySurvey(tuple(key.spark_type for key in stream.keys), ordered=ordered)
+        for partition, offset, element in self.source(stream.name).rows(pending.unread):
+            keys = tuple(None if element is END else key.of(vars(element)) for key in stream.keys)
+            survey.take(partition, offset, element is END, None, keys)
         survey.close()
-        return found_in(feed, survey.out, ordered=ordered)
+        return results_of(stream, survey.notes, ordered=ordered)
 
     def source(self, name: str) -> ListStream:
         return next(source for source in self.broker.streams.values() if source.name == name)
@@ -157,19 +159,19 @@ class OfflineMill:
             rows = source.rows(spans[name_of(stream)])
             kept = [row for row in rows if self.is_within(stream, row, spans[name_of(stream)])]
             numbers = range(len(source.partitions))
-            streams[stream] = [[element for lane, _, element in kept if lane == number] for number in numbers]
+            streams[stream] = [[element for partition, _, element in kept if partition == number] for number in numbers]
         return calls(self.declared.tree, streams)
 
     def is_within(self, stream: Stream, row: tuple[int, int, Any], span: Span) -> bool:
-        feed = self.feeds[name_of(stream)]
-        if stream != self.declared.tree.root or not feed.keys or is_in_runs(span):
+        own = self.streams[name_of(stream)]
+        if stream != self.declared.tree.root or not own.keys or is_in_runs(span):
             return True
-        lane, offset, element = row
+        partition, offset, element = row
         windows = windows_in(span)
         if windows is not None:
-            return any(n == lane and first <= offset < upto for window in windows for n, first, upto in window)
+            return any(n == partition and first <= offset < upto for window in windows for n, first, upto in window)
         after, until = levels_in(span)
-        place = (0, feed.keys[0].of(vars(element)), lane, offset)
+        place = (0, own.keys[0].of(vars(element)), partition, offset)
         return after <= place < until
 
 

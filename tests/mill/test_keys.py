@@ -1,29 +1,23 @@
-"""Keys: one form for both sides of an edge, exact in Spark, and the same whether Spark or Python computes it."""
+"""Keys: one form for both sides of an edge, exact in Spark, and the same however many elements are read at once."""
 
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F_
 
 from floodmark.errors import ElementInvalid, JoinTreeInvalid
 from floodmark.mill import JoinWith, const_expression, function_call, get_field, join_streams, window
 from floodmark.mill.codec import Codec
-from floodmark.mill.expressions import Expression, Kind
+from floodmark.mill.expressions import Expression, KeyValue, Kind
 from floodmark.mill.join_tree import single_stream
-from floodmark.mill.keys import Key, edge_keys, key_schema, kind_of, window_key
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from floodmark.mill.keys import Key, KeyReader, edge_keys, window_key
 
 
 @dataclass
@@ -72,30 +66,29 @@ def length(element: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "kind", "compiled"),
+    ("left", "right", "kind"),
     [
-        (N, J + 1, "int", True),
-        (N, F, "float", True),
-        (N, B, "int", True),
-        (T, get_field("place")["name"] + "x", "text", True),
-        (get_field("place")["x"] // 2, N, "int", True),
-        (get_field("extra")["e"], N, "int", True),
-        (get_field("amount"), N, "decimal", False),
-        (get_field("day") + timedelta(days=1), get_field("day"), "date", False),
-        (get_field("moment"), get_field("moment"), "datetime", False),
-        (get_field("uuid"), get_field("uuid"), "uuid", False),
-        (function_call(length), N, "int", False),
-        (function_call(lambda element: element["n"]), N, "int", False),
-        (N > J, B, "int", True),
-        (F > 0.5, B, "int", False),
-        (get_field("maybe") * 2, N, "int", True),
+        (N, J + 1, "int"),
+        (N, F, "float"),
+        (N, B, "int"),
+        (T, get_field("place")["name"] + "x", "text"),
+        (get_field("place")["x"] // 2, N, "int"),
+        (get_field("extra")["e"], N, "int"),
+        (get_field("amount"), N, "decimal"),
+        (get_field("day") + timedelta(days=1), get_field("day"), "date"),
+        (get_field("moment"), get_field("moment"), "datetime"),
+        (get_field("uuid"), get_field("uuid"), "uuid"),
+        (function_call(length), N, "int"),
+        (function_call(lambda element: element["n"]), N, "int"),
+        (N > J, B, "int"),
+        (F > 0.5, B, "int"),
+        (get_field("maybe") * 2, N, "int"),
     ],
 )
-def test_both_sides_have_one_kind(left: Expression, right: Expression, kind: str, compiled: bool) -> None:
-    """What Python compares is brought to one form; what Spark would compute otherwise runs as Python."""
+def test_both_sides_have_one_kind(left: Expression, right: Expression, kind: str) -> None:
+    """What Python compares is brought to one form."""
     keys = keys_of(left, right)
     assert [key.kind for key in keys] == [kind, kind]
-    assert keys[0].compiled is compiled
 
 
 @pytest.mark.parametrize(
@@ -118,7 +111,7 @@ def test_windows_need_no_order() -> None:
     """A function without an annotation is compared for equality alone, as Python does it."""
     key = window_key(single_stream(window(Many, function_call(lambda element: element["n"]))), CODECS)
     assert key is not None
-    assert not key.ordered
+    assert not key.is_ordered
     assert key.of({"n": 1}) == key.of({"n": 1.0}) == key.of({"n": True})
     assert key.of({"n": 1}) != key.of({"n": "1"})
 
@@ -175,96 +168,109 @@ def test_an_element_without_a_key_is_an_error(expression: Expression, kind: Kind
     assert expression.describe() in str(caught.value)
 
 
-WHOLE = [0, 1, -1, 2, -2, 3, -3, 7, -7, 30, -30, 1000, 2**31, -(2**31), 2**53, 2**53 + 1, 2**62, -(2**63), 2**63 - 1]
-REAL = [0.0, -0.0, 0.1, -0.1, 0.5, 1.0, -1.0, 2.5, -2.5, 7.7, -7.7, 1e-300, 1e15, -1e15, 1e16, 1e300, 2.0**53]
-SIGNS = ["+", "-", "*", "//", "%"]
-EXPRESSIONS = [
-    *(f"N {sign} J" for sign in SIGNS),
-    *(f"F {sign} G" for sign in SIGNS),
-    *(f"N {sign} F" for sign in SIGNS),
-    *(f"F {sign} J" for sign in SIGNS),
-    *("N // 30", "N % -7", "10 + N", "-N", "N // 2 + J // 3", "(N + J) * 2", "F // 0.1"),
-    *("B + N", "B * F", "N < J", "N == J", "T + 'x'", "get_field('maybe')"),
-    *("get_field('place')['x'] - N", "get_field('extra')['e']", "get_field('place')['name']"),
-]
+@dataclass
+class Event:
+    """A field of each plain kind, one with a default, and one that no key is about."""
+
+    n: int
+    f: float
+    t: str
+    other: int
+    later: int = 7
 
 
-def elements() -> list[dict[str, Any]]:
-    """Every pair of the whole numbers and of the real ones, and some at random."""
-    numbers = random.Random(4)
-    pairs = [(i, j, f, g) for (i, j), (f, g) in zip(product(WHOLE, WHOLE), product(REAL, REAL), strict=False)]
-    pairs += [(i, j, float(j), float(i)) for i, j in product(WHOLE, WHOLE)]
-    pairs += [
-        (numbers.randint(-99, 99), numbers.randint(-9, 9), numbers.uniform(-9, 9), numbers.uniform(-1, 1))
-        for _ in range(300)
-    ]
-    rest = {"amount": "1", "day": "2026-01-01", "moment": "2026-01-01T00:00:00Z", "uuid": str(UUID(int=1))}
-    return [{**numbers_of(*pair), **rest} for pair in pairs]
+@dataclass
+class Bill:
+    """JSON's numbers are read as Decimal here."""
+
+    n: int
+    f: float
+    amount: Decimal
 
 
-def numbers_of(n: int, j: int, f: float, g: float) -> dict[str, Any]:
-    nested = {"place": {"x": j, "name": "n"}, "extra": {"e": n}}
-    return {"n": n, "j": j, "f": f, "g": g, "b": n > 0, "t": f"ä{n}", **nested}
+GOOD = {"n": 1, "f": 1.5, "t": "a", "other": 0}
+EVENTS = Codec(Event)
 
 
-def outcome(key: Key, text: str) -> object:
-    """What Python gives; an error stands for Spark's null."""
-    try:
-        return key.of(CODEC.values_from_text(text))
-    except ElementInvalid:
-        return None
+def key(field: str, kind: Kind, codec: Codec = EVENTS) -> Key:
+    return Key(codec, get_field(field), kind)
 
 
-def grown(numbers: random.Random, depth: int) -> str:
-    """A random expression, as a user would write it."""
-    if depth == 0 or numbers.random() < 0.2:
-        return numbers.choice(["N", "J", "F", "G", "3", "-7", "0.5", "get_field('place')['x']"])
-    left, right = grown(numbers, depth - 1), grown(numbers, depth - 1)
-    return f"({left} {numbers.choice(SIGNS)} {right})"
+@pytest.mark.parametrize(
+    ("field", "kind", "text", "expected"),
+    [
+        ("n", "int", json.dumps({**GOOD, "n": -(2**63)}), -(2**63)),
+        ("n", "int", json.dumps({**GOOD, "n": 2**63}), None),
+        ("n", "int", json.dumps({**GOOD, "n": 1.0}), None),
+        ("n", "int", json.dumps({**GOOD, "n": True}), None),
+        ("n", "int", json.dumps({**GOOD, "n": None}), None),
+        ("n", "int", json.dumps({**GOOD, "other": "no number"}), 1),
+        ("n", "int", '{"n": 1, "n": 2}', 2),
+        ("n", "int", "{}", None),
+        ("n", "int", "[]", None),
+        ("n", "int", "{}, {}", None),
+        ("n", "int", None, None),
+        ("later", "int", "{}", 7),
+        ("f", "float", json.dumps({**GOOD, "f": 2}), 2.0),
+        ("f", "float", json.dumps({**GOOD, "f": float("nan")}), None),
+        ("t", "text", json.dumps({**GOOD, "t": "\U0001d11e"}), "\U0001d11e"),
+        ("t", "text", json.dumps({**GOOD, "t": 1}), None),
+    ],
+)
+def test_a_key_is_read_alone_and_among_others(
+    field: str, kind: Kind, text: str | None, expected: KeyValue | None
+) -> None:
+    """Null where no key can be had, which the scan then reports with the element's place; neighbours keep theirs."""
+    keys, neighbour = KeyReader(EVENTS, (key(field, kind),)), json.dumps({**GOOD, "later": 3})
+    [alone], [among] = (keys.columns(pa.array(texts, pa.string())) for texts in ([text], [neighbour, text, neighbour]))
+    own = {"later": 3, **GOOD}[field]
+    assert (alone.to_pylist(), among.to_pylist()) == ([expected], [own, expected, own])
 
 
-def compared(spark: SparkSession, keys: Mapping[str, Key], texts: list[str]) -> list[tuple[object, ...]]:
-    """Where Spark and Python differ: the expression, the element, Spark's value and Python's."""
-    struct = F_.from_json("value", key_schema(CODEC, list(keys.values())))
-    rows = spark.createDataFrame([(text,) for text in texts], "value string").withColumn("e", struct)
-    found = rows.select("value", *(key.column(F_.col("e")).alias(text) for text, key in keys.items())).collect()
-    assert len(found) == len(texts)
-    return [
-        (text, row["value"], row[place + 1], expected)
-        for row in found
-        for place, (text, key) in enumerate(keys.items())
-        if row[place + 1] != (expected := outcome(key, row["value"]))
-    ]
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (key("n", "int"), True),
+        (key("f", "float"), True),
+        (key("t", "text"), True),
+        (key("n", "float"), False),
+        (Key(EVENTS, get_field("n") // 2, "int"), False),
+        (Key(Codec(Event, lambda raw: Event(**raw)), get_field("n"), "int"), False),
+        (key("n", "int", Codec(Bill)), True),
+        (key("f", "float", Codec(Bill)), False),
+        (key("amount", "decimal", Codec(Bill)), False),
+    ],
+)
+def test_only_a_field_of_the_type_that_it_is_compared_as_is_plain(asked: Key, expected: bool) -> None:
+    """Anything else has rules of its own."""
+    assert (asked.plain_field is not None) is expected
 
 
-def test_what_would_grow_too_large_as_a_column_runs_as_python() -> None:
-    """Spark has no names for values on the way, so each `//` repeats its operands; a few are fine, many are not."""
-    assert key_of("N // 1000 // 60 % 60").compiled
-    assert key_of("(N // J) % (J + 1)").compiled
-    assert not key_of("((N // J) // (J % N)) // ((N % J) // N)").compiled
-    assert not key_of("(F // G) // (G // F)").compiled
+def half(element: dict[str, Any]) -> float:
+    return float(element["n"]) / 2
 
 
-def key_of(text: str) -> Key:
-    expression = eval(text)  # noqa: S307  # of the lists above
-    return Key(CODEC, expression, kind_of(expression, CODEC) or "int")
-
-
-@pytest.mark.spark
-def test_spark_gives_what_python_gives(spark: SparkSession) -> None:
-    """For every operator on every kind of number: signs, overflow, division by zero, great and small ones."""
-    keys = {text: key_of(text) for text in EXPRESSIONS} | {"N beside floats": Key(CODEC, N, "float")}
-    assert [text for text, key in keys.items() if not key.compiled] == []
-    assert compared(spark, keys, [json.dumps(element) for element in elements()])[:5] == []
-
-
-@pytest.mark.spark
-def test_spark_gives_what_python_gives_for_any_expression(spark: SparkSession) -> None:
-    """Operators within operators, at random, on numbers that stay within 64 bits on the way."""
-    numbers = random.Random(11)
-    drawn = {text: key_of(text) for text in (grown(numbers, 3) for _ in range(80)) if "N" in text or "F" in text}
-    keys = {text: key for text, key in drawn.items() if key.compiled}
-    assert len(keys) > 20
-    small = [element for element in elements() if max(abs(element[name]) for name in "njfg") < 100]
-    assert len(small) > 200
-    assert compared(spark, keys, [json.dumps(element) for element in small])[:5] == []
+@pytest.mark.parametrize(
+    ("expression", "kind", "text", "expected"),
+    [
+        (N // 2 + 1, "int", GOOD, 1),
+        (N // 2 + 1, "int", {**GOOD, "other": "no number"}, 1),
+        (N // 2 + 1, "int", {**GOOD, "n": "1"}, None),
+        (N // get_field("other"), "int", GOOD, None),
+        (N * 2**62, "int", {**GOOD, "n": 3}, None),
+        (get_field("later") + N, "int", GOOD, 8),
+        (N, "float", {**GOOD, "n": 2**53 + 1}, None),
+        (T + "x", "text", GOOD, "ax"),
+        (function_call(half), "float", {**GOOD, "n": 3}, 1.5),
+        (function_call(half), "float", {**GOOD, "other": "no number"}, None),
+        (function_call(half), "int", {**GOOD, "n": 3}, None),
+    ],
+)
+def test_a_key_that_python_evaluates_is_the_same_alone_and_among_others(
+    expression: Expression, kind: Kind, text: dict[str, Any], expected: KeyValue | None
+) -> None:
+    """Only the fields that an expression reads have to be right; a function of the user's sees the whole element."""
+    keys, neighbour = KeyReader(EVENTS, (Key(EVENTS, expression, kind), key("n", "int"))), {**GOOD, "n": 2, "other": 1}
+    texts = [json.dumps(each) for each in (neighbour, text, neighbour)]
+    alone, among = (keys.columns(pa.array(own, pa.string())) for own in (texts[1:2], texts))
+    assert alone[0].to_pylist() == among[0].to_pylist()[1:2] == [expected]

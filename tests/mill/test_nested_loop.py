@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def run(case: Case) -> list[dict[str, Any]]:
     assert output is not None
     with caller(declared.signature, declared.injector) as call:
         return [
-            output.encode(element)
+            json.loads(output.texts([output.snapshot(element)])[0])
             for masters in calls(declared.tree, streams)
             for element in declared.signature.returns.elements(
                 call(

@@ -13,7 +13,7 @@ from floodmark.mill import Attempt, EndOfStream, JoinWith, get_field, join_strea
 from floodmark.mill.declaration import declare
 from floodmark.mill.injection import Injector, Position
 from floodmark.mill.join_tree import JoinTree, single_stream
-from floodmark.mill.signature import Injected, Mapped, read_signature, stream_of
+from floodmark.mill.signature import InjectedArgument, MappedArgument, read_signature, stream_of
 from tests.mill.cases import Joined, L, R, S
 
 K = get_field("k")
@@ -40,15 +40,19 @@ def defaulted(left: L, limit: int = 5) -> Joined: ...
 @pytest.mark.parametrize(
     ("function", "tree", "arguments"),
     [
-        (chained, CHAIN, (Mapped("rights", (0,)), Mapped("others", (1,)))),
+        (chained, CHAIN, (MappedArgument("rights", (0,)), MappedArgument("others", (1,)))),
         (
             injected,
             PAIR,
-            (Injected("database", Database), Mapped("rights", (0,)), Injected("attempt", Attempt)),
+            (
+                InjectedArgument("database", Database),
+                MappedArgument("rights", (0,)),
+                InjectedArgument("attempt", Attempt),
+            ),
         ),
-        (windowed, WINDOWED, (Mapped("rights", (0,)),)),
-        (aliased, ALIASED, (Mapped("rights", (0, 1)),)),
-        (third_only, ALIASED, (Mapped("rights", (1,)),)),
+        (windowed, WINDOWED, (MappedArgument("rights", (0,)),)),
+        (aliased, ALIASED, (MappedArgument("rights", (0, 1)),)),
+        (third_only, ALIASED, (MappedArgument("rights", (1,)),)),
         (defaulted, ALONE, ()),
     ],
     ids=["chain", "injected", "window", "class of aliases", "alias", "default"],

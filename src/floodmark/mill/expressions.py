@@ -1,4 +1,8 @@
-"""Expressions on the fields of an element: what keys and windows are made of, as plain values that can be looked at."""
+"""Expressions on the fields of an element: what keys and windows are made of, as plain values that can be looked at.
+
+What they give is compared in one of a few kinds. Each has a form that Spark holds exactly and orders as Python does; a
+value without such a form is refused.
+"""
 
 from __future__ import annotations
 
@@ -226,7 +230,6 @@ def function_call(func: Callable[[Any], Any]) -> Expression:
     return Call(func)
 
 
-# The values of keys: each kind in a form that Spark holds exactly and orders as Python does, or refused.
 Kind = Literal["int", "float", "text", "decimal", "date", "datetime", "duration", "uuid", "any"]
 KeyValue: TypeAlias = "int | float | str | Decimal"
 KINDS: Mapping[type, Kind] = {

@@ -1,4 +1,5 @@
-"""What a process function gets besides elements: providers by type, opened once per task and closed with it."""
+"""What a process function gets besides its master element: providers by type, opened once per task and closed with it,
+and mappings from an element to its partners."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from functools import cached_property
 from typing import Any, Generic, TypeAlias, TypeVar, get_origin
 
 from floodmark.errors import ConfigError
-from floodmark.mill.codec.reading import shown_type
+from floodmark.spark.schemas import type_name
 
+Left = TypeVar("Left")
+Right = TypeVar("Right")
 Provider: TypeAlias = "object | Callable[[], object]"
-Wanted: TypeAlias = Any
+InjectedType: TypeAlias = Any
 """A type, or a type hint such as Callable[[int], str]."""
 
 
@@ -29,7 +32,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Injected by its type: batch and position are the same when a crash makes a call happen again."""
+    """InjectedArgument by its type: batch and position are the same when a crash makes a call happen again."""
 
     batch: int
     position: Position
@@ -39,30 +42,30 @@ class Attempt:
 class Injector:
     """Instances, which are sent to the tasks, and factories, which are called once in each of them."""
 
-    providers: Mapping[Wanted, Provider] = field(default_factory=dict)
+    providers: Mapping[InjectedType, Provider] = field(default_factory=dict)
 
-    def __contains__(self, wanted: Wanted) -> bool:
-        return wanted in self.providers
+    def __contains__(self, hint: InjectedType) -> bool:
+        return hint in self.providers
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, hint: InjectedType) -> None:
         """Raises ConfigError for a provider that cannot give what it is asked for, or cannot be sent."""
-        provider = self.providers[wanted]
-        if not _is_instance(provider, wanted) and not callable(provider):
+        provider = self.providers[hint]
+        if not _is_instance(provider, hint) and not callable(provider):
             raise ConfigError(
-                f"the injector's provider of {shown_type(wanted)} is {type(provider).__name__}.",
-                hint=f"give an instance of {shown_type(wanted)}, or a function without arguments that makes one",
+                f"the injector's provider of {type_name(hint)} is {type(provider).__name__}.",
+                hint=f"give an instance of {type_name(hint)}, or a function without arguments that makes one",
             )
-        _require_sendable(provider, wanted)
+        _require_sendable(provider, hint)
 
     @contextmanager
-    def opened(self, wanted: frozenset[Wanted]) -> Iterator[Mapping[Wanted, object]]:
+    def open(self, hints: frozenset[InjectedType]) -> Iterator[Mapping[InjectedType, object]]:
         """What these types stand for in one task; what factories made is closed at the end, if it can be."""
         with ExitStack() as open_things:
-            yield {each: self._given(each, open_things) for each in wanted}
+            yield {each: self._provide(each, open_things) for each in hints}
 
-    def _given(self, wanted: Wanted, open_things: ExitStack) -> object:
-        provider = self.providers[wanted]
-        if _is_instance(provider, wanted) or not callable(provider):
+    def _provide(self, hint: InjectedType, open_things: ExitStack) -> object:
+        provider = self.providers[hint]
+        if _is_instance(provider, hint) or not callable(provider):
             return provider
         made = provider()
         if isinstance(made, AbstractContextManager):
@@ -72,36 +75,32 @@ class Injector:
         return made
 
 
-def _is_instance(provider: object, wanted: Wanted) -> bool:
+def _is_instance(provider: object, hint: InjectedType) -> bool:
     """A hint that is no class, like Callable[…], takes what is given as it is."""
-    if isinstance(wanted, type) and get_origin(wanted) is None:
-        return isinstance(provider, wanted)
-    origin = get_origin(wanted)
+    if isinstance(hint, type) and get_origin(hint) is None:
+        return isinstance(provider, hint)
+    origin = get_origin(hint)
     return isinstance(provider, origin) if isinstance(origin, type) else True
 
 
-def _require_sendable(provider: object, wanted: Wanted) -> None:
+def _require_sendable(provider: object, hint: InjectedType) -> None:
     from pyspark import cloudpickle
 
     try:
         cloudpickle.dumps(provider)  # type: ignore[no-untyped-call]  # pyspark ships it without types
     except Exception as error:
         raise ConfigError(
-            f"the injector's {shown_type(wanted)} cannot be sent to Spark's tasks: {type(error).__name__}: {error}.",
-            hint=f"give a function that makes one, as in {{{shown_type(wanted)}: lambda: connect(…)}}: "
+            f"the injector's {type_name(hint)} cannot be sent to Spark's tasks: {type(error).__name__}: {error}.",
+            hint=f"give a function that makes one, as in {{{type_name(hint)}: lambda: connect(…)}}: "
             "it is called once per task",
         ) from error
 
 
-# The mapping that a process function gets: partners by the very element, so equal twins keep their own.
-Left = TypeVar("Left")
-Right = TypeVar("Right")
-
-
 class Pairing(Mapping[Left, list[Right]], Generic[Left, Right]):
-    """Left elements and their partners, in order. Elements need be neither frozen nor hashable.
+    """The mapping of a process function: left elements and their partners, in order.
 
-    An element is looked up by identity, else by equality: of equal elements the first one answers.
+    An element is looked up by identity, so equal twins keep their own partners and elements need be neither frozen nor
+    hashable; else by equality, where of equal elements the first one answers.
     """
 
     def __init__(self, pairs: Sequence[tuple[Left, list[Right]]]) -> None:

@@ -1,4 +1,7 @@
-"""What a look has read of the streams stays at hand for the turn that follows: a message is fetched and parsed once."""
+"""The streams of a mill as sources of its step: elements with their keys, from where the last turn stopped.
+
+Also here: what a span says about its turn, and the cache that spares the turn a second reading of what its look read.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +14,26 @@ from typing import TYPE_CHECKING, Any
 from floodmark.hwm import HWM, Json, Span
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable, Inlet, MessageBroker
 from floodmark.mill.codec import Codec
-from floodmark.mill.columns import (
-    IS_END,
-    between,
-    is_end,
-    is_plain,
-    numbered_runs,
-    with_plain_keys,
-    with_python_keys,
-    with_window_numbers,
-)
 from floodmark.mill.declaration import Declaration
-from floodmark.mill.horizon import EVERYTHING, NOTHING, Branch, Level, Node, level_from_json
-from floodmark.mill.join_tree import Stream, name_of
-from floodmark.mill.keys import Key, key_schema
-from floodmark.mill.timed import Ranges, numbers_by_lane
+from floodmark.mill.horizon import EVERYTHING, NOTHING, Level, level_from_json
+from floodmark.mill.join_tree import MARKER, name_of
+from floodmark.mill.keys import Key, with_keys
+from floodmark.mill.windows import OffsetRanges, with_run_numbers, with_window_numbers
 from floodmark.sources.contract import Reading, Request, Session, Sight
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-# A node of the join tree as a source of the step: its elements with their keys, from where the last turn stopped.
+IS_END = "_fm_is_end"
 DETAIL = "mill"
 """The part of a span's detail that is ours: from which level of keys to which, and how many elements that are."""
+WORTH_CACHING = 20_000
+"""Fewer messages are read a second time sooner than they are put into Spark's storage."""
 
 
 @dataclass(frozen=True)
-class Feed:
+class StreamInput:
     """One stream with its keys: key 0 orders it, key 1 + i is what its i-th branch is joined by."""
 
     inlet: Inlet
@@ -50,17 +45,12 @@ class Feed:
         return self.inlet.source.name
 
     @property
-    def key_names(self) -> list[str]:
-        return [f"k{place}" for place in range(len(self.keys))]
+    def keys_by_column(self) -> dict[str, Key]:
+        return {f"k{place}": key for place, key in enumerate(self.keys)}
 
     @property
     def key_types(self) -> tuple[str, ...]:
         return tuple(key.spark_type for key in self.keys)
-
-    @property
-    def plain_keys(self) -> dict[str, Key]:
-        """All keys by their columns, if each of them is a field as it stands; else none."""
-        return dict(zip(self.key_names, self.keys, strict=True)) if all(map(is_plain, self.keys)) else {}
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -79,41 +69,27 @@ class Feed:
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """A source that is all there will ever be is read whole: half of it would be taken for its end."""
-        asked = request if self.has_end_messages else replace(request, max_rows=None)
-        return self.inlet.source.look(mark, asked, session)
+        whole = request if self.has_end_messages else replace(request, max_rows=None)
+        return self.inlet.source.look(mark, whole, session)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The elements of a turn, in columns partition, offset, value and k0, k1 and so on."""
         rows = self.inlet.source.read(spark, span).rows
-        return Reading(self.taken(self.with_keys(rows), span))
+        return Reading(self.elements(with_keys(rows, self.codec, self.keys_by_column), span))
 
-    def taken(self, rows: DataFrame, span: Span) -> DataFrame:
+    def elements(self, messages: DataFrame, span: Span) -> DataFrame:
         """Of messages with their keys, what the turn takes."""
-        elements = rows.select(PARTITION, OFFSET, VALUE, *self.key_names)
-        windows = windows_in(span)
+        rows, windows = messages.select(PARTITION, OFFSET, VALUE, *self.keys_by_column), windows_in(span)
         if windows is not None:
-            return with_window_numbers(elements.drop("k0"), numbers_by_lane(windows))
+            return with_window_numbers(rows.drop("k0"), windows)
         if not self.keys:
-            return elements
-        return numbered_runs(elements) if is_in_runs(span) else between(elements, *levels_in(span))
+            return rows
+        return with_run_numbers(rows) if is_in_runs(span) else between(rows, *levels_in(span))
 
-    def nothing(self, spark: SparkSession) -> DataFrame:
+    def no_elements(self, spark: SparkSession) -> DataFrame:
         """The columns of `read`, and no rows."""
-        keys = [f"k{place} {key.spark_type}" for place, key in enumerate(self.keys)]
+        keys = [f"{name} {key.spark_type}" for name, key in self.keys_by_column.items()]
         return spark.createDataFrame([], ", ".join([f"{PARTITION} int, {OFFSET} bigint, {VALUE} string", *keys]))
-
-    def scan(self, keyed: DataFrame) -> DataFrame:
-        """What a turn is planned by: partition, offset, whether it is an end, the keys; the text where one is null."""
-        from pyspark.sql import functions as F
-
-        missing = [F.col(name).isNull() for name in self.key_names]
-        bad = F.greatest(F.lit(False), *missing) & ~F.col(IS_END) if missing else F.lit(False)
-        rows = keyed.select(PARTITION, OFFSET, IS_END, *self.key_names, F.when(bad, F.col(VALUE)).alias(VALUE))
-        return rows if self.inlet.is_ordered or not self.keys else rows.orderBy(*self.key_names)
-
-    def keyed(self, spark: SparkSession, span: Span) -> DataFrame:
-        """Every message of a span, with its keys and whether it is an end."""
-        return self.with_keys(self.messages(spark, span))
 
     def messages(self, spark: SparkSession, span: Span) -> DataFrame:
         """Every message of a span, with whether it is an end."""
@@ -122,27 +98,25 @@ class Feed:
         rows = self.inlet.source.read(spark, span).rows
         return rows.withColumn(IS_END, is_end() if self.has_end_messages else F.lit(False))
 
-    def with_keys(self, rows: DataFrame) -> DataFrame:
-        """The rows and a column for every key: Spark's own where it can, by Python beside the data, or sooner there."""
-        if self.plain_keys:
-            return with_plain_keys(rows, self.codec, self.plain_keys)
-        keys = dict(zip(self.key_names, self.keys, strict=True))
-        compiled = {name: key for name, key in keys.items() if key.compiled}
-        computed = {name: key for name, key in keys.items() if not key.compiled}
-        known = with_compiled_keys(rows, self.codec, compiled) if compiled else rows
-        return with_python_keys(known, self.codec, computed) if computed else known
+    def keyed_messages(self, spark: SparkSession, span: Span) -> DataFrame:
+        """The same with their keys; an end has none."""
+        return with_keys(self.messages(spark, span), self.codec, self.keys_by_column)
+
+    def offsets(self, span: Span) -> OffsetRanges:
+        """What the span reads; nothing of a source that cannot say it."""
+        source = self.inlet.source
+        return dict(source.offsets(span)) if isinstance(source, Cuttable) else {}
 
 
-def with_compiled_keys(rows: DataFrame, codec: Codec, keys: Mapping[str, Key]) -> DataFrame:
-    """The rows with keys that Spark tells as Python would."""
-    from pyspark.sql import functions as F
+def stream_inputs(declared: Declaration, broker: MessageBroker) -> dict[str, StreamInput]:
+    """Every stream of the tree, by its name."""
+    return {
+        name_of(stream): StreamInput(broker.inlet(stream), declared.codecs[stream], declared.keys_of(stream))
+        for stream in declared.tree.nodes
+    }
 
-    parsed = rows.withColumn("_fm_element", F.from_json(VALUE, key_schema(codec, list(keys.values()))))
-    columns = {name: key.column(F.col("_fm_element")) for name, key in keys.items()}
-    return parsed.withColumns(columns).drop("_fm_element")
 
-
-def part_of(span: Span, name: str) -> Json:
+def detail_of(span: Span, name: str) -> Json:
     """One of our own entries in the detail of a span."""
     stored = span.detail.get(DETAIL)
     return stored.get(name) if isinstance(stored, dict) else None
@@ -150,7 +124,7 @@ def part_of(span: Span, name: str) -> Json:
 
 def levels_in(span: Span) -> tuple[Level, Level]:
     """From where to where a turn reads, as its intent has it."""
-    after, until = part_of(span, "after"), part_of(span, "until")
+    after, until = detail_of(span, "after"), detail_of(span, "until")
     return (
         level_from_json(after) if after is not None else NOTHING,
         level_from_json(until) if until is not None else EVERYTHING,
@@ -158,110 +132,103 @@ def levels_in(span: Span) -> tuple[Level, Level]:
 
 
 def windows_in(span: Span) -> list[Any] | None:
-    """The windows that a turn gives out, where a function told them: lists of (partition, first offset, next)."""
-    stored = part_of(span, "windows")
+    """The windows that a turn gives out, where a function decided them: lists of (partition, first offset, next)."""
+    stored = detail_of(span, "windows")
     return stored if isinstance(stored, list) else None
 
 
 def is_in_runs(span: Span) -> bool:
     """Whether windows are runs of neighbours, whose keys need no order."""
-    return part_of(span, "runs") is True
+    return detail_of(span, "runs") is True
 
 
-def elements_in(span: Span) -> int:
+def element_count(span: Span) -> int:
     """How many elements of a stream a turn reads."""
-    return int(str(part_of(span, "elements") or 0))
-
-
-# The join tree in the words of those who work with it: as feeds that are read, and as nodes of the horizon.
-def feeds_of(declared: Declaration, broker: MessageBroker) -> dict[str, Feed]:
-    """Every node of the tree with its keys: first the one that orders it, then one for each edge that leaves it."""
-    feeds = {}
-    for stream in declared.tree.nodes:
-        leaving = [declared.keys[edge][0] for edge in declared.tree.edges_from(stream)]
-        own = [declared.keys[edge][1] for edge in declared.tree.edges if edge.right == stream]
-        has_window = stream == declared.tree.root and not declared.tree.has_told_windows
-        window = [declared.window_key] if has_window and declared.window_key is not None else []
-        keys = (*(own or window or leaving[:1]), *leaving)
-        feeds[name_of(stream)] = Feed(broker.inlet(stream), declared.codecs[stream], keys)
-    return feeds
-
-
-def node_of(declared: Declaration, stream: Stream) -> Node:
-    """The tree in the words of the horizon."""
-    tree = declared.tree
-    own = [edge.right_expression for edge in tree.edges if edge.right == stream]
-    leaving = tree.edges_from(stream)
-    has_window = tree.window is not None and stream == tree.root and not declared.tree.has_told_windows
-    window = [tree.window] if has_window else []
-    first = next(iter([*own, *window, *(edge.left_expression for edge in leaving)]), None)
-    branches = [
-        Branch(
-            node_of(declared, edge.right),
-            is_inner=edge.how == "inner",
-            shares_key=first is not None and first.fingerprint() == edge.left_expression.fingerprint(),
-        )
-        for edge in leaving
-    ]
-    return Node(name_of(stream), tuple(branches))
-
-
-MANY = 20_000
-"""Fewer messages are read a second time sooner than they are put aside."""
+    return int(str(detail_of(span, "elements") or 0))
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedMessages:
     """Messages of a stream with their keys, in Spark's own storage."""
 
-    lanes: Ranges
+    offsets: OffsetRanges
     rows: DataFrame
 
-    def holds(self, lanes: Ranges) -> bool:
-        """Whether all of these offsets are among them."""
-        known = {lane: self.lanes.get(lane, (0, 0)) for lane in lanes}
-        return all(known[lane][0] <= first and upto <= known[lane][1] for lane, (first, upto) in lanes.items())
+    def covers(self, offsets: OffsetRanges) -> bool:
+        """Whether all of these are among them."""
+        known = {partition: self.offsets.get(partition, (0, 0)) for partition in offsets}
+        return all(known[each][0] <= first and upto <= known[each][1] for each, (first, upto) in offsets.items())
 
 
 @dataclass
-class Shelf:
-    """By stream, what the last look has read. Whoever does not find something here reads it again."""
+class MessageCache:
+    """By stream, what the last look has read. Whoever does not find something here reads it again.
 
-    kept: dict[str, Kept] = field(default_factory=dict)
+    Storage of this Spark session: a look that fills it writes nothing that outlives the process.
+    """
 
-    def keep(self, feed: Feed, span: Span, rows: DataFrame) -> DataFrame:
-        """The messages of a span with their keys, put aside as they are read if there are many."""
-        lanes = lanes_of(feed, span)
-        if sum(upto - first for first, upto in lanes.values()) >= MANY:
-            self.kept[feed.name] = Kept(lanes, rows.persist())
+    by_stream: dict[str, CachedMessages] = field(default_factory=dict)
+
+    def add(self, stream: StreamInput, span: Span, rows: DataFrame) -> DataFrame:
+        """The messages of a span with their keys, cached as they are read if there are many."""
+        offsets = stream.offsets(span)
+        if sum(upto - first for first, upto in offsets.values()) >= WORTH_CACHING:
+            self.remove(stream.name)
+            self.by_stream[stream.name] = CachedMessages(offsets, rows.persist())
         return rows
 
-    def elements(self, feed: Feed, spark: SparkSession, span: Span) -> DataFrame:
-        """The elements of a turn, as the feed reads them."""
-        kept, lanes = self.kept.get(feed.name), lanes_of(feed, span)
-        if kept is None or not kept.holds(lanes):
-            return feed.read(spark, span).rows
-        return feed.taken(kept.rows.where(is_within(lanes)), span)
+    def elements(self, stream: StreamInput, spark: SparkSession, span: Span) -> DataFrame:
+        """The elements of a turn, as the stream reads them."""
+        cached, offsets = self.by_stream.get(stream.name), stream.offsets(span)
+        if cached is None or not cached.covers(offsets):
+            return stream.read(spark, span).rows
+        return stream.elements(cached.rows.where(is_within(offsets)), span)
+
+    def remove(self, name: str) -> None:
+        """Give back the room of one stream."""
+        cached = self.by_stream.pop(name, None)
+        if cached is not None:
+            cached.rows.unpersist()
 
     def clear(self) -> None:
-        """Give back the room."""
-        for each in self.kept.values():
-            each.rows.unpersist()
-        self.kept.clear()
+        """Give back all room."""
+        for name in [*self.by_stream]:
+            self.remove(name)
 
 
-def lanes_of(feed: Feed, span: Span) -> Ranges:
-    """What the span reads; nothing of a source that cannot say it, which is never kept."""
-    source = feed.inlet.source
-    return dict(source.lanes(span)) if isinstance(source, Cuttable) else {}
+def is_end() -> Column:
+    """Whether a message is the end of its partition; cheap for those that do not even hold the word."""
+    from pyspark.sql import functions as F
+
+    says_so = F.get_json_object(VALUE, f"$.{MARKER}") == "true"
+    return F.coalesce(F.col(VALUE).contains(MARKER) & says_so, F.lit(False))
 
 
-def is_within(lanes: Ranges) -> Column:
-    """Whether a message stands in one of the lanes."""
+def is_within(offsets: Mapping[int, tuple[int, int]]) -> Column:
+    """Whether a message stands in one of the ranges."""
     from pyspark.sql import functions as F
 
     own = [
-        (F.col(PARTITION) == lane) & (F.col(OFFSET) >= first) & (F.col(OFFSET) < upto)
-        for lane, (first, upto) in lanes.items()
+        (F.col(PARTITION) == partition) & (F.col(OFFSET) >= first) & (F.col(OFFSET) < upto)
+        for partition, (first, upto) in offsets.items()
     ]
     return reduce(or_, own, F.lit(False))
+
+
+def between(rows: DataFrame, after: Level, until: Level) -> DataFrame:
+    """The elements that stand at or above one level and below another."""
+    above = rows if after == NOTHING else rows.where(~is_below(after))
+    return above if until == EVERYTHING else above.where(is_below(until))
+
+
+def is_below(level: Level) -> Column:
+    """(key, partition, offset) against a level of as many parts as it has."""
+    from pyspark.sql import functions as F
+
+    if level in (NOTHING, EVERYTHING):
+        return F.lit(level == EVERYTHING)
+    columns = [F.col("k0"), F.col(PARTITION).cast("bigint"), F.col(OFFSET)]
+    below = F.lit(False)
+    for column, bound in reversed(list(zip(columns, level[1:], strict=False))):
+        below = (column < F.lit(bound)) | ((column == F.lit(bound)) & below)
+    return below

@@ -1,16 +1,18 @@
-"""The end of a stream, as an element among the others."""
+"""Streams and how they are joined, as values: classes and aliases, windows, a tree with the master at its root."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import Literal, TypeAlias, get_args
 
 from floodmark.errors import ConfigError, JoinTreeInvalid
 from floodmark.mill.expressions import Call, Expression
 
+How = Literal["inner", "left"]
+MARKER = "eos__"
 
-# Streams are told apart by the class of their elements, or by an alias where one class has several streams.
+
 @dataclass(frozen=True)
 class StreamAlias:
     """One of several streams whose elements are of one class; stands wherever the class could stand."""
@@ -28,6 +30,14 @@ class StreamAlias:
 
 
 Stream: TypeAlias = "type | StreamAlias"
+"""A stream is named by the class of its elements, or by an alias where one class has several streams."""
+
+
+@dataclass(frozen=True)
+class EndOfStream:
+    """Nothing follows. Returned, or yielded last, by a process function it stops the mill; it is sent on as it is."""
+
+    eos__: bool = True
 
 
 def type_alias(stream_type: type, alias: str) -> StreamAlias:
@@ -57,10 +67,6 @@ def require_dataclass(stream: object) -> None:
         return
     name = cls.__name__ if isinstance(cls, type) else repr(cls)
     raise ConfigError(f"{name} is no dataclass.", hint="the elements of a stream are dataclasses: put @dataclass on it")
-
-
-# How streams are joined, as a value: a tree with the master stream at its root.
-How = Literal["inner", "left"]
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,8 @@ class JoinTree:
         return (self.root, *(edge.right for edge in self.edges))
 
     @property
-    def has_told_windows(self) -> bool:
-        """Whether a function tells the windows, perhaps by the clock."""
+    def has_function_windows(self) -> bool:
+        """Whether a function gives the keys of the windows, perhaps by the clock."""
         return self.window is not None and any(isinstance(each, Call) for each in self.window.walk())
 
     def edges_from(self, stream: Stream) -> tuple[Edge, ...]:
@@ -196,18 +202,3 @@ def _repetition(edge: Edge, other: Stream, tree: JoinTree) -> str:
 def _alias_hint(stream: Stream) -> str:
     name = class_of(stream).__name__
     return f"give each node a class of its own, or an alias: type_alias({name}, 'next-{name}')"
-
-
-MARKER = "eos__"
-
-
-@dataclass(frozen=True)
-class EndOfStream:
-    """Nothing follows. Returned, or yielded last, by a process function it stops the mill; it is sent on as it is."""
-
-    eos__: bool = True
-
-
-def is_end(raw: Mapping[str, object]) -> bool:
-    """Whether an element as it stands in a stream is the end of it."""
-    return raw.get(MARKER) is True

@@ -1,192 +1,136 @@
-"""Elements that come too late: the partition that brings them was not waited for, and what they belong to is gone."""
+"""What a stream holds behind its mark, as far as a look tells, and what the record remembers of it beside the mark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import pairwise
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from floodmark.errors import ElementInvalid, FloodmarkError, KeyDecreased
-from floodmark.hwm import Span
+from floodmark.errors import KeyDecreased
+from floodmark.hwm import Json, Span
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable
-from floodmark.mill.columns import IS_END, between, is_below, key_columns, keyed_batches, with_columns
 from floodmark.mill.horizon import (
     EVERYTHING,
     NOTHING,
+    KeyRange,
     Keys,
-    Lane,
-    Lanes,
     Level,
-    Memory,
-    Node,
-    Piece,
-    Seen,
+    Partitions,
+    PartitionView,
     State,
-    lowest,
-    past,
+    key_from_json,
+    key_to_json,
+    level_from_json,
+    level_to_json,
 )
-from floodmark.mill.inputs import Feed, is_within
-from floodmark.mill.survey import NOTES, Survey
+from floodmark.mill.inputs import StreamInput, between, is_below
+from floodmark.mill.scan import ScanResult, require_order
+from floodmark.mill.windows import OffsetRanges
 from floodmark.sources.contract import Session
 from floodmark.spark.faults import position_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import SparkSession
 
+    from floodmark.stores.record import JobRecord
 
-# One pass over the keys of a stream, from which a turn is planned: pieces of neighbours, faults, and ends.
-@dataclass(frozen=True)
-class Found:
-    """What the pass met in one partition, in order; `end` is the offset of its first end message.
-
-    `has_rest`: something follows the end. (Offsets cannot tell: transactions use some up.)
-    """
-
-    pieces: tuple[Piece, ...] = ()
-    end: int | None = None
-    has_rest: bool = False
-
-
-def surveyed(feed: Feed, spark: SparkSession, span: Span, *, ordered: bool) -> DataFrame:
-    """Every message of a span with its keys; where Python reads those, what it finds is noted beside them."""
-    rows, keys = feed.messages(spark, span), feed.plain_keys
-    if not keys or not feed.inlet.is_ordered:
-        return feed.with_keys(rows)
-    codec, types = feed.codec, feed.key_types
-
-    def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from Survey(types, ordered=ordered).noted(keyed_batches(batches, codec, keys))
-
-    notes = Survey(types, ordered=ordered).notes_type()
-    return rows.mapInArrow(survey, with_columns(rows.schema, {**key_columns(keys), NOTES: notes}))
-
-
-def scout(feed: Feed, messages: DataFrame, *, ordered: bool = True) -> dict[int, Found]:
-    """What these messages, as `surveyed` gives them, are, by partition.
-
-    Raises KeyDecreased where `ordered` and keys go down, ElementInvalid for an element without a key.
-    """
-    if not feed.keys:
-        return ends_in(messages)
-    found = noted(messages) if NOTES in messages.columns else scanned(feed, messages, ordered=ordered)
-    return found_in(feed, [row.asDict() for row in found.collect()], ordered=ordered)
-
-
-def noted(messages: DataFrame) -> DataFrame:
-    """What the pass that read the keys has found."""
-    from pyspark.sql import functions as F
-
-    return messages.where(F.col(NOTES).isNotNull()).select(F.inline(NOTES))
-
-
-def scanned(feed: Feed, messages: DataFrame, *, ordered: bool) -> DataFrame:
-    """The same, found in a pass of its own."""
-    from pyspark.sql.types import StructType
-
-    types = feed.key_types
-
-    def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from Survey(types, ordered=ordered).run(batches)
-
-    told = {column.name: column.type for column in Survey(types, ordered=ordered).schema()}
-    return feed.scan(messages).mapInArrow(survey, with_columns(StructType(), told))
-
-
-def ends_in(messages: DataFrame) -> dict[int, Found]:
-    """The same for a stream without keys, where Spark alone can tell: one piece before the first end."""
-    found = {row.partition: row for row in extents(messages)}
-    ends = {lane: row.end for lane, row in found.items() if row.end is not None}
-    followed = {lane: (0, end) for lane, end in ends.items() if found[lane].beyond > end + 1}
-    before = extents(messages.where(is_within(followed))) if followed else []
-    pieces = {lane: _one_piece(row) for lane, row in found.items() if lane not in followed}
-    pieces |= {row.partition: _one_piece(row) for row in before}
-    return {lane: Found(pieces.get(lane, ()), ends.get(lane), lane in followed) for lane in found}
-
-
-def extents(messages: DataFrame) -> list[Row]:
-    """By partition: from where to where elements stand, how many they are, the first end, what lies behind it all."""
-    from pyspark.sql import functions as F
-
-    is_end, offset = F.col(IS_END), F.col(OFFSET)
-    element = F.when(~is_end, offset)
-    told = {"first": F.min(element), "last": F.max(element), "count": F.count(element)}
-    told |= {"end": F.min(F.when(is_end, offset)), "beyond": F.max(offset) + 1}
-    return messages.groupBy(PARTITION).agg(*(column.alias(name) for name, column in told.items())).collect()
-
-
-def _one_piece(extent: Row) -> tuple[Piece, ...]:
-    return (Piece(extent.first, extent.last + 1, extent["count"], (), ()),) if extent["count"] else ()
-
-
-def found_in(feed: Feed, rows: Sequence[Mapping[str, Any]], *, ordered: bool) -> dict[int, Found]:
-    """What all tasks told, by partition. Raises for the first fault of one."""
-    found = {}
-    for lane in dict.fromkeys(row["partition"] for row in rows):
-        own = [row for row in rows if row["partition"] == lane]
-        found[lane] = _before_end(feed, own)
-        _require_sound(feed, lane, found[lane], own, ordered=ordered)
-    return found
-
-
-def _before_end(feed: Feed, rows: Sequence[Mapping[str, Any]]) -> Found:
-    """The pieces of one partition up to its first end.
-
-    Offsets tell their order, or, for a stream that was sorted by its keys, the keys do.
-    """
-    end = min((row["end"] for row in rows if row.get("end") is not None), default=None)
-    told = [_piece(row, len(feed.keys)) for row in rows if row.get("first") is not None]
-    pieces = sorted(told, key=lambda piece: piece.first if feed.inlet.is_ordered else (piece.low, piece.high))
-    rest = end is not None and any((row.get("rest") or row.get("first") or -1) > end for row in rows)
-    return Found(tuple(piece for piece in pieces if end is None or piece.first < end), end, rest)
-
-
-def _piece(row: Mapping[str, Any], keys: int) -> Piece:
-    low, high = (tuple(row[f"{end}{place}"] for place in range(keys)) for end in ("low", "high"))
-    return Piece(row["first"], row["next"], row["count"], low, high, row["run"])
-
-
-def _require_sound(feed: Feed, lane: int, found: Found, rows: Sequence[Mapping[str, Any]], *, ordered: bool) -> None:
-    """No fault before the end; and two tasks may each have seen an order that does not hold between them."""
-    faults = [row for row in rows if row.get("fault") is not None and (found.end is None or row["fault"] < found.end)]
-    for fault in sorted(faults, key=lambda row: int(row["fault"]))[:1]:
-        raise _told(feed, lane, fault)
-    for before, after in pairwise(found.pieces) if ordered else ():
-        require_order(feed, lane, after.first, before.high, after.low)
-
-
-def require_order(feed: Feed, lane: int, offset: int, before: Keys, keys: Keys) -> None:
-    """Raises KeyDecreased if a key is lower than the one before it."""
-    for old, new in zip(before, keys, strict=True):
-        if new < old:
-            raise KeyDecreased(feed.name, position=position_text(lane, offset), key=repr(new), before=repr(old))
-
-
-def _told(feed: Feed, lane: int, fault: Mapping[str, Any]) -> FloodmarkError:
-    """What is wrong with an element, in the words of whoever reads its text in full."""
-    place = position_text(lane, fault["fault"])
-    if fault.get("key") is not None:
-        return KeyDecreased(feed.name, position=place, key=fault["key"], before=fault["before"])
-    try:
-        values = feed.codec.values_from_text(fault.get("text") or "null")
-        for key in feed.keys:
-            key.of(values)
-    except ElementInvalid as error:
-        return error.at(place)
-    return ElementInvalid(feed.name, field="", reason="it has no key that could be compared", position=place)
-
-
-# What a stream holds behind its mark, as far as one look tells, and as the horizon sees it.
-EVERY = 1 << 64
+Part = TypeVar("Part")
+UNBOUNDED = 1 << 64
 """The end of a partition whose source cannot say it."""
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """Why a turn may not wait any longer for some: streams that timed out, lanes that are left out as idle."""
+class StreamMemory:
+    """What is remembered of one stream: by partition the highest keys, the next unseen offset, and where it ended.
+
+    `done` and `has_stopped` are kept with the master: the level below which everything was given to the function, and
+    whether the mill has come to its end. `promised` is kept with the others: the level below which masters were given
+    out without waiting for partners. `has_rest`: elements were seen behind an end, which the next run reads.
+    """
+
+    last: Mapping[int, Keys] = field(default_factory=dict)
+    next_unseen: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    done: Level = NOTHING
+    promised: Level = NOTHING
+    has_stopped: bool = False
+    has_rest: bool = False
+    expressions: tuple[str, ...] = ()
+    """What the keys in `last` are, in their order."""
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "last": {str(partition): [key_to_json(key) for key in keys] for partition, keys in self.last.items()},
+            "seen": {str(partition): offset for partition, offset in self.next_unseen.items()},
+            "ended": {str(partition): offset for partition, offset in self.ends.items()},
+            "done": level_to_json(self.done),
+            "promised": level_to_json(self.promised),
+            "stopped": self.has_stopped,
+            "has_rest": self.has_rest,
+            "expressions": list(self.expressions),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> StreamMemory:
+        """What a record holds; an empty memory if the stream is new to it."""
+        if "last" not in stored:  # a source may have left something there before the first turn
+            return cls()
+        return cls(
+            last={int(partition): tuple(map(key_from_json, keys)) for partition, keys in stored["last"].items()},
+            next_unseen={int(partition): offset for partition, offset in stored["seen"].items()},
+            ends={int(partition): offset for partition, offset in stored["ended"].items()},
+            done=level_from_json(stored["done"]),
+            promised=level_from_json(stored.get("promised", NOTHING)),
+            has_stopped=stored["stopped"],
+            has_rest=stored["has_rest"],
+            expressions=tuple(stored.get("expressions", ())),
+        )
+
+    def in_terms_of(self, expressions: Sequence[str]) -> StreamMemory:
+        """The same for a tree that has these keys: with another node, one key may be asked for more often, or less."""
+        if not self.expressions or self.expressions == tuple(expressions):
+            return self
+        if not set(expressions) <= set(self.expressions):
+            return replace(self, last={}, expressions=tuple(expressions))
+        places = [self.expressions.index(each) for each in expressions]
+        last = {partition: tuple(keys[place] for place in places) for partition, keys in self.last.items()}
+        return replace(self, last=last, expressions=tuple(expressions))
+
+    def for_next_run(self) -> StreamMemory:
+        """After the run that ended: ended partitions go on behind their end, and their keys begin anew."""
+        has_ended = bool(self.next_unseen) and self.ends.keys() >= self.next_unseen.keys()
+        return StreamMemory(
+            last={partition: keys for partition, keys in self.last.items() if partition not in self.ends},
+            next_unseen=self.next_unseen,
+            done=NOTHING if has_ended else self.done,
+            expressions=self.expressions,
+        )
+
+
+def memory_of(record: JobRecord, name: str) -> StreamMemory:
+    """What the record holds of a stream."""
+    return StreamMemory.from_json(record.extras.part(name) or {})
+
+
+def without_streams(record: JobRecord, streams: Sequence[str]) -> JobRecord:
+    """The record that has forgotten these streams."""
+    return replace(
+        record,
+        marks=_without(record.marks, streams),
+        sources=_without(record.sources, streams),
+        extras=record.extras.without(streams),
+    )
+
+
+def _without(part: Mapping[str, Part], streams: Sequence[str]) -> dict[str, Part]:
+    return {name: own for name, own in part.items() if name not in streams}
+
+
+@dataclass(frozen=True)
+class NotWaitedFor:
+    """For whom a turn does not wait any longer: streams that timed out, partitions that are left out as idle."""
 
     timed_out: frozenset[str] = frozenset()
     idle: frozenset[tuple[str, int]] = frozenset()
@@ -195,26 +139,28 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class PendingInput:
     """What a stream holds behind its mark, before any element of it was looked at."""
 
-    feed: Feed
+    stream: StreamInput
     span: Span | None
-    memory: Memory
-    waiting: Waiting = field(default_factory=Waiting)
+    memory: StreamMemory
+    not_waited_for: NotWaitedFor = field(default_factory=NotWaitedFor)
 
     @property
-    def ranges(self) -> dict[int, tuple[int, int]]:
+    def offsets(self) -> OffsetRanges:
         """The offsets behind the mark, by partition; a source that cannot be cut has one partition without an end."""
-        source = self.feed.inlet.source
         if self.span is None:
             return {}
-        return dict(source.lanes(self.span)) if isinstance(source, Cuttable) else {0: (0, EVERY)}
+        is_cuttable = isinstance(self.stream.inlet.source, Cuttable)
+        return self.stream.offsets(self.span) if is_cuttable else {0: (0, UNBOUNDED)}
 
-    def has_ended(self, lane: int) -> bool:
-        """Whether it had before this turn, or does by the clock."""
-        timed_out = self.feed.name in self.waiting.timed_out
-        return lane in self.memory.ended or timed_out or self.feed.inlet.ends == "with_source"
+    @property
+    def has_risen(self) -> bool:
+        """Whether there are elements that no turn has seen."""
+        known = self.memory.next_unseen
+        is_above = any(upto > known.get(partition, 0) for partition, (_, upto) in self.offsets.items())
+        return is_above or self.memory.has_rest
 
     @property
     def floor(self) -> Level:
@@ -224,67 +170,73 @@ class Stretch:
     @property
     def unread(self) -> Span | None:
         """The span without what follows an end: that belongs to the next run."""
-        source = self.feed.inlet.source
-        if self.span is None or not isinstance(source, Cuttable) or not self.memory.ended:
+        source = self.stream.inlet.source
+        if self.span is None or not isinstance(source, Cuttable) or not self.memory.ends:
             return self.span
-        ends = {lane: self._end(lane, upto) for lane, (_, upto) in self.ranges.items()}
+        ends = {partition: self._end(partition, upto) for partition, (_, upto) in self.offsets.items()}
         return source.cut(self.span, reads=ends, passes=ends)
 
-    def unseen(
-        self, spark: SparkSession, seen: Mapping[int, int], found: Mapping[int, Found], below: Level
+    def has_ended(self, partition: int) -> bool:
+        """Whether it had before this turn, or does by the clock."""
+        has_timed_out = self.stream.name in self.not_waited_for.timed_out
+        return partition in self.memory.ends or has_timed_out or self.stream.inlet.ends == "with_source"
+
+    def elements_from(
+        self, offsets: Mapping[int, int], spark: SparkSession, results: Mapping[int, ScanResult], below: Level
     ) -> Iterator[tuple[int, int, str | None]]:
         """Elements from these offsets on, below a level and without what follows an end: for the driver to look at."""
         if self.unread is None:
             return
-        rows = between(self.feed.keyed(spark, self.unread), NOTHING, below)
-        order = [*self.feed.key_names[:1], PARTITION, OFFSET]
-        for lane, offset, text in rows.orderBy(*order).select(PARTITION, OFFSET, VALUE).toLocalIterator():
-            end = found[lane].end if lane in found else None
-            if offset >= seen.get(lane, 0) and (end is None or offset < end):
-                yield lane, offset, text
+        rows = between(self.stream.keyed_messages(spark, self.unread), NOTHING, below)
+        order = [*list(self.stream.keys_by_column)[:1], PARTITION, OFFSET]
+        for partition, offset, text in rows.orderBy(*order).select(PARTITION, OFFSET, VALUE).toLocalIterator():
+            end = results[partition].end if partition in results else None
+            if offset >= offsets.get(partition, 0) and (end is None or offset < end):
+                yield partition, offset, text
 
-    def lanes(self, found: Mapping[int, Found]) -> dict[int, Lane]:
-        """The stream as the horizon sees it."""
-        known = {lane: (at_, at_) for lane, at_ in self.memory.seen.items()}
-        ranges = {**known, **self.ranges} or ({} if self.feed.inlet.ends == "with_source" else {0: (0, 0)})
-        return {lane: self._lane(lane, *bounds, found.get(lane, Found())) for lane, bounds in ranges.items()}
+    def partitions(self, results: Mapping[int, ScanResult]) -> dict[int, PartitionView]:
+        """The stream as the horizon sees it. Raises KeyDecreased where it goes back behind what was joined."""
+        known = {partition: (offset, offset) for partition, offset in self.memory.next_unseen.items()}
+        offsets = {**known, **self.offsets} or ({} if self.stream.inlet.ends == "with_source" else {0: (0, 0)})
+        return {each: self._view(each, *bounds, results.get(each, ScanResult())) for each, bounds in offsets.items()}
 
-    def _lane(self, lane: int, first: int, upto: int, found: Found) -> Lane:
-        if upto < EVERY:
-            self._require_order(lane, found)
-        end = found.end if found.end is not None else self._end(lane, upto)
-        last = highest(self.memory.last.get(lane), found.pieces[-1].high if found.pieces else None)
-        ended = found.end is not None or self.has_ended(lane)
-        idle = (self.feed.name, lane) in self.waiting.idle
-        state: State = "ended" if ended else "idle" if idle else "live"
-        return Lane(first, end, found.pieces, last, state, found.end is not None, found.has_rest)
+    def _view(self, partition: int, first: int, upto: int, result: ScanResult) -> PartitionView:
+        if upto < UNBOUNDED:
+            self._require_order(partition, result)
+        has_end_message = result.end is not None
+        next_ = result.end if result.end is not None else self._end(partition, upto)
+        last = highest(self.memory.last.get(partition), result.key_ranges[-1].high if result.key_ranges else None)
+        is_idle = (self.stream.name, partition) in self.not_waited_for.idle
+        has_ended = has_end_message or self.has_ended(partition)
+        state: State = "ended" if has_ended else "idle" if is_idle else "live"
+        return PartitionView(first, next_, result.key_ranges, last, state, has_end_message, result.has_rest)
 
-    def _end(self, lane: int, upto: int) -> int:
-        return min(upto, self.memory.ended.get(lane, upto))
+    def _end(self, partition: int, upto: int) -> int:
+        return min(upto, self.memory.ends.get(partition, upto))
 
-    def _require_order(self, lane: int, found: Found) -> None:
+    def _require_order(self, partition: int, result: ScanResult) -> None:
         """Between the elements of earlier turns and the first new one, and against what was given out already."""
-        last, seen = self.memory.last.get(lane), self.memory.seen.get(lane, 0)
-        for piece in found.pieces[:1]:
-            if last and piece.first >= seen:
-                require_order(self.feed, lane, piece.first, last, piece.low)
-        if not self.waiting.leaves_out_late and self.lowest_new(lane, found.pieces) < self.floor:
-            first = next(piece for piece in found.pieces if piece.next > seen)
+        last, unseen = self.memory.last.get(partition), self.memory.next_unseen.get(partition, 0)
+        for key_range in result.key_ranges[:1]:
+            if last and key_range.first >= unseen:
+                require_order(self.stream, partition, key_range.first, last, key_range.low)
+        if not self.not_waited_for.leaves_out_late and self.lowest_new(partition, result.key_ranges) < self.floor:
+            first = next(each for each in result.key_ranges if each.next > unseen)
             raise KeyDecreased(
-                self.feed.name,
-                position=position_text(lane, max(first.first, seen)),
+                self.stream.name,
+                position=position_text(partition, max(first.first, unseen)),
                 key=repr(first.low[0]),
                 before=f"{self.floor[1]!r}, which was given out already,",
             )
 
-    def lowest_new(self, lane: int, pieces: Sequence[Piece]) -> Level:
+    def lowest_new(self, partition: int, key_ranges: Sequence[KeyRange]) -> Level:
         """A level that no element of a partition stands below that no turn has seen before."""
-        seen, last = self.memory.seen.get(lane, 0), self.memory.last.get(lane)
-        first = next((piece for piece in pieces if piece.next > seen), None)
+        unseen, last = self.memory.next_unseen.get(partition, 0), self.memory.last.get(partition)
+        first = next((each for each in key_ranges if each.next > unseen), None)
         if first is None or not first.low:
             return EVERYTHING
         key = max(first.low[0], last[0]) if last else first.low[0]
-        return (0, key, lane, max(first.first, seen))
+        return (0, key, partition, max(first.first, unseen))
 
 
 def highest(before: Keys | None, now: Keys | None) -> Keys | None:
@@ -294,36 +246,19 @@ def highest(before: Keys | None, now: Keys | None) -> Keys | None:
     return tuple(max(pair) for pair in zip(before, now, strict=True))
 
 
-def promised(root: Node, seen: Seen) -> dict[str, Level]:
-    """By joined stream: the level, in its key 0, below which elements were given out without waiting for partners."""
-    levels: dict[str, Level] = {}
-    for place, branch in enumerate(root.branches, start=1):
-        lefts, rights = seen[root.name], seen[branch.node.name]
-        level = min(lowest(lefts, place), lowest(rights, 0))
-        levels[branch.node.name] = _highest(lefts, place) if level == EVERYTHING else level
-        levels |= promised(branch.node, seen)
-    return levels
+def count_late(pending: PendingInput, partitions: Partitions, session: Session) -> dict[int, int]:
+    """By partition, how many new elements come too late; asked of Spark only where there can be any.
 
-
-def _highest(lanes: Lanes, key: int) -> Level:
-    return max((past(lane.last[key]) for lane in lanes.values() if lane.last), default=NOTHING)
-
-
-def late_lanes(stretch: Stretch, lanes: Lanes) -> list[int]:
-    """Partitions in which new elements may stand below what was promised; a stream without idle ones has none."""
-    floor = stretch.floor
-    return [number for number, lane in lanes.items() if stretch.lowest_new(number, lane.pieces) < floor]
-
-
-def count_late(stretch: Stretch, lanes: Lanes, session: Session) -> dict[int, int]:
-    """How many there are, by partition; asked of Spark only where there can be any."""
+    The partition that brings them was not waited for, and what they belong to was given out. A stream without idle
+    partitions has none.
+    """
     from pyspark.sql import functions as F
 
-    suspects = late_lanes(stretch, lanes)
-    if not suspects or stretch.unread is None:
+    suspects = [n for n, each in partitions.items() if pending.lowest_new(n, each.key_ranges) < pending.floor]
+    if not suspects or pending.unread is None:
         return {}
-    rows = stretch.feed.keyed(session(), stretch.unread).where(is_below(stretch.floor))
-    seen = stretch.memory.seen
-    news = [(F.col(PARTITION) == lane) & (F.col(OFFSET) >= seen.get(lane, 0)) for lane in suspects]
-    counts = rows.where(reduce(or_, news)).groupBy(PARTITION).count().collect()
+    rows = pending.stream.keyed_messages(session(), pending.unread).where(is_below(pending.floor))
+    unseen = pending.memory.next_unseen
+    is_new = [(F.col(PARTITION) == each) & (F.col(OFFSET) >= unseen.get(each, 0)) for each in suspects]
+    counts = rows.where(reduce(or_, is_new)).groupBy(PARTITION).count().collect()
     return {row[PARTITION]: row["count"] for row in counts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from floodmark.hwm import Json, Span
 from floodmark.mill.brokers import Cuttable
@@ -11,103 +12,116 @@ from floodmark.mill.horizon import (
     EVERYTHING,
     NOTHING,
     Horizon,
-    Lanes,
     Level,
-    Memory,
     Node,
+    Partitions,
     at,
     horizon,
     level_to_json,
     needed_from,
+    promised_levels,
 )
-from floodmark.mill.inputs import DETAIL, Feed
-from floodmark.mill.pending import EVERY, Found, Stretch, promised
-from floodmark.mill.timed import Ranges, TimedWindows, ranges_to_json
+from floodmark.mill.inputs import DETAIL, StreamInput
+from floodmark.mill.pending import UNBOUNDED, PendingInput, StreamMemory
+from floodmark.mill.scan import ScanResult
+from floodmark.mill.windows import OffsetRanges, TimedWindows, windows_to_json
+
+Inputs: TypeAlias = Mapping[str, PendingInput]
+"""By stream, what lies behind its mark."""
+Scans: TypeAlias = Mapping[str, Mapping[int, ScanResult]]
+"""By stream and partition, what a pass over the elements found."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one batch of a mill does: how far it reads and passes each stream, and what is remembered afterwards."""
+    """What one batch of a mill does: how far it reads and passes each stream, and what is remembered afterwards.
 
-    stretches: Mapping[str, Stretch]
-    lanes: Mapping[str, Lanes]
+    `passes` are the offsets, by stream and partition, at which the marks will stand; `reads` those behind what is read.
+    `runs`: windows are runs of neighbours. `windows`: those that are given out, where a function decided them.
+    """
+
+    inputs: Inputs
+    partitions: Mapping[str, Partitions]
     root: str
-    until: Level
     passes: Mapping[str, Mapping[int, int]]
     reads: Mapping[str, Mapping[int, int]]
     stops: bool
     waits_for: frozenset[tuple[str, int]]
+    until: Level = EVERYTHING
     promised: Mapping[str, Level] = field(default_factory=dict)
     runs: bool = False
-    windows: Sequence[Ranges] | None = None
+    windows: Sequence[OffsetRanges] | None = None
 
     @property
     def moves(self) -> bool:
         """Whether there is anything to commit."""
-        done = self.stretches[self.root].memory.done
-        ended = any(self._ended(name) != stretch.memory.ended for name, stretch in self.stretches.items())
-        passed = any(
-            at_ > self.lanes[name][lane].first for name, lanes in self.passes.items() for lane, at_ in lanes.items()
-        )
+        done = self.inputs[self.root].memory.done
+        has_new_end = any(self._ends(name) != pending.memory.ends for name, pending in self.inputs.items())
+        firsts = {name: {n: view.first for n, view in own.items()} for name, own in self.partitions.items()}
+        has_passed = any(offset > firsts[name][n] for name, own in self.passes.items() for n, offset in own.items())
         rises = self.windows is None and done < self.until < EVERYTHING
-        return self.stops or passed or ended or rises
+        return self.stops or has_passed or has_new_end or rises
+
+    @property
+    def held_reason(self) -> str | None:
+        """Which partitions were never filled: nothing can be final while one of them may still begin anywhere."""
+        empty = [(name, n) for name, n in sorted(self.waits_for) if not self.partitions[name][n].last]
+        if not empty or not self.inputs[self.root].stream.keys:
+            return None
+        return f"waiting for the first element of {', '.join(f'partition {n} of {name}' for name, n in empty)}"
 
     def spans(self) -> dict[str, Span]:
         """One span per stream: its detail says what is read, its end where the mark will be."""
-        cut = {name: self._span(name, stretch) for name, stretch in self.stretches.items()}
-        return {name: span for name, span in cut.items() if span is not None}
+        return {name: self._cut(name, each, each.span) for name, each in self.inputs.items() if each.span is not None}
 
-    def memories(self) -> dict[str, Memory]:
+    def memories(self) -> dict[str, StreamMemory]:
         """What the record has to remember of every stream."""
-        return {name: self._memory(name, stretch) for name, stretch in self.stretches.items()}
+        return {name: self._memory(name, pending) for name, pending in self.inputs.items()}
 
-    def elements(self, name: str) -> int:
+    def element_count(self, name: str) -> int:
         """How many elements of a stream are read."""
-        reads, lanes = self.reads[name], self.lanes[name]
+        reads = self.reads[name]
         return sum(
-            (sum(piece.count for piece in lane.pieces if piece.next <= reads[number]))
-            if lane.pieces
-            else max(min(reads[number], lane.next) - lane.first, 0)
-            for number, lane in lanes.items()
-            if lane.next < EVERY
+            sum(each.count for each in view.key_ranges if each.next <= reads[number])
+            if view.key_ranges
+            else max(min(reads[number], view.next) - view.first, 0)
+            for number, view in self.partitions[name].items()
+            if view.next < UNBOUNDED
         )
 
-    def _span(self, name: str, stretch: Stretch) -> Span | None:
-        span, source = stretch.span, stretch.feed.inlet.source
-        if span is None:
-            return None
+    def _cut(self, name: str, pending: PendingInput, span: Span) -> Span:
+        source = pending.stream.inlet.source
         if isinstance(source, Cuttable):
             span = source.cut(span, reads=self.reads[name], passes=self.passes[name])
-        elif any(at_ < EVERY for at_ in self.passes[name].values()):
+        elif any(offset < UNBOUNDED for offset in self.passes[name].values()):
             span = replace(span, upto=span.after or span.upto.reset())
-        detail: dict[str, Json] = {"elements": self.elements(name)}
+        detail: dict[str, Json] = {"elements": self.element_count(name)}
         if name == self.root:
-            done = stretch.memory.done
-            detail |= {"after": level_to_json(done), "until": level_to_json(self.until)}
+            detail |= {"after": level_to_json(pending.memory.done), "until": level_to_json(self.until)}
             detail |= {"runs": True} if self.runs else {}
-            detail |= {"windows": ranges_to_json(self.windows)} if self.windows is not None else {}
+            detail |= {"windows": windows_to_json(self.windows)} if self.windows is not None else {}
         return replace(span, detail={**span.detail, DETAIL: detail})
 
-    def _memory(self, name: str, stretch: Stretch) -> Memory:
-        lanes = self.lanes[name]
-        is_root = name == self.root
-        return Memory(
-            last={number: lane.last for number, lane in lanes.items() if lane.last},
-            seen={**stretch.memory.seen, **{n: upto for n, (_, upto) in stretch.ranges.items() if upto < EVERY}},
-            ended=self._ended(name),
-            done=self.until if is_root and stretch.feed.keys and not self.runs else NOTHING,
-            promised=max(self.promised.get(name, NOTHING), stretch.memory.promised),
-            stopped=is_root and self.stops,
-            has_rest=any(lane.has_rest for lane in lanes.values()),
-            expressions=stretch.feed.expressions,
+    def _memory(self, name: str, pending: PendingInput) -> StreamMemory:
+        views, is_root = self.partitions[name], name == self.root
+        ends = {number: upto for number, (_, upto) in pending.offsets.items() if upto < UNBOUNDED}
+        return StreamMemory(
+            last={number: view.last for number, view in views.items() if view.last},
+            next_unseen={**pending.memory.next_unseen, **ends},
+            ends=self._ends(name),
+            done=self.until if is_root and pending.stream.keys and not self.runs else NOTHING,
+            promised=max(self.promised.get(name, NOTHING), pending.memory.promised),
+            has_stopped=is_root and self.stops,
+            has_rest=any(view.has_rest for view in views.values()),
+            expressions=pending.stream.expressions,
         )
 
-    def _ended(self, name: str) -> dict[int, int]:
+    def _ends(self, name: str) -> dict[int, int]:
         """Where partitions ended: those whose end is behind the mark and will not be met again, or by the clock."""
-        stretch, passes = self.stretches[name], self.passes[name]
-        met = {n: lane for n, lane in self.lanes[name].items() if lane.has_end_message and passes[n] >= lane.beyond}
-        late = self.lanes[name] if name in stretch.waiting.timed_out else {}
-        return {**{n: lane.beyond for n, lane in {**late, **met}.items()}, **stretch.memory.ended}
+        pending, views, passes = self.inputs[name], self.partitions[name], self.passes[name]
+        met = {n: view for n, view in views.items() if view.has_end_message and passes[n] >= view.beyond}
+        late = views if name in pending.not_waited_for.timed_out else {}
+        return {**{n: view.beyond for n, view in {**late, **met}.items()}, **pending.memory.ends}
 
 
 @dataclass(frozen=True)
@@ -115,141 +129,118 @@ class Planner:
     """The tree of a mill, and how its turns are cut."""
 
     root: Node
-    feeds: Mapping[str, Feed]
+    streams: Mapping[str, StreamInput]
     has_window: bool
 
-    def plan(self, stretches: Mapping[str, Stretch], found: Mapping[str, Mapping[int, Found]]) -> Turn:
-        """The next turn. Raises KeyDecreased where a stream goes back behind what was joined."""
-        lanes = {name: stretch.lanes(found.get(name, {})) for name, stretch in stretches.items()}
-        if not self.feeds[self.root.name].keys:
-            return self._all_of_it(stretches, lanes)
-        if self.is_in_runs(stretches[self.root.name]):
-            return self._runs(stretches, lanes)
-        return self._joined(stretches, lanes)
+    def plan(self, inputs: Inputs, scans: Scans, windows: TimedWindows | None = None) -> Turn:
+        """The next turn; `windows` have taken what lies below `level_to_ask`.
 
-    def is_in_runs(self, stretch: Stretch) -> bool:
+        Raises KeyDecreased where a stream goes back behind what was joined.
+        """
+        views = partitions_of(inputs, scans)
+        if windows is not None:
+            plan = self._plan_joined_windows if self.root.branches else self._plan_windows
+            return plan(inputs, views, windows)
+        if not self.streams[self.root.name].keys:
+            return self._plan_all(inputs, views)
+        if self.is_in_runs(inputs[self.root.name]):
+            return self._plan_runs(inputs, views)
+        return self._plan_joined(inputs, views)
+
+    def level_to_ask(self, inputs: Inputs, scans: Scans) -> Level:
+        """Which elements a window function is asked about: of a single stream all, of joined ones those that are final.
+
+        Only below the horizon the order of the master is known, over all its partitions.
+        """
+        if not self.root.branches:
+            return EVERYTHING
+        return horizon(self.root, partitions_of(inputs, scans), inputs[self.root.name].memory.done).until
+
+    def is_in_runs(self, pending: PendingInput) -> bool:
         """Whether windows are runs of neighbours in one partition: then their keys may go down."""
-        alone = self.has_window and not self.root.branches and stretch.feed.inlet.is_ordered
-        return alone and len(stretch.ranges) <= 1
+        is_alone = self.has_window and not self.root.branches and pending.stream.inlet.is_ordered
+        return is_alone and len(pending.offsets) <= 1
 
-    def _all_of_it(self, stretches: Mapping[str, Stretch], lanes: Mapping[str, Lanes]) -> Turn:
+    def _plan_all(self, inputs: Inputs, views: Mapping[str, Partitions]) -> Turn:
         """A stream without keys: every element is final as soon as it is there."""
-        name = self.root.name
-        own = lanes[name]
-        passes, reads = ({n: lane.beyond for n, lane in own.items()}, {n: lane.next for n, lane in own.items()})
-        stops = all(lane.state == "ended" for lane in own.values())
-        waits = frozenset((name, number) for number, lane in own.items() if lane.state != "ended")
-        return Turn(stretches, lanes, name, EVERYTHING, {name: passes}, {name: reads}, stops, waits)
+        name, own = self.root.name, views[self.root.name]
+        live = frozenset((name, number) for number, view in own.items() if view.state != "ended")
+        passes, reads = {n: view.beyond for n, view in own.items()}, {n: view.next for n, view in own.items()}
+        return Turn(inputs, views, name, {name: passes}, {name: reads}, stops=not live, waits_for=live)
 
-    def _runs(self, stretches: Mapping[str, Stretch], lanes: Mapping[str, Lanes]) -> Turn:
+    def _plan_runs(self, inputs: Inputs, views: Mapping[str, Partitions]) -> Turn:
         """Windows of one partition: all but the last run of equal keys, which may go on."""
         name = self.root.name
-        ((number, lane),) = lanes[name].items()
-        stops = lane.state == "ended"
-        open_run = max((piece.run for piece in lane.pieces if piece.run is not None), default=lane.first)
-        passes = lane.beyond if stops else open_run
-        reads = lane.next if stops else open_run
-        waits = frozenset({(name, number)})
+        ((number, view),) = views[name].items()
+        stops = view.state == "ended"
+        open_run = max((each.run for each in view.key_ranges if each.run is not None), default=view.first)
+        passes, reads = (view.beyond, view.next) if stops else (open_run, open_run)
+        waits_for = frozenset({(name, number)})
         ends = ({name: {number: passes}}, {name: {number: reads}})
-        return Turn(stretches, lanes, name, EVERYTHING, *ends, stops, waits, runs=True)
+        return Turn(inputs, views, name, *ends, stops, waits_for, runs=True)
 
-    def _joined(self, stretches: Mapping[str, Stretch], lanes: Mapping[str, Lanes]) -> Turn:
+    def _plan_joined(self, inputs: Inputs, views: Mapping[str, Partitions]) -> Turn:
         name = self.root.name
-        reached = horizon(self.root, lanes, stretches[name].memory.done)
-        passes = {each: self.passes(each, own, reached) for each, own in lanes.items()}
-        reads = {each: {n: lane.next for n, lane in own.items()} for each, own in lanes.items()}
-        reads[name] = {n: lane.read_below(reached.until) for n, lane in lanes[name].items()}
-        ends, promises = (passes, reads), promised(self.root, lanes)
-        return Turn(stretches, lanes, name, reached.until, *ends, reached.stops, reached.waits_for, promises)
+        reached = horizon(self.root, views, inputs[name].memory.done)
+        passes = {each: _passes(own, reached, reached.needed[each]) for each, own in views.items()}
+        reads = {each: {n: view.next for n, view in own.items()} for each, own in views.items()}
+        reads[name] = {n: view.end_below(reached.until) for n, view in views[name].items()}
+        promised = promised_levels(self.root, views)
+        return Turn(inputs, views, name, passes, reads, reached.stops, reached.waits_for, reached.until, promised)
 
-    def passes(self, name: str, lanes: Lanes, reached: Horizon) -> dict[int, int]:
-        """A mark stays before what is still needed; where the mill stops, ended partitions are left behind whole."""
-        level = reached.needed[name]
-        return {
-            number: lane.beyond if reached.stops and lane.state == "ended" else lane.passed(level)
-            for number, lane in lanes.items()
-        }
+    def _plan_windows(self, inputs: Inputs, views: Mapping[str, Partitions], windows: TimedWindows) -> Turn:
+        """Windows that a function decided, of a single stream: those that are over are given out."""
+        name, own = self.root.name, views[self.root.name]
+        stops = all(view.state == "ended" for view in own.values())
+        closed = windows.closed_windows(has_ended=stops)
+        passes = {number: view.beyond for number, view in own.items()} if stops else offsets_behind(own, closed)
+        waits_for = frozenset((name, number) for number in own)
+        ends = ({name: passes}, {name: _reads(own, passes)})
+        return Turn(inputs, views, name, *ends, stops, waits_for, windows=closed)
+
+    def _plan_joined_windows(self, inputs: Inputs, views: Mapping[str, Partitions], windows: TimedWindows) -> Turn:
+        """The same of a master that is joined: what its elements that stay behind the mark may want is still needed."""
+        name, own = self.root.name, views[self.root.name]
+        reached = horizon(self.root, views, inputs[name].memory.done)
+        closed = windows.closed_windows(has_ended=reached.stops)
+        behind = offsets_behind(own, closed)
+        level = reached.until if reached.stops else min(reached.until, _lowest_left(own, behind))
+        needed = needed_from(self.root, views, level)
+        passes = {each: _passes(views[each], reached, needed[each]) for each in views}
+        passes[name] = passes[name] if reached.stops else behind
+        reads = {each: {number: view.next for number, view in views[each].items()} for each in views}
+        reads[name] = _reads(own, behind)
+        waits_for = reached.waits_for | {(name, number) for number in own}
+        promised = promised_levels(self.root, views)
+        return Turn(inputs, views, name, passes, reads, reached.stops, waits_for, level, promised, windows=closed)
 
 
-def held(turn: Turn) -> str | None:
-    """Which partitions were never filled: nothing can be final while one of them may still begin anywhere."""
-    empty = [(n, p) for n, p in sorted(turn.waits_for) if not turn.lanes[n][p].last]
-    named = ", ".join(f"partition {partition} of {name}" for name, partition in empty)
-    return f"waiting for the first element of {named}" if named and turn.stretches[turn.root].feed.keys else None
-
-
-# Turns of a mill whose windows a function tells: they are decided already, and those that are over are given out.
-def asked_below(planner: Planner, stretches: Mapping[str, Stretch], found: Mapping[str, Mapping[int, Found]]) -> Level:
-    """Which elements the function is asked about: of a single stream all, of joined ones those that are final.
-
-    Only below the horizon the order of the master is known, over all its partitions.
-    """
-    if not planner.root.branches:
-        return EVERYTHING
-    return horizon(planner.root, lanes_of(stretches, found), stretches[planner.root.name].memory.done).until
-
-
-def lanes_of(stretches: Mapping[str, Stretch], found: Mapping[str, Mapping[int, Found]]) -> dict[str, Lanes]:
+def partitions_of(inputs: Inputs, scans: Scans) -> dict[str, Partitions]:
     """Every stream as the horizon sees it."""
-    return {name: stretch.lanes(found.get(name, {})) for name, stretch in stretches.items()}
+    return {name: pending.partitions(scans.get(name, {})) for name, pending in inputs.items()}
 
 
-def plan_timed(
-    planner: Planner,
-    stretches: Mapping[str, Stretch],
-    found: Mapping[str, Mapping[int, Found]],
-    windows: TimedWindows,
-) -> Turn:
-    """The next turn, from windows that have taken what lies below the level of `asked_below`."""
-    lanes = lanes_of(stretches, found)
-    plan = _joined if planner.root.branches else _alone
-    return plan(planner, stretches, lanes, windows)
+def _passes(views: Partitions, reached: Horizon, needed: Level) -> dict[int, int]:
+    """A mark stays before what is still needed; where the mill stops, ended partitions are left behind whole."""
+    return {
+        number: view.beyond if reached.stops and view.state == "ended" else view.first_from(needed)
+        for number, view in views.items()
+    }
 
 
-def _alone(
-    planner: Planner, stretches: Mapping[str, Stretch], lanes: Mapping[str, Lanes], windows: TimedWindows
-) -> Turn:
-    name = planner.root.name
-    own = lanes[name]
-    stops = all(lane.state == "ended" for lane in own.values())
-    closed = windows.closed(ended=stops)
-    passes = {number: lane.beyond for number, lane in own.items()} if stops else passed(own, closed)
-    waits = frozenset((name, number) for number in own)
-    ends = ({name: passes}, {name: _read(own, passes)})
-    return Turn(stretches, lanes, name, EVERYTHING, *ends, stops, waits, windows=closed)
+def offsets_behind(own: Partitions, windows: Sequence[OffsetRanges]) -> dict[int, int]:
+    """The offsets behind these windows."""
+    offsets = {number: view.first for number, view in own.items()}
+    for window in windows:
+        offsets |= {number: upto for number, (_, upto) in window.items()}
+    return offsets
 
 
-def _joined(
-    planner: Planner, stretches: Mapping[str, Stretch], lanes: Mapping[str, Lanes], windows: TimedWindows
-) -> Turn:
-    name, root = planner.root.name, planner.root
-    own, reached = lanes[name], horizon(root, lanes, stretches[name].memory.done)
-    given = windows.closed(ended=reached.stops)
-    level = reached.until if reached.stops else min(reached.until, _lowest_left(own, passed(own, given)))
-    held = replace(reached, until=level, needed=needed_from(root, lanes, level))
-    passes = {each: planner.passes(each, lanes[each], held) for each in lanes}
-    reads = {each: {number: lane.next for number, lane in lanes[each].items()} for each in lanes}
-    reads[name] = _read(own, passed(own, given))
-    passes[name] = passes[name] if reached.stops else passed(own, given)
-    waits = reached.waits_for | {(name, number) for number in own}
-    return Turn(
-        stretches, lanes, name, level, passes, reads, reached.stops, waits, promised(root, lanes), windows=given
-    )
+def _reads(own: Partitions, passes: Mapping[int, int]) -> dict[int, int]:
+    return {number: min(offset, own[number].next) for number, offset in passes.items()}
 
 
-def passed(own: Lanes, given: Sequence[Ranges]) -> dict[int, int]:
-    """The offsets behind the windows that are given out."""
-    passes = {number: lane.first for number, lane in own.items()}
-    for window in given:
-        passes |= {number: upto for number, (_, upto) in window.items()}
-    return passes
-
-
-def _read(own: Lanes, passes: Mapping[int, int]) -> dict[int, int]:
-    return {number: min(at_, own[number].next) for number, at_ in passes.items()}
-
-
-def _lowest_left(own: Lanes, passes: Mapping[int, int]) -> Level:
+def _lowest_left(own: Partitions, passes: Mapping[int, int]) -> Level:
     """The level of the first element that stays behind the mark."""
-    left = [next((p for p in lane.pieces if p.next > passes[n]), None) for n, lane in own.items()]
-    return min((at(piece.low[0]) for piece in left if piece), default=EVERYTHING)
+    left = [next((each for each in view.key_ranges if each.next > passes[n]), None) for n, view in own.items()]
+    return min((at(each.low[0]) for each in left if each), default=EVERYTHING)

@@ -1,21 +1,24 @@
-"""What a mill knows from turn to turn while it runs: when streams last rose, what it waits for, how far it is."""
+"""How far a mill is, and what it knows from turn to turn while it runs: when streams last rose, whom it waits for."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.mill.horizon import Level
-from floodmark.mill.inputs import Shelf
-from floodmark.mill.pending import Stretch, Waiting
-from floodmark.mill.planning import Turn, held
-from floodmark.mill.timed import TimedWindows
+from floodmark.mill.inputs import MessageCache
+from floodmark.mill.pending import NotWaitedFor
+from floodmark.mill.planning import Inputs, Turn
+from floodmark.mill.windows import TimedWindows
 from floodmark.sources.contract import Sight
 
 if TYPE_CHECKING:
     from floodmark.mill.brokers import Inlet
+
+PartitionId: TypeAlias = tuple[str, int]
+"""A partition by its stream and its number."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class Progress:
 
 
 @dataclass
-class Watch:
-    """The memory of a running mill; what has to outlive it is in the record.
+class RunState:
+    """What a running mill knows; what has to outlive it is in the record.
 
     `limit` bounds the elements of a turn; it grows while a turn is too small to hold two different keys.
     """
@@ -47,76 +50,79 @@ class Watch:
     inlets: Mapping[str, Inlet]
     max_elements: int | None = None
     idle_after_seconds: float | None = None
-    timed: TimedWindows | None = None
+    windows: TimedWindows | None = None
     now: Callable[[], float] = time.monotonic
     is_over: bool = False
-    limit: int | None = None
-    number: int | None = None
-    ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    rose: dict[tuple[str, int], float] = field(default_factory=dict)
-    risen: set[tuple[str, int]] = field(default_factory=set)
-    known: set[tuple[str, int]] = field(default_factory=set)
-    waited: Waiting = field(default_factory=Waiting)
+    cache: MessageCache = field(default_factory=MessageCache)
+    limit: int | None = field(init=False)
+    started: float = field(init=False)
+    record_number: int | None = None
+    """That of the record at the last look that read something."""
     turn: Turn | None = None
     turns: int = 0
-    read: dict[str, int] = field(default_factory=dict)
-    late: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Up to which offset of a lane those that came too late were told of."""
-    shelf: Shelf = field(default_factory=Shelf)
+    not_waited_for: NotWaitedFor = field(default_factory=NotWaitedFor)
+    offset_ends: dict[PartitionId, int] = field(default_factory=dict)
+    rise_times: dict[PartitionId, float] = field(default_factory=dict)
+    risen_partitions: set[PartitionId] = field(default_factory=set)
+    known_partitions: set[PartitionId] = field(default_factory=set)
+    elements_read: dict[str, int] = field(default_factory=dict)
+    late_upto: dict[PartitionId, int] = field(default_factory=dict)
+    """Up to which offset of a partition those that came too late were reported."""
 
     def __post_init__(self) -> None:
-        self.limit = self.max_elements
-        self.begun = self.now()
+        self.limit, self.started = self.max_elements, self.now()
 
-    def anew(self) -> Watch:
+    def blank(self) -> RunState:
         """One that has seen nothing yet, of the same streams."""
-        return Watch(self.inlets, self.max_elements, self.idle_after_seconds, self.timed, self.now)
+        return RunState(self.inlets, self.max_elements, self.idle_after_seconds, self.windows, self.now)
 
     def begin(self) -> None:
         """A new run: time-outs count from now, and what ended has ended."""
-        self.begun, self.rose, self.is_over, self.number = self.now(), {}, False, None
+        self.started, self.rise_times, self.is_over, self.record_number = self.now(), {}, False, None
 
-    def waiting(self) -> Waiting:
-        """Whom nobody waits for any longer, by the clock."""
-        names = [name for name, inlet in self.inlets.items() if self._is_late(name, inlet.data_timeout_seconds)]
+    def note_offsets(self, inputs: Inputs) -> None:
+        """Where the streams end now, and which of their partitions have risen."""
+        ends = {(name, each): upto for name, own in inputs.items() for each, (_, upto) in own.offsets.items()}
+        risen = {each for each, upto in ends.items() if upto > self.offset_ends.get(each, -1)}
+        self.rise_times.update(dict.fromkeys(risen & self.offset_ends.keys(), self.now()))
+        self.risen_partitions |= risen
+        self.offset_ends = ends
+
+    def whom_not_to_wait_for(self) -> NotWaitedFor:
+        """Streams that timed out and partitions that are idle, by the clock."""
+        timeouts = {name: inlet.data_timeout_seconds for name, inlet in self.inlets.items()}
+        late = [name for name, timeout in timeouts.items() if self._is_late(name, timeout)]
         after = self.idle_after_seconds
-        idle = {lane for lane in self.ends if after is not None and self._since(lane) >= after}
-        return Waiting(frozenset(names), frozenset(idle), leaves_out_late=after is not None)
+        idle = {each for each in self.offset_ends if after is not None and self._idle_seconds(each) >= after}
+        return NotWaitedFor(frozenset(late), frozenset(idle), leaves_out_late=after is not None)
 
-    def note(self, stretches: Mapping[str, Stretch]) -> None:
-        """Where the streams end now, and which of their lanes have risen."""
-        ends = {(name, lane): upto for name, each in stretches.items() for lane, (_, upto) in each.ranges.items()}
-        risen = {lane for lane, upto in ends.items() if upto > self.ends.get(lane, -1)}
-        self.rose.update(dict.fromkeys(risen & self.ends.keys(), self.now()))
-        self.risen |= risen
-        self.ends = ends
+    def is_worth_reading(self, number: int, not_waited_for: NotWaitedFor) -> bool:
+        """Whether the horizon can have risen: one of the partitions that held it has, or the clock let go of one."""
+        is_new = number != self.record_number or not_waited_for != self.not_waited_for or self.turn is None
+        is_due = self.windows is not None and self.windows.is_due()
+        holding = self.turn.waits_for | (self.risen_partitions - self.known_partitions) if self.turn else frozenset()
+        self.not_waited_for = not_waited_for
+        return is_new or is_due or bool(self.risen_partitions & holding)
 
-    def is_worth_reading(self, number: int, waiting: Waiting) -> bool:
-        """Whether the horizon can have risen: one of the lanes that held it has, or the clock let go of one."""
-        is_new = number != self.number or waiting != self.waited or self.turn is None
-        is_due = self.timed is not None and self.timed.is_due()
-        held = self.turn.waits_for | (self.risen - self.known) if self.turn else frozenset()
-        self.waited = waiting
-        return is_new or is_due or bool(self.risen & held)
-
-    def saw(self, number: int, turn: Turn) -> None:
-        self.number, self.turn = number, turn
-        self.risen, self.known = set(), set(self.ends)
+    def note_turn(self, number: int, turn: Turn) -> None:
+        """What the look at this record makes of the streams."""
+        self.record_number, self.turn = number, turn
+        self.risen_partitions, self.known_partitions = set(), set(self.offset_ends)
         if turn.moves:
             self.limit, self.turns = self.max_elements, self.turns + 1
-            for name in turn.stretches:
-                self.read[name] = self.read.get(name, 0) + turn.elements(name)
+            for name in turn.inputs:
+                self.elements_read[name] = self.elements_read.get(name, 0) + turn.element_count(name)
 
-    def is_told(self, name: str, lane: int) -> bool:
-        """Whether this look's late elements were told of by an earlier look; from now on they are."""
-        upto = self.ends.get((name, lane), 0)
-        told = self.late.get((name, lane)) == upto
-        self.late[name, lane] = upto
-        return told
+    def is_reported(self, name: str, partition: int) -> bool:
+        """Whether this look's late elements were reported by an earlier look; from now on they are."""
+        upto = self.offset_ends.get((name, partition), 0)
+        was_reported = self.late_upto.get((name, partition)) == upto
+        self.late_upto[name, partition] = upto
+        return was_reported
 
-    def widened(self, stretches: Mapping[str, Stretch]) -> bool:
+    def widen(self, inputs: Inputs) -> bool:
         """Whether the next look shall see more: this one was full, and yet nothing in it was final."""
-        sizes = [sum(upto - first for first, upto in each.ranges.values()) for each in stretches.values()]
+        sizes = [sum(upto - first for first, upto in each.offsets.values()) for each in inputs.values()]
         if self.limit is None or max(sizes, default=0) < self.limit:
             return False
         self.limit *= 2
@@ -124,34 +130,32 @@ class Watch:
 
     def waiting_sights(self) -> dict[str, Sight]:
         """Why there is nothing to do, as the last look found it."""
-        if self.turn is None:
-            return {}
-        return {self.turn.root: Sight(None, held_reason=held(self.turn))}
+        return {self.turn.root: Sight(None, held_reason=self.turn.held_reason)} if self.turn else {}
 
     def progress(self) -> Progress:
         """How far the last look got."""
         turn = self.turn
         if turn is None:
             return Progress(is_over=self.is_over)
-        streams = {name: self._stream(name, turn) for name in turn.stretches}
-        return Progress(streams, shown_level(turn.until), self.turns, self.is_over or turn.stops)
+        streams = {name: self._stream_progress(name, turn) for name in turn.inputs}
+        return Progress(streams, display_key(turn.until), self.turns, self.is_over or turn.stops)
 
-    def _stream(self, name: str, turn: Turn) -> StreamProgress:
-        lanes, passes = turn.lanes[name], turn.passes[name]
-        lag = sum(max(lane.beyond - passes.get(number, lane.first), 0) for number, lane in lanes.items())
-        keys = [lane.last[0] for lane in lanes.values() if lane.last]
-        return StreamProgress(self.read.get(name, 0), lag, max(keys, default=None))
+    def _stream_progress(self, name: str, turn: Turn) -> StreamProgress:
+        views, passes = turn.partitions[name], turn.passes[name]
+        lag = sum(max(view.beyond - passes.get(number, view.first), 0) for number, view in views.items())
+        keys = [view.last[0] for view in views.values() if view.last]
+        return StreamProgress(self.elements_read.get(name, 0), lag, max(keys, default=None))
 
     def _is_late(self, name: str, timeout: float | None) -> bool:
         if timeout is None:
             return False
-        rises = [at for (stream, _), at in self.rose.items() if stream == name]
-        return self.now() - max(rises, default=self.begun) >= timeout
+        rises = [at for (stream, _), at in self.rise_times.items() if stream == name]
+        return self.now() - max(rises, default=self.started) >= timeout
 
-    def _since(self, lane: tuple[str, int]) -> float:
-        return self.now() - self.rose.get(lane, self.begun)
+    def _idle_seconds(self, partition: PartitionId) -> float:
+        return self.now() - self.rise_times.get(partition, self.started)
 
 
-def shown_level(level: Level) -> object:
+def display_key(level: Level) -> object:
     """A level as people read it: the key, or None where everything, or nothing, lies below."""
     return level[1] if len(level) > 1 else None

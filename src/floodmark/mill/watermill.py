@@ -26,15 +26,16 @@ from floodmark.logs import get_logger
 from floodmark.mill.brokers import MessageBroker, Outlet
 from floodmark.mill.codec import Deserializer, Serializer
 from floodmark.mill.declaration import Declaration, declare
-from floodmark.mill.injection import Provider, Wanted
-from floodmark.mill.inputs import elements_in, feeds_of, node_of
+from floodmark.mill.injection import InjectedType, Provider
+from floodmark.mill.inputs import element_count, stream_inputs
 from floodmark.mill.join_tree import JoinTree, Stream, Window, name_of
+from floodmark.mill.pending import memory_of
 from floodmark.mill.planning import Planner
-from floodmark.mill.process import Milling
-from floodmark.mill.progress import Progress, Watch, shown_level
+from floodmark.mill.process import ProcessTransform
+from floodmark.mill.progress import Progress, RunState, display_key
 from floodmark.mill.signature import Process
-from floodmark.mill.timed import timed_windows
-from floodmark.mill.turn import MillStep, MillWork, remembered
+from floodmark.mill.turn import MillStep, MillWork
+from floodmark.mill.windows import timed_windows
 from floodmark.patience import doubling_pause
 from floodmark.spark.session import spark_session
 from floodmark.step.looking import Outlook
@@ -51,28 +52,24 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 # What to do next where a mill needs a decision: the command line of jobs does not know it.
-AGAIN = "`mill.reset()` to read every stream from its beginning (its output comes once more)"
+START_AGAIN = "`mill.reset()` to read every stream from its beginning (its output comes once more)"
 HINTS: Mapping[type[FloodmarkError], str] = {
-    MarkMissing: f"open the store that has its marks, give the mill another output, or {AGAIN}",
-    SinkAhead: f"bring back the newer store, or {AGAIN}",
-    SinkDisagrees: f"find out which store is the right one, or {AGAIN}",
-    SinkUndecided: f"look into the output, then {AGAIN}",
-    SourceChanged: f"give the mill another name, or {AGAIN}",
-    SourceGap: f"keep the stream for longer than the mill may rest; now {AGAIN}",
-    SourceRegressed: f"bring the stream back as it was, or {AGAIN}",
-    SourceRewritten: f"bring the stream back as it was and run again, or {AGAIN}",
+    MarkMissing: f"open the store that has its marks, give the mill another output, or {START_AGAIN}",
+    SinkAhead: f"bring back the newer store, or {START_AGAIN}",
+    SinkDisagrees: f"find out which store is the right one, or {START_AGAIN}",
+    SinkUndecided: f"look into the output, then {START_AGAIN}",
+    SourceChanged: f"give the mill another name, or {START_AGAIN}",
+    SourceGap: f"keep the stream for longer than the mill may rest; now {START_AGAIN}",
+    SourceRegressed: f"bring the stream back as it was, or {START_AGAIN}",
+    SourceRewritten: f"bring the stream back as it was and run again, or {START_AGAIN}",
 }
+TURN_ELEMENTS = 1 << 20
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
 
-def advise(error: FloodmarkError) -> None:
-    """Give the error a next step that a mill has."""
-    error.hint = HINTS.get(type(error), error.hint)
-
-
-# What the next turn of a mill would do, found out without touching anything.
 @dataclass(frozen=True)
 class TurnPlan:
-    """By stream the elements that are read and where the mark is and will be; how far the horizon rises.
+    """What the next turn would do: by stream the elements that are read, and the mark before and after; the horizon.
 
     `held_reason`: whom it waits for. `changes`: streams that came or went, keys that are others now; where a decision
     is needed, the turn would stop with it. `open_turn`: its number, if a turn was begun that is finished first.
@@ -88,46 +85,6 @@ class TurnPlan:
     @property
     def has_work(self) -> bool:
         return bool(self.elements) or self.open_turn is not None
-
-
-def preview(step: MillStep) -> TurnPlan:
-    """Look and compare; the record, the output and what the mill remembers stay as they are."""
-    record, stored = step.read(), step.store.read(step.work.name)
-    changes = changes_of(step, stored) if stored else ()
-    if record.intent is not None:
-        return TurnPlan(changes=changes, open_turn=record.intent.number)
-    looking = replace(step, watch=step.watch.anew())
-    try:
-        outlook = looking.look(record)
-    except SourceChanged as error:
-        return TurnPlan(changes=(*changes, f"{error.stored} is now {error.found}: a decision is needed"))
-    finally:
-        looking.watch.shelf.clear()
-    return plan_of(looking, record, outlook, changes)
-
-
-def plan_of(step: MillStep, record: JobRecord, outlook: Outlook, changes: tuple[str, ...]) -> TurnPlan:
-    """What a look found, in the words of a plan."""
-    turn, spans = step.watch.turn, outlook.spans
-    before = {name: mark.show() for name, mark in record.marks.items()}
-    return TurnPlan(
-        marks={name: (before.get(name), span.upto.show()) for name, span in spans.items()},
-        elements={name: elements_in(span) for name, span in spans.items()},
-        horizon=shown_level(turn.until) if turn is not None else None,
-        held_reason=outlook.held_reason,
-        changes=changes,
-    )
-
-
-def changes_of(step: MillStep, stored: JobRecord) -> tuple[str, ...]:
-    """Streams that the record has and the tree has not, and the other way round."""
-    gone = [f"{name} left the tree: its mark is dropped" for name in sorted(stored.marks.keys() - step.planner.feeds)]
-    new = [name for name in step.planner.feeds if stored.marks and name not in stored.marks]
-    return (*gone, *(f"{name} is new in the tree and begins at its start" for name in new))
-
-
-TURN_ELEMENTS = 1 << 20
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
 
 class WaterMill:
@@ -146,7 +103,7 @@ class WaterMill:
         join_tree: JoinTree | None = None,
         serializers: Mapping[Stream, Serializer] | None = None,
         deserializers: Mapping[Stream, Deserializer] | None = None,
-        injector: Mapping[Wanted, Provider] | None = None,
+        injector: Mapping[InjectedType, Provider] | None = None,
         output_broker: MessageBroker | None = None,
         name: str | None = None,
         spark: SparkSession | Callable[[], SparkSession] | None = None,
@@ -167,14 +124,14 @@ class WaterMill:
         self._session = session_of(spark)
         self._store, self._stop = store, threading.Event()
         self._broker = broker
-        self._feeds = feeds_of(self.declared, broker)
+        self._streams = stream_inputs(self.declared, broker)
         self._outlet = outlet_of(self.declared, output_broker or broker)
-        self._milling().output()  # a class that its sink's columns cannot hold is refused here
-        node = node_of(self.declared, self.declared.tree.root)
-        self._planner = Planner(node, self._feeds, self.declared.tree.window is not None)
-        inlets = {name: feed.inlet for name, feed in self._feeds.items()}
-        timed = timed_windows(self.declared, inlets[node.name].poll_timeout_seconds)
-        self._watch = Watch(inlets, turn_elements, wait_seconds(idle_after, field="idle_after"), timed)
+        self._transform().output()  # a class that its sink's columns cannot hold is refused here
+        node = self.declared.node_of(self.declared.tree.root)
+        self._planner = Planner(node, self._streams, self.declared.tree.window is not None)
+        inlets = {name: stream.inlet for name, stream in self._streams.items()}
+        windows = timed_windows(self.declared, inlets[node.name].poll_timeout_seconds)
+        self._run_state = RunState(inlets, turn_elements, wait_seconds(idle_after, field="idle_after"), windows)
 
     def turn(self) -> Receipt:
         """Do what can be done now: finish an open turn, else join what has become final. Raises FloodmarkError."""
@@ -185,7 +142,7 @@ class WaterMill:
             self._note_failure(error)
             raise
         if receipt.status == "done":
-            self._after(step, receipt)
+            self._follow_up(step, receipt)
         return receipt
 
     def plan(self) -> TurnPlan:
@@ -195,10 +152,10 @@ class WaterMill:
     def run(self, *, every: str | float | None = None) -> Progress:
         """Turn until the streams have ended, or for ever if `every` says how often; `stop` ends it between turns."""
         pause, idle = seconds_in(every, field="every") if every is not None else None, 0
-        self._watch.begin()
+        self._run_state.begin()
         while not self._stop.is_set():
             receipt = self.turn()
-            has_ended = self._watch.is_over or (receipt.status == "done" and self.has_stopped())
+            has_ended = self._run_state.is_over or (receipt.status == "done" and self.has_stopped())
             if pause is None and has_ended:
                 self._publish()
                 break
@@ -213,41 +170,41 @@ class WaterMill:
 
     def progress(self) -> Progress:
         """How far the mill is, as of its last turn."""
-        return self._watch.progress()
+        return self._run_state.progress()
 
     def reset(self) -> None:
         """Forget every mark, by a person's decision: the next turn reads from the beginning, and output comes again."""
         reset_marks(self._step())
-        self._watch = self._watch.anew()
-        if self._watch.timed is not None:
-            self._watch.timed.forget()
+        self._run_state = self._run_state.blank()
+        if self._run_state.windows is not None:
+            self._run_state.windows.forget()
 
     def has_stopped(self) -> bool:
         """Whether the last turn that was committed was the end of the streams."""
-        record = self._opened().read(self.name)
-        return record is not None and record.intent is None and remembered(record, self._planner.root.name).stopped
+        record = self._open_store().read(self.name)
+        return record is not None and record.intent is None and memory_of(record, self._planner.root.name).has_stopped
 
     def _step(self) -> MillStep:
-        store = self._opened()
+        store = self._open_store()
         work = MillWork(
             name=self.name,
-            sources=tuple(self._feeds.values()),
+            sources=tuple(self._streams.values()),
             sinks=(self._outlet.sink,) if self._outlet else (),
-            transform=self._milling(),
+            transform=self._transform(),
             spool_folder=spool_folder(store),
         )
-        return MillStep(store, self._session, work, planner=self._planner, watch=self._watch)
+        return MillStep(store, self._session, work, planner=self._planner, run_state=self._run_state)
 
-    def _milling(self) -> Milling:
-        return Milling(self.declared, form=self._outlet.form if self._outlet else "json")
+    def _transform(self) -> ProcessTransform:
+        return ProcessTransform(self.declared, form=self._outlet.form if self._outlet else "json")
 
-    def _opened(self) -> MarkStore:
+    def _open_store(self) -> MarkStore:
         if self._store is None:
             self._store = stores.open(DEFAULT_STORE)
         return self._store
 
-    def _after(self, step: MillStep, receipt: Receipt) -> None:
-        """What follows a commit: others are told how far the streams are read, and an ended output is put in place."""
+    def _follow_up(self, step: MillStep, receipt: Receipt) -> None:
+        """After a commit: others learn how far the streams are read, and an output that has ended is put in place."""
         progress = self.progress()
         lag = {name: stream.lag for name, stream in progress.streams.items()}
         log.info("turn done", mill=self.name, elements=receipt.rows_read, horizon=progress.horizon, lag=lag)
@@ -270,6 +227,47 @@ class WaterMill:
         log.error("turn failed", mill=self.name, error=str(error))
 
 
+def preview(step: MillStep) -> TurnPlan:
+    """Look and compare; the record, the output and what the mill knows of its run stay as they are."""
+    record, stored = step.read(), step.store.read(step.work.name)
+    changes = changes_of(step, stored) if stored else ()
+    if record.intent is not None:
+        return TurnPlan(changes=changes, open_turn=record.intent.number)
+    looking = replace(step, run_state=step.run_state.blank())
+    try:
+        outlook = looking.look(record)
+    except SourceChanged as error:
+        return TurnPlan(changes=(*changes, f"{error.stored} is now {error.found}: a decision is needed"))
+    finally:
+        looking.run_state.cache.clear()
+    return plan_of(looking, record, outlook, changes)
+
+
+def plan_of(step: MillStep, record: JobRecord, outlook: Outlook, changes: tuple[str, ...]) -> TurnPlan:
+    """What a look found, in the words of a plan."""
+    turn, spans = step.run_state.turn, outlook.spans
+    before = {name: mark.show() for name, mark in record.marks.items()}
+    return TurnPlan(
+        marks={name: (before.get(name), span.upto.show()) for name, span in spans.items()},
+        elements={name: element_count(span) for name, span in spans.items()},
+        horizon=display_key(turn.until) if turn is not None else None,
+        held_reason=outlook.held_reason,
+        changes=changes,
+    )
+
+
+def changes_of(step: MillStep, stored: JobRecord) -> tuple[str, ...]:
+    """Streams that the record has and the tree has not, and the other way round."""
+    old = [f"{name} left the tree: its mark is dropped" for name in sorted(stored.marks.keys() - step.planner.streams)]
+    new = [name for name in step.planner.streams if stored.marks and name not in stored.marks]
+    return (*old, *(f"{name} is new in the tree and begins at its start" for name in new))
+
+
+def advise(error: FloodmarkError) -> None:
+    """Give the error a next step that a mill has."""
+    error.hint = HINTS.get(type(error), error.hint)
+
+
 def outlet_of(declared: Declaration, broker: MessageBroker) -> Outlet | None:
     """Where output goes, if the function gives any."""
     return broker.outlet(declared.output.stream) if declared.output else None
@@ -278,8 +276,7 @@ def outlet_of(declared: Declaration, broker: MessageBroker) -> Outlet | None:
 def mill_name(broker: MessageBroker, declared: Declaration) -> str:
     """What positions are saved under where nobody said it."""
     group = getattr(broker, "consumer_group_name", None)
-    found = group or declared.signature.name
-    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", found).strip("._-") or "mill"
+    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", group or declared.signature.name).strip("._-") or "mill"
 
 
 def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Callable[[], SparkSession]:

@@ -10,11 +10,11 @@ from floodmark.errors import ConfigError, FloodmarkError, RuleBroken
 from floodmark.hwm import Span, digest
 from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sources.contract import Explaining, Reading, Source, Telling
-from floodmark.step.checks import Judgement, watched
-from floodmark.step.intents import within
+from floodmark.step.checks import Judgement, judge_on_the_way
+from floodmark.step.intents import in_range
 from floodmark.step.looking import marks_after
-from floodmark.step.spool import Count, Counted, Spool, count
-from floodmark.step.transform import Function, Identity, Outcomes, Pinned, Sql
+from floodmark.step.spool import Count, RowCounts, Spool, count
+from floodmark.step.transform import FrozenOutcomes, Function, Identity, Pinned, Sql
 from floodmark.step.work import Work
 from floodmark.stores.record import Intent, JobRecord
 
@@ -27,10 +27,10 @@ def without_rows(work: Work, present: Collection[str], spark: SparkSession) -> d
     """An empty frame for each source that the batch reads nothing from, where the transform takes sources by name."""
     if not isinstance(work.transform, (Function, Sql)):
         return {}
-    return {each.name: emptied(each, work.name, spark) for each in work.sources if each.name not in present}
+    return {each.name: empty_frame(each, work.name, spark) for each in work.sources if each.name not in present}
 
 
-def emptied(source: Source, job: str, spark: SparkSession) -> DataFrame:
+def empty_frame(source: Source, job: str, spark: SparkSession) -> DataFrame:
     """The columns of a source. Raises ConfigError for a source that cannot tell them without rows."""
     if not isinstance(source, Telling):
         raise ConfigError(
@@ -47,7 +47,7 @@ class Prepared:
 
     judgement: Judgement
     counts: tuple[Count, ...]
-    spooled: Counted | None
+    spooled: RowCounts | None
     readings: Mapping[str, Reading]
     failed: DataFrame | None = None
     """Records that the transform failed on and that are put aside, as dead letters."""
@@ -56,34 +56,34 @@ class Prepared:
     def rows(self) -> DataFrame:
         return self.judgement.kept()
 
-    def counted(self, *, was_executed: bool) -> Counted:
+    def counted(self, *, was_executed: bool) -> RowCounts:
         if self.spooled:
             return self.spooled
         results = [each.result(was_executed=was_executed) for each in self.counts]
         tally = self.judgement.tally(was_executed=was_executed)
         read = sum(r.read for r in results) if results else tally.judged
-        return Counted(read, sum(r.dead for r in results), tally)
+        return RowCounts(read, sum(r.dead for r in results), tally)
 
 
 def prepare(work: Work, intent: Intent, spark: SparkSession) -> Prepared:
     """The rows of the intent's spans, after transform and rules; from the spool if an earlier attempt finished it."""
-    outcomes = Outcomes.of(work, intent)
+    outcomes = FrozenOutcomes.of(work, intent)
     spool = Spool(intent.spool) if intent.spool else None
-    spooled = spool.counted() if spool else None
+    spooled = spool.counts() if spool else None
     sources = [source for source in work.sources if source.name in intent.spans]
-    readings = {s.name: within(s.read(spark, intent.spans[s.name]), s.name, intent) for s in sources}
+    readings = {s.name: in_range(s.read(spark, intent.spans[s.name]), s.name, intent) for s in sources}
     if spool and spooled:
         judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen=spooled.tally)
         return Prepared(judgement, (), spooled, readings, outcomes.dead(spark) if outcomes else None)
-    rows_of = {name: positioned(work, reading) for name, reading in readings.items()}
+    rows_of = {name: with_position(work, reading) for name, reading in readings.items()}
     counts = {} if judges_what_is_read(work, readings) else {n: count(readings[n], rows_of[n]) for n in readings}
-    frames = {n: living(readings[n], counts[n].rows if n in counts else rows_of[n]) for n in readings}
+    frames = {n: without_malformed(readings[n], counts[n].rows if n in counts else rows_of[n]) for n in readings}
     frames |= without_rows(work, frames, spark)
     transform = work.transform.for_spans(intent.spans) if isinstance(work.transform, Pinned) else work.transform
     rows = transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
     rows = outcomes.freeze(rows, work.name) if outcomes else rows
     if spool is None:
-        return Prepared(watched(work.rules, rows, intent.batch_time), tuple(counts.values()), None, readings)
+        return Prepared(judge_on_the_way(work.rules, rows, intent.batch_time), tuple(counts.values()), None, readings)
     spool.write(work.rules.mark(rows) if work.rules else rows)
     judgement = Judgement(work.rules, spool.read(spark), intent.batch_time)
     failed = outcomes.dead(spark) if outcomes else None
@@ -108,14 +108,14 @@ def judges_what_is_read(work: Work, readings: Mapping[str, Reading]) -> bool:
     return bool(work.rules) and every_row and isinstance(work.transform, Identity)
 
 
-def positioned(work: Work, reading: Reading) -> DataFrame:
+def with_position(work: Work, reading: Reading) -> DataFrame:
     """Rows with their place in the source, where a sink has to choose between two of one key."""
     if reading.position is None or not work.needs_position():
         return reading.rows
     return reading.rows.withColumn(POSITION, reading.position)
 
 
-def living(reading: Reading, rows: DataFrame) -> DataFrame:
+def without_malformed(reading: Reading, rows: DataFrame) -> DataFrame:
     """Rows that could be parsed, without the columns that only told which could not."""
     kept = rows.where(reading.reason.isNull()) if reading.reason is not None else rows
     return kept.drop(*reading.hidden)
@@ -137,7 +137,7 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
     )
 
 
-def explained(error: Exception, work: Work, spans: Mapping[str, Span], spark: SparkSession) -> FloodmarkError | None:
+def source_error(error: Exception, work: Work, spans: Mapping[str, Span], spark: SparkSession) -> FloodmarkError | None:
     """A source may know what a failed write really met (a malformed line, an update in an append log)."""
     for source in work.sources:
         if isinstance(source, Explaining) and source.name in spans:

@@ -10,7 +10,7 @@ from floodmark.logs import get_logger
 from floodmark.rules import RuleSet, Tally
 from floodmark.rules.rule_set import SAMPLE, Legend
 from floodmark.sinks.contract import Session, Shaped, Sink
-from floodmark.step.spool import observed
+from floodmark.step.spool import wait_for_observation
 from floodmark.step.work import OnSchemaChange
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def fit(rows: DataFrame, sink: Sink, *, job: str, policy: OnSchemaChange, sessio
     drift = compare(rows.schema, target)
     if drift.unfit or (drift.new and policy == "fail"):
         raise SchemaChanged(job, sink=sink.name, differences=drift.differences())
-    tell(drift, sink, job, policy)
+    log_drift(drift, sink, job, policy)
     kept = rows.drop(*(name for name, _ in drift.new)) if policy == "ignore" else rows
     return kept.withColumns({name: kept[f"`{name}`"].cast(wider) for name, wider in drift.widened})
 
 
-def tell(drift: Drift, sink: Sink, job: str, policy: OnSchemaChange) -> None:
+def log_drift(drift: Drift, sink: Sink, job: str, policy: OnSchemaChange) -> None:
     """What was done about a difference: a table that changes is news, what stays so from batch to batch is not."""
     new = [f"{name} {kind}" for name, kind in drift.new]
     if new and policy == "evolve":
@@ -136,7 +136,7 @@ class Judgement:
         """What the write saw; where nothing was written, or nobody watched, the rows are judged on their own."""
         if not self.rules:
             return Tally()
-        sums = observed(self.observation) if self.observation and was_executed else None
+        sums = wait_for_observation(self.observation) if self.observation and was_executed else None
         return self.rules.tally(sums or self._summed())
 
     def require_no_failure(self, tally: Tally, job: str) -> None:
@@ -161,7 +161,7 @@ class Judgement:
         return tuple(row[SAMPLE] for row in such.collect())
 
 
-def watched(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
+def judge_on_the_way(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
     """Judge while the rows are written: the sums are taken on the way, directly above the scan."""
     if not rules:
         return Judgement(rules, rows, at)
@@ -171,7 +171,7 @@ def watched(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
     return Judgement(rules, marked.observe(observation, *rules.measures(at)), at, observation)
 
 
-def tell_rules(tally: Tally, job: str) -> None:
+def log_rules(tally: Tally, job: str) -> None:
     """One line for every rule: a warning where it was broken. Samples are on the receipt and not in a log."""
     for verdict in tally.verdicts:
         tell, event = (log.warning, "rule broken") if verdict.failed else (log.info, "rule held")

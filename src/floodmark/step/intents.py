@@ -35,22 +35,22 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
     intent = record.intent
     if intent is None or request.drops_open_batch:
         return None
-    touched, now = ledgers.touched(intent.number), work.fingerprints()
+    touched, now = ledgers.sinks_touched_by(intent.number), work.fingerprints()
     changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
     if not changed or request.finish:
         return intent
     if not touched:
         log.info("open batch is dropped: the code changed and no sink has it", job=work.name, number=intent.number)
         return None
-    if intent.spool and Spool(intent.spool).counted():
+    if intent.spool and Spool(intent.spool).counts():
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
 
 
-def fence_laggards(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers, session: Session) -> None:
+def fence_sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers, session: Session) -> None:
     """Every sink has recorded the last number, or is made to: a paused run with an older one cannot write then."""
-    behind = ledgers.behind(record.number)
+    behind = ledgers.sinks_behind(record.number)
     for sink in work.sinks:
         if sink.name in behind:
             sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
@@ -67,15 +67,15 @@ def new_intent(
         spans=outlook.spans,
         batch_time=datetime.now(timezone.utc),
         attempt=attempt,
-        spool=spool_folder(work, number, attempt) if work.needs_spool() else None,
+        spool=spool_folder(work, number, attempt) if work.why_spooled() else None,
         fingerprints=work.fingerprints(),
         extras=IntentExtras(
-            sources=outlook.sources, remember=outlook.remembered(record.extras), frozen=frozen(work, session)
+            sources=outlook.sources, remember=outlook.extras_after(record.extras), frozen=frozen_options(work, session)
         ),
     )
 
 
-def frozen(work: Work, session: Session) -> dict[str, dict[str, Json]]:
+def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
     """What sinks have to find again at every attempt, as it is now."""
     return {sink.name: dict(sink.freeze(session)) for sink in work.sinks if isinstance(sink, Freezing)}
 
@@ -83,7 +83,7 @@ def frozen(work: Work, session: Session) -> dict[str, dict[str, Json]]:
 def next_attempt(work: Work, intent: Intent) -> Intent:
     """The same batch, tried again: temporary names are new, a finished spool is kept."""
     attempt = new_attempt()
-    if intent.spool is None or Spool(intent.spool).counted():
+    if intent.spool is None or Spool(intent.spool).counts():
         return replace(intent, attempt=attempt)
     return replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
 
@@ -107,12 +107,12 @@ def work_of(intent: Intent, work: Work) -> Work:
     if intent.kind not in OUTSIDE:
         return work
     outside = intent.extras.outside or Outside()
-    ordered = tuple(in_sequence(sink, outside.sequences.get(sink.name)) for sink in work.sinks)
+    ordered = tuple(with_sequence(sink, outside.sequences.get(sink.name)) for sink in work.sinks)
     if intent.kind == "backfill":
         return replace(work, sinks=ordered)
     if intent.kind == "replay":
-        return replace(work, sinks=ordered, sources=(saved_records(intent, work),))
-    chosen = tuple(repairing(sink) for sink in work.sinks if sink.name == outside.sink)
+        return replace(work, sinks=ordered, sources=(replay_source(intent, work),))
+    chosen = tuple(for_repair(sink) for sink in work.sinks if sink.name == outside.sink)
     if not chosen:
         raise ConfigError(
             f"a repair of sink '{outside.sink}' of job '{work.name}' is open, and the job has no such sink any more.",
@@ -121,7 +121,7 @@ def work_of(intent: Intent, work: Work) -> Work:
     return replace(work, sinks=chosen, rules=RuleSet())
 
 
-def saved_records(intent: Intent, work: Work) -> SavedRecords:
+def replay_source(intent: Intent, work: Work) -> SavedRecords:
     """What a replay reads: the letters as they were when it was begun."""
     unread = Spool(f"{intent.spool}-unread")
     return SavedRecords(
@@ -129,23 +129,23 @@ def saved_records(intent: Intent, work: Work) -> SavedRecords:
     )
 
 
-def within(reading: Reading, source: str, intent: Intent) -> Reading:
+def in_range(reading: Reading, source: str, intent: Intent) -> Reading:
     """The rows of a span that the batch is about."""
     condition = (intent.extras.outside or Outside()).conditions.get(source)
     return replace(reading, rows=reading.rows.where(condition)) if condition else reading
 
 
-def in_sequence(sink: Sink, columns: tuple[str, ...] | None) -> Sink:
+def with_sequence(sink: Sink, columns: tuple[str, ...] | None) -> Sink:
     """The sink, which tells older rows from newer ones by these columns."""
-    return varied(sink, sequence=columns) if columns else sink
+    return with_options(sink, sequence=columns) if columns else sink
 
 
-def repairing(sink: Sink) -> Sink:
+def for_repair(sink: Sink) -> Sink:
     """The sink, which believes what it is given: the rows were read from the source again, whatever is stored."""
-    return varied(sink, sequence=(), delete_when=GONE)
+    return with_options(sink, sequence=(), delete_when=GONE)
 
 
-def varied(sink: Sink, **options: object) -> Sink:
+def with_options(sink: Sink, **options: object) -> Sink:
     """A copy of a sink with other options; one that does not have them stays as it is."""
     if not is_dataclass(sink) or not options.keys() <= {each.name for each in fields(sink)}:
         return sink

@@ -20,7 +20,7 @@ SPARK_COLUMNS = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 @dataclass(frozen=True)
-class Counted:
+class RowCounts:
     """Rows as they were counted in the pass that read them."""
 
     read: int
@@ -35,7 +35,7 @@ class Spool:
 
     folder: str
 
-    def counted(self) -> Counted | None:
+    def counts(self) -> RowCounts | None:
         """What the finished spool holds, or None if it was never finished."""
         from pyarrow.fs import FileType
 
@@ -45,13 +45,13 @@ class Spool:
         with system.open_input_stream(f"{path}/{COUNTS}") as stream:
             stored = json.loads(stream.read())
         tally = Tally.deserialize(stored["tally"]) if "tally" in stored else Tally()
-        return Counted(stored["read"], stored["dead"], tally)
+        return RowCounts(stored["read"], stored["dead"], tally)
 
     def write(self, rows: DataFrame) -> None:
         """Without dictionaries, which are a tenth of the work: it is read once or twice, and soon."""
         rows.write.mode("overwrite").option("parquet.enable.dictionary", "false").parquet(self.folder)
 
-    def finish(self, counted: Counted) -> None:
+    def finish(self, counted: RowCounts) -> None:
         system, path = arrow_place(self.folder)
         with system.open_output_stream(f"{path}/{COUNTS}") as stream:
             facts = {"read": counted.read, "dead": counted.dead, "tally": counted.tally.serialize()}
@@ -100,17 +100,17 @@ class Count:
     observation: Observation
     reading: Reading
 
-    def result(self, *, was_executed: bool) -> Counted:
+    def result(self, *, was_executed: bool) -> RowCounts:
         """What the write saw; where nothing was written (all sinks had it already), the span is counted on its own."""
-        seen = observed(self.observation) if was_executed else None
-        return Counted(**seen) if seen else self._counted_again()
+        seen = wait_for_observation(self.observation) if was_executed else None
+        return RowCounts(**seen) if seen else self._counted_again()
 
-    def _counted_again(self) -> Counted:
+    def _counted_again(self) -> RowCounts:
         row = self.reading.rows.agg(*measures(self.reading)).collect()[0]
-        return Counted(**row.asDict())
+        return RowCounts(**row.asDict())
 
 
-def observed(observation: Observation) -> dict[str, Any] | None:
+def wait_for_observation(observation: Observation) -> dict[str, Any] | None:
     """`Observation.get` waits for ever if the plan was skipped: a thread asks it that may be left behind."""
     answers: list[dict[str, Any]] = []
     asking = threading.Thread(target=lambda: answers.append(observation.get), daemon=True)

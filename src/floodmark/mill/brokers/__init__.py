@@ -1,4 +1,7 @@
-"""The contract of a broker: where the streams of a mill come from, and where its output goes."""
+"""The contract of a broker: where the streams of a mill come from, and where its output goes.
+
+Also the broker of streams in anything that Floodmark reads and writes, by its sources and sinks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-Place = TypeVar("Place")
+Address = TypeVar("Address")
 PARTITION, OFFSET, VALUE = "partition", "offset", "value"
 """The columns of an inlet: which partition (int), where in it (bigint, rising), and one element as JSON text."""
 
@@ -55,7 +58,7 @@ class Outlet:
 class Cuttable(Protocol):
     """A source of which part of a span can be read, and part passed; of any other a mark passes whole spans."""
 
-    def lanes(self, span: Span) -> Mapping[int, tuple[int, int]]:
+    def offsets(self, span: Span) -> Mapping[int, tuple[int, int]]:
         """The first and the next-to-come offset that the span reads in every partition, equal in an empty one."""
 
     def cut(self, span: Span, *, reads: Mapping[int, int], passes: Mapping[int, int]) -> Span:
@@ -78,17 +81,16 @@ class MessageBroker(Protocol):
         """
 
 
-def place_of(places: Mapping[Stream, Place], stream: Stream, *, broker: str) -> Place:
-    """What a broker was told about a stream; raises ConfigError if it was told nothing."""
-    if stream in places:
-        return places[stream]
-    known = ", ".join(sorted(map(name_of, places))) or "none"
+def address_of(stream: Stream, addresses: Mapping[Stream, Address], *, broker: str) -> Address:
+    """Where a broker finds a stream; raises ConfigError if it was not given that."""
+    if stream in addresses:
+        return addresses[stream]
+    known = ", ".join(sorted(map(name_of, addresses))) or "none"
     raise ConfigError(
         f"{broker} has no place for {name_of(stream)}.", hint=f"add it to its mapping; the streams there are: {known}"
     )
 
 
-# Streams in anything that Floodmark reads and writes: tables, topics, files, by their sources and sinks.
 EXACT_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -114,12 +116,12 @@ class SourceMessageBroker:
             raise ConfigError(f"ends={self.ends!r} is not known.", hint="one of: with_source, never")
 
     def inlet(self, stream: Stream) -> Inlet:
-        source = place_of(self.sources, stream, broker="SourceMessageBroker")
+        source = address_of(stream, self.sources, broker="SourceMessageBroker")
         ends: Literal["with_source", "by_message"] = "with_source" if self.ends == "with_source" else "by_message"
         return Inlet(RowsAsElements(source, name_of(stream)), ends=ends, is_ordered=False)
 
     def outlet(self, stream: Stream) -> Outlet:
-        return Outlet(place_of(self.sinks, stream, broker="SourceMessageBroker"), form="columns")
+        return Outlet(address_of(stream, self.sinks, broker="SourceMessageBroker"), form="columns")
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.hwm import HWM, Json, Span
+from floodmark.hwm import HWM, Span
 from floodmark.hwm.parsing import wait_seconds
-from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet, Outlet, place_of
+from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet, Outlet, address_of
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.mill.process import ENDS
+from floodmark.probes.kafka import similar_topics
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.probes.kafka.group import GroupOffsets
-from floodmark.sinks.contract import Batch, Recorded
+from floodmark.sinks.contract import Batch
 from floodmark.sinks.kafka import Kafka as KafkaSink
-from floodmark.sinks.kafka import TargetTopic
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.kafka import Kafka as KafkaSource
 from floodmark.sources.kafka import StartOption
@@ -26,119 +25,7 @@ from floodmark.sources.kafka.offsets import as_json, from_json, offsets_in, show
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
-# A topic as a stream of a mill: one JSON object per record, and a mark that can be put between any two of them.
-@dataclass(frozen=True)
-class KafkaStream(Immutable):
-    """One node of a join tree that is read from a topic."""
-
-    kafka: KafkaSource
-
-    @property
-    def name(self) -> str:
-        return self.kafka.name
-
-    @property
-    def topic(self) -> str:
-        return self.kafka.topics[0]
-
-    def fingerprint(self, session: Session) -> str:
-        try:
-            return self.kafka.fingerprint(session)
-        except SourceUnreadable as error:
-            raise self._missing() or error from error
-
-    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
-        """Always with a span, so that partitions without a single record are known too."""
-        sight = self.kafka.look(mark, request, session)
-        if sight.span is not None:
-            return sight
-        known = offsets_in(mark, self.kafka.topics)
-        start = shown(known, self.kafka.topics) if known else str(self.kafka.start)
-        return self.kafka.look(mark, replace(request, start=start), session)
-
-    def read(self, spark: SparkSession, span: Span) -> Reading:
-        reading = self.kafka.read(spark, span)
-        return Reading(reading.rows.select(PARTITION, OFFSET, VALUE))
-
-    def lanes(self, span: Span) -> dict[int, tuple[int, int]]:
-        """The offsets of every partition, those without records too."""
-        starts, ends = (from_json(span.detail[end]) for end in ("from", "upto"))
-        marks = offsets_in(span.upto, self.kafka.topics)
-        return {place[1]: (starts.get(place, at), ends.get(place, at)) for place, at in marks.items()}
-
-    def cut(self, span: Span, *, reads: Mapping[int, int], passes: Mapping[int, int]) -> Span:
-        starts = {partition: first for partition, (first, _) in self.lanes(span).items()}
-        taken = {partition: at for partition, at in reads.items() if at > starts[partition]}
-        ends = {
-            "from": as_json({(self.topic, partition): starts[partition] for partition in taken}),
-            "upto": as_json({(self.topic, partition): at for partition, at in taken.items()}),
-        }
-        return replace(span, upto=span.upto.reset().update(dict(passes)), detail={**span.detail, **ends})
-
-    def _missing(self) -> ConfigError | None:
-        """The error of a topic that is not there, with those that have a name like it; None if it is there."""
-        if self.kafka.probe is None:
-            return None
-        topics = TargetTopic(self.kafka.probe.options, self.topic).names()
-        if self.topic in topics:
-            return None
-        near = difflib.get_close_matches(self.topic, topics, n=3)
-        meant = f"did you mean {', '.join(near)}?" if near else f"make the topic; there are {len(topics)} others"
-        return ConfigError(f"there is no topic '{self.topic}' for {self.name}.", hint=meant)
-
-
-# A topic as the output of a mill: elements in master order in every partition, and the end behind all of them.
 TARGET = "_fm_partition"
-
-
-@dataclass(frozen=True)
-class KafkaOutput:
-    """The Kafka sink, with partitions chosen by an element's content, and one end for each of them."""
-
-    kafka: KafkaSink
-
-    @property
-    def name(self) -> str:
-        return self.kafka.name
-
-    def describe(self) -> str:
-        return self.kafka.describe()
-
-    def fingerprint(self) -> str:
-        return self.kafka.fingerprint()
-
-    def needs_position(self) -> bool:
-        return True
-
-    def takes_end(self) -> bool:
-        return True
-
-    def freeze(self, session: Session) -> Mapping[str, Json]:
-        return self.kafka.freeze(session)
-
-    def recorded(self, ledger: str, session: Session) -> Recorded | None:
-        return self.kafka.recorded(ledger, session)
-
-    def begun(self, ledger: str, session: Session) -> int | None:
-        return self.kafka.begun(ledger, session)
-
-    def holds_rows(self, session: Session) -> bool:
-        return self.kafka.holds_rows(session)
-
-    def write(self, rows: DataFrame, batch: Batch) -> int | None:
-        from pyspark.sql import functions as F
-
-        count = int(str(batch.frozen[self.name]["partitions"]))
-        if count == 1:
-            return self.kafka.write(rows.withColumn(TARGET, F.lit(0)), batch)
-        own = F.array(F.pmod(F.xxhash64("value"), F.lit(count)).cast("int"))
-        every = F.sequence(F.lit(0), F.lit(count - 1))
-        targets = F.explode(F.when(F.col(ENDS), every).otherwise(own))
-        return self.kafka.write(rows.withColumn(TARGET, targets), batch)
-
-    def fence(self, ledger: str, number: int, session: Session) -> None:
-        self.kafka.fence(ledger, number, session)
 
 
 @dataclass(frozen=True)
@@ -187,16 +74,15 @@ class KafkaMessageBroker:
         )
 
     def outlet(self, stream: Stream) -> Outlet:
-        kafka = KafkaSink(
+        sink = KafkaOutput(
             self.kafka_url,
             self._topic(stream),
             value="text:value",
-            partition=TARGET,
             create={"partitions": self.output_partitions, "replication": self.replication},
             options=self.kafka_extra_args,
             name=name_of(stream),
         )
-        return Outlet(KafkaOutput(kafka))
+        return Outlet(sink)
 
     def publish_positions(self, stream: Stream, offsets: Mapping[int, int]) -> None:
         """Tell the stream's consumer group how far it is read, for those who watch its lag; never the truth."""
@@ -210,4 +96,82 @@ class KafkaMessageBroker:
             group.close()
 
     def _topic(self, stream: Stream) -> str:
-        return place_of(self.topic_names, stream, broker="KafkaMessageBroker")
+        return address_of(stream, self.topic_names, broker="KafkaMessageBroker")
+
+
+@dataclass(frozen=True)
+class KafkaStream(Immutable):
+    """One topic as a stream: one JSON object per record, and a mark that can be put between any two of them."""
+
+    kafka: KafkaSource
+
+    @property
+    def name(self) -> str:
+        return self.kafka.name
+
+    @property
+    def topic(self) -> str:
+        return self.kafka.topics[0]
+
+    def fingerprint(self, session: Session) -> str:
+        try:
+            return self.kafka.fingerprint(session)
+        except SourceUnreadable as error:
+            raise self._missing_topic() or error from error
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """Always with a span, so that partitions without a single record are known too."""
+        sight = self.kafka.look(mark, request, session)
+        if sight.span is not None:
+            return sight
+        known = offsets_in(mark, self.kafka.topics)
+        start = shown(known, self.kafka.topics) if known else str(self.kafka.start)
+        return self.kafka.look(mark, replace(request, start=start), session)
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        reading = self.kafka.read(spark, span)
+        return Reading(reading.rows.select(PARTITION, OFFSET, VALUE))
+
+    def offsets(self, span: Span) -> dict[int, tuple[int, int]]:
+        """The offsets of every partition, those without records too."""
+        starts, ends = (from_json(span.detail[end]) for end in ("from", "upto"))
+        marks = offsets_in(span.upto, self.kafka.topics)
+        return {place[1]: (starts.get(place, at), ends.get(place, at)) for place, at in marks.items()}
+
+    def cut(self, span: Span, *, reads: Mapping[int, int], passes: Mapping[int, int]) -> Span:
+        starts = {partition: first for partition, (first, _) in self.offsets(span).items()}
+        taken = {partition: at for partition, at in reads.items() if at > starts[partition]}
+        ends = {
+            "from": as_json({(self.topic, partition): starts[partition] for partition in taken}),
+            "upto": as_json({(self.topic, partition): at for partition, at in taken.items()}),
+        }
+        return replace(span, upto=span.upto.reset().update(dict(passes)), detail={**span.detail, **ends})
+
+    def _missing_topic(self) -> ConfigError | None:
+        """The error of a topic that is not there, with those that have a name like it; None if it is there."""
+        if self.kafka.probe is None:
+            return None
+        topics = self.kafka.probe.partition_counts()
+        if self.topic in topics:
+            return None
+        hint = similar_topics(self.topic, topics) or f"make the topic; there are {len(topics)} others"
+        return ConfigError(f"there is no topic '{self.topic}' for {self.name}.", hint=hint)
+
+
+@dataclass(frozen=True)
+class KafkaOutput(KafkaSink):
+    """The Kafka sink with elements in master order in every partition, chosen by their content, and an end in each."""
+
+    partition: str | None = TARGET
+
+    def takes_end(self) -> bool:
+        return True
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        from pyspark.sql import functions as F
+
+        count = int(str(batch.frozen[self.name]["partitions"]))
+        own = F.array(F.pmod(F.xxhash64("value"), F.lit(count)).cast("int"))
+        every = F.sequence(F.lit(0), F.lit(count - 1))
+        targets = F.explode(F.when(F.col(ENDS), every).otherwise(own)) if count > 1 else F.lit(0)
+        return super().write(rows.withColumn(TARGET, targets), batch)

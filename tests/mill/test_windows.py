@@ -1,4 +1,4 @@
-"""Windows that a function tells: decided once, in the order of arrival, also when nothing comes."""
+"""Windows whose key a function gives: decided once, in the order of arrival, also when nothing comes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from floodmark.errors import ConfigError, ElementInvalid
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
 from floodmark.mill.declaration import declare
-from floodmark.mill.timed import TimedWindows, timed_windows
+from floodmark.mill.windows import TimedWindows, timed_windows
 from tests.mill.cases import L, R
 
 
@@ -25,7 +25,7 @@ class Clock:
     def __call__(self) -> float:
         return self.seconds
 
-    def tell(self, element: dict[str, Any] | None) -> int:
+    def key(self, element: dict[str, Any] | None) -> int:
         """The window expression: which minute it is."""
         self.asked.append(element)
         return int(self.seconds // 60)
@@ -36,13 +36,13 @@ def sizes(lefts: list[L]) -> None:
 
 
 def windows_by(clock: Clock, poll_seconds: float | None = None) -> TimedWindows:
-    declared = declare(sizes, stream_cls=window(L, function_call(clock.tell)))
+    declared = declare(sizes, stream_cls=window(L, function_call(clock.key)))
     assert declared.window_key is not None
     return TimedWindows(declared.window_key, poll_seconds, clock)
 
 
-def row(offset: int, lane: int = 0) -> tuple[int, int, str]:
-    return lane, offset, '{"k": 1, "name": "l"}'
+def row(offset: int, partition: int = 0) -> tuple[int, int, str]:
+    return partition, offset, '{"k": 1, "name": "l"}'
 
 
 def test_a_window_closes_when_the_answer_changes() -> None:
@@ -52,15 +52,18 @@ def test_a_window_closes_when_the_answer_changes() -> None:
     windows.take([row(0), row(1)])
     clock.seconds = 60
     windows.take([row(2)])
-    assert (windows.closed(ended=False), windows.closed(ended=True)) == ([{0: (0, 2)}], [{0: (0, 2)}, {0: (2, 3)}])
+    assert (windows.closed_windows(has_ended=False), windows.closed_windows(has_ended=True)) == (
+        [{0: (0, 2)}],
+        [{0: (0, 2)}, {0: (2, 3)}],
+    )
 
 
 def test_a_window_may_have_elements_of_several_partitions() -> None:
     """They arrive as they arrive."""
     clock = Clock()
     windows = windows_by(clock)
-    windows.take([row(0), row(7, lane=1), row(8, lane=1)])
-    assert windows.closed(ended=True) == [{0: (0, 1), 1: (7, 9)}]
+    windows.take([row(0), row(7, partition=1), row(8, partition=1)])
+    assert windows.closed_windows(has_ended=True) == [{0: (0, 1), 1: (7, 9)}]
 
 
 def test_an_idle_poll_asks_with_none_and_may_close_the_window() -> None:
@@ -70,12 +73,12 @@ def test_an_idle_poll_asks_with_none_and_may_close_the_window() -> None:
     windows.take([row(0)])
     clock.seconds = 19
     windows.poll()
-    assert (windows.closed(ended=False), None in clock.asked) == ([], False)
+    assert (windows.closed_windows(has_ended=False), None in clock.asked) == ([], False)
     clock.seconds = 60
     windows.poll()
-    assert (windows.closed(ended=False), clock.asked[-1]) == ([{0: (0, 1)}], None)
+    assert (windows.closed_windows(has_ended=False), clock.asked[-1]) == ([{0: (0, 1)}], None)
     windows.take([row(1)])
-    assert windows.closed(ended=False) == [{0: (0, 1)}]
+    assert windows.closed_windows(has_ended=False) == [{0: (0, 1)}]
 
 
 def test_no_element_is_asked_about_twice() -> None:
@@ -87,7 +90,7 @@ def test_no_element_is_asked_about_twice() -> None:
     clock.seconds = 60
     windows.take([row(2)])
     windows.begin_at({0: 2})
-    assert (windows.seen, windows.windows, len(clock.asked)) == ({0: 3}, [{0: (2, 3)}], 3)
+    assert (windows.taken_upto, windows.windows, len(clock.asked)) == ({0: 3}, [{0: (2, 3)}], 3)
 
 
 def test_after_a_reset_every_element_is_asked_about_again() -> None:
@@ -99,7 +102,7 @@ def test_after_a_reset_every_element_is_asked_about_again() -> None:
     windows.forget()
     windows.begin_at({0: 0})
     windows.take([row(0), row(1)])
-    assert (windows.closed(ended=True), len(clock.asked)) == ([{0: (0, 2)}], 4)
+    assert (windows.closed_windows(has_ended=True), len(clock.asked)) == ([{0: (0, 2)}], 4)
 
 
 def test_a_function_that_fails_is_told_with_the_element() -> None:

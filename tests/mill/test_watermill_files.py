@@ -158,7 +158,7 @@ def test_windows_that_a_function_says_go_with_a_join(spark: SparkSession, tmp_pa
     """The windows are those of the master; a master without a partner is not in them."""
     tree = join_streams(window(L, function_call(by_tens)), JoinWith(R, K, K))
     streams: dict[type, list[dict[str, Any]]] = {L: keyed("l", 1, 2, 3, 11, 30), R: keyed("r", 1, 3, 11, 11, 40)}
-    case = Case("told", streams, window_names, Joined, [], {"join_tree": tree})
+    case = Case("function", streams, window_names, Joined, [], {"join_tree": tree})
     assert output_of(case, tmp_path / "case", spark) == joined((2, ["r0", "r1"]), (1, ["r2", "r3"]))
 
 

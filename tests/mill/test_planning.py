@@ -48,36 +48,38 @@ WINDOW_JOIN = join_streams(window(L, K // 3), JoinWith(R, K, K))
 
 
 def thirds(element: dict[str, int]) -> int:
-    """A window expression that only Python can tell."""
+    """A window expression that only Python can evaluate."""
     return element["k"] // 3
 
 
 TOLD_WINDOW_JOIN = join_streams(window(L, function_call(thirds)), JoinWith(R, K, K))
 TOLD_WINDOW_OTHER_KEY = join_streams(window(L, function_call(thirds)), JoinWith(R, K // 2, K, how="left"))
 
-lanes = st.lists(st.lists(st.integers(0, 12), max_size=9).map(sorted), min_size=1, max_size=3)
+partitions = st.lists(st.lists(st.integers(0, 12), max_size=9).map(sorted), min_size=1, max_size=3)
 cuts = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(1, 6)), max_size=25)
 
 
 def elements(cls: Any, keys: list[list[int]]) -> list[list[Any]]:  # noqa: ANN401 (a class of elements)
-    return [[cls(key, f"{cls.__name__}{lane}.{n}") for n, key in enumerate(own)] for lane, own in enumerate(keys)]
+    return [
+        [cls(key, f"{cls.__name__}{partition}.{n}") for n, key in enumerate(own)] for partition, own in enumerate(keys)
+    ]
 
 
 def with_ends(partitions: list[list[Any]]) -> list[list[Any]]:
     return [[*own, END] for own in partitions]
 
 
-def arrive(mill: OfflineMill, streams: list[Stream], stream: int, lane: int, count: int) -> None:
+def arrive(mill: OfflineMill, streams: list[Stream], stream: int, partition: int, count: int) -> None:
     source = mill.broker.streams[streams[stream % len(streams)]]
-    number = lane % len(source.partitions)
+    number = partition % len(source.partitions)
     source.arrived[number] = min(source.arrived.get(number, 0) + count, len(source.partitions[number]))
 
 
 def turned(process: Any, streams: Mapping[Stream, list[list[Any]]], plan: list[Any], **declared: Any) -> OfflineMill:  # noqa: ANN401
     """A mill that has seen everything, in the turns that the plan says, and then the ends."""
     mill = offline_mill(process, {stream: with_ends(own) for stream, own in streams.items()}, **declared)
-    for stream, lane, count in plan:
-        arrive(mill, list(streams), stream, lane, count)
+    for stream, partition, count in plan:
+        arrive(mill, list(streams), stream, partition, count)
         mill.turn()
     for source in mill.broker.streams.values():
         source.arrived = {number: len(own) for number, own in enumerate(source.partitions)}
@@ -89,25 +91,25 @@ def turned(process: Any, streams: Mapping[Stream, list[list[Any]]], plan: list[A
 def agrees(process: Any, streams: Mapping[Stream, list[list[Any]]], plan: list[Any], **declared: Any) -> bool:  # noqa: ANN401
     """Whether the turns together gave what the loops give, in their order, and the mill has come to its end."""
     mill = turned(process, streams, plan, **declared)
-    return mill.stopped and mill.given == calls(mill.declared.tree, streams)
+    return mill.has_stopped and mill.calls == calls(mill.declared.tree, streams)
 
 
 @settings(max_examples=100, deadline=None)
-@given(lanes, lanes, cuts)
+@given(partitions, partitions, cuts)
 def test_a_join_is_the_same_in_whatever_turns(left: list[list[int]], right: list[list[int]], plan: list[Any]) -> None:
     """The horizon lets nothing out before its partners are there, and nothing twice."""
     assert agrees(pair, {L: elements(L, left), R: elements(R, right)}, plan, join_tree=JOIN)
 
 
 @settings(max_examples=50, deadline=None)
-@given(lanes, lanes, cuts)
+@given(partitions, partitions, cuts)
 def test_a_left_join_gives_lonely_masters_too(left: list[list[int]], right: list[list[int]], plan: list[Any]) -> None:
     """A master without a partner is given out once it can have none."""
     assert agrees(pair, {L: elements(L, left), R: elements(R, right)}, plan, join_tree=LEFT)
 
 
 @settings(max_examples=60, deadline=None)
-@given(lanes, lanes, lanes, cuts)
+@given(partitions, partitions, partitions, cuts)
 def test_a_star_waits_for_every_branch(
     left: list[list[int]], right: list[list[int]], other: list[list[int]], plan: list[Any]
 ) -> None:
@@ -116,7 +118,7 @@ def test_a_star_waits_for_every_branch(
 
 
 @settings(max_examples=60, deadline=None)
-@given(lanes, lanes, lanes, cuts)
+@given(partitions, partitions, partitions, cuts)
 def test_a_chain_waits_for_the_partners_of_partners(
     left: list[list[int]], right: list[list[int]], other: list[list[int]], plan: list[Any]
 ) -> None:
@@ -125,7 +127,7 @@ def test_a_chain_waits_for_the_partners_of_partners(
 
 
 @settings(max_examples=100, deadline=None)
-@given(lanes, lanes, lanes, cuts)
+@given(partitions, partitions, partitions, cuts)
 def test_a_chain_may_end_in_a_left_join(
     left: list[list[int]], right: list[list[int]], other: list[list[int]], plan: list[Any]
 ) -> None:
@@ -136,7 +138,7 @@ def test_a_chain_may_end_in_a_left_join(
 
 
 @settings(max_examples=50, deadline=None)
-@given(lanes, cuts)
+@given(partitions, cuts)
 def test_windows_are_never_split_between_turns(left: list[list[int]], plan: list[Any]) -> None:
     """An open window stays unread, however many partitions it has elements in."""
     assert agrees(windowed, {L: elements(L, left)}, plan, stream_cls=window(L, K // 3))
@@ -150,7 +152,7 @@ def test_windows_of_one_partition_are_runs_of_neighbours(keys: list[int], plan: 
 
 
 @settings(max_examples=50, deadline=None)
-@given(lanes, lanes, cuts)
+@given(partitions, partitions, cuts)
 def test_windows_of_joined_masters_are_never_split(
     left: list[list[int]], right: list[list[int]], plan: list[Any]
 ) -> None:
@@ -159,7 +161,7 @@ def test_windows_of_joined_masters_are_never_split(
 
 
 @settings(max_examples=100, deadline=None)
-@given(lanes, lanes, cuts)
+@given(partitions, partitions, cuts)
 def test_windows_that_a_function_tells_wait_for_the_partners_of_their_elements(
     left: list[list[int]], right: list[list[int]], plan: list[Any]
 ) -> None:
@@ -168,7 +170,7 @@ def test_windows_that_a_function_tells_wait_for_the_partners_of_their_elements(
 
 
 @settings(max_examples=100, deadline=None)
-@given(lanes, lanes, cuts)
+@given(partitions, partitions, cuts)
 def test_windows_that_a_function_tells_go_with_a_left_join_too(
     left: list[list[int]], right: list[list[int]], plan: list[Any]
 ) -> None:

@@ -1,4 +1,4 @@
-"""JSON files as streams: one array in, read in bounded pieces; one array out, whole or not there."""
+"""JSON files as streams: one array in, read in bounded key_ranges; one array out, whole or not there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError, SourceRegressed, SourceRewritten, Sour
 from floodmark.hwm import ColumnIntHWM
 from floodmark.mill import JsonFileMessageBroker
 from floodmark.mill.brokers import files as array_module
-from floodmark.mill.brokers.files import ArrayReader, JsonArray, JsonParts, rows_of, surveyed
+from floodmark.mill.brokers.files import ArrayReader, JsonArray, JsonParts, index_of, rows_of
 from floodmark.sinks.contract import POSITION
 from floodmark.sources.contract import Request
 from tests.mill.cases import Joined, L, R
@@ -85,11 +85,11 @@ def test_a_look_counts_what_lies_above_the_mark(tmp_path: Path) -> None:
     source = JsonArray(written(tmp_path, json.dumps(TRICKY)), "L")
     span = source.look(ColumnIntHWM("L", 1), Request(), no_session).span
     assert span is not None
-    assert source.lanes(span) == {0: (1, 3)}
+    assert source.offsets(span) == {0: (1, 3)}
     assert source.look(ColumnIntHWM("L", 3), Request(), no_session).span is None
     bounded = source.look(None, Request(max_rows=2), no_session).span
     assert bounded is not None
-    assert source.lanes(bounded) == {0: (0, 2)}
+    assert source.offsets(bounded) == {0: (0, 2)}
 
 
 def test_a_span_can_be_cut_between_what_is_read_and_what_is_passed(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_span_can_be_cut_between_what_is_read_and_what_is_passed(tmp_path: Pat
     span = source.look(None, Request(), no_session).span
     assert span is not None
     cut = source.cut(span, reads={0: 2}, passes={0: 1})
-    assert (cut.upto.value, source.lanes(cut)) == (1, {0: (0, 2)})
+    assert (cut.upto.value, source.offsets(cut)) == (1, {0: (0, 2)})
 
 
 def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_part_gives_only_the_elements_of_the_span(tmp_path: Path) -> None:
-    """With their numbers as offsets, in bounded pieces."""
+    """With their numbers as offsets, in bounded key_ranges."""
     path = written(tmp_path, json.dumps([{"k": number} for number in range(10)]))
     found = path.stat()
-    [part] = surveyed(path, found.st_size, found.st_mtime_ns).parts
+    [part] = index_of(path, found.st_size, found.st_mtime_ns).parts
     [rows] = rows_of(path, part, 4, 6)
     assert rows.to_pylist() == [
         {"partition": 0, "offset": 4, "value": '{"k": 4}'},

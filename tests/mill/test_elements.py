@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
 from floodmark.mill.declaration import declare
 from floodmark.mill.join_tree import JoinTree, Stream
-from floodmark.mill.process import Task, has_one_key, joined_shape
+from floodmark.mill.process import ProcessTask
 from tests.mill.cases import Joined, L, R, S, join_names, join_two
 from tests.mill.nested_loop import Match, calls
 
@@ -41,25 +41,27 @@ CHAIN = join_streams(L, JoinWith(join_streams(R, JoinWith(S, K, K)), K, K))
 CHAIN_LEFT = join_streams(L, JoinWith(join_streams(R, JoinWith(S, K, K, how="left")), K, K, how="left"))
 SHAPES = [(join_names, JOIN), (join_names, LEFT), (join_two, STAR), (chain_names, CHAIN), (chain_names, CHAIN_LEFT)]
 
-lanes = st.lists(st.lists(st.integers(0, 6), max_size=6).map(sorted), min_size=1, max_size=2)
+partitions = st.lists(st.lists(st.integers(0, 6), max_size=6).map(sorted), min_size=1, max_size=2)
 cuts = st.lists(st.integers(0, 8), max_size=6)
 
 
 def elements(cls: Any, keys: list[list[int]]) -> list[list[Any]]:  # noqa: ANN401 (a class of elements)
-    return [[cls(key, f"{cls.__name__}{lane}.{n}") for n, key in enumerate(own)] for lane, own in enumerate(keys)]
+    return [
+        [cls(key, f"{cls.__name__}{partition}.{n}") for n, key in enumerate(own)] for partition, own in enumerate(keys)
+    ]
 
 
 def batches_of(tree: JoinTree, streams: Mapping[Stream, list[list[Any]]], sizes: Sequence[int]) -> list[pa.RecordBatch]:
     """All elements as Spark sorts them, in batches of these sizes."""
     rows = sorted(
-        (each.k, node, lane, offset, json.dumps(vars(each)))
+        (each.k, node, partition, offset, json.dumps(vars(each)))
         for node, stream in enumerate(tree.nodes)
-        for lane, own in enumerate(streams[stream])
+        for partition, own in enumerate(streams[stream])
         for offset, each in enumerate(own)
     )
     named = [
-        {"k0": key, "node": node, "partition": lane, "offset": offset, "value": text}
-        for key, node, lane, offset, text in rows
+        {"k0": key, "node": node, "partition": partition, "offset": offset, "value": text}
+        for key, node, partition, offset, text in rows
     ]
     ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
     parts = [named[begin:end] for begin, end in zip([0, *ends], [*ends, len(named)], strict=True)]
@@ -79,7 +81,7 @@ def names_of(match: Match) -> list[str]:
 
 @pytest.mark.parametrize(("process", "tree"), SHAPES, ids=["join", "left", "star", "chain", "chain left"])
 @settings(max_examples=40, deadline=None)
-@given(lanes, lanes, lanes, cuts)
+@given(partitions, partitions, partitions, cuts)
 def test_a_pass_in_the_order_of_the_key_gives_what_a_nested_loop_gives(
     process: Any,  # noqa: ANN401 (whatever function fits the tree)
     tree: JoinTree,
@@ -91,11 +93,10 @@ def test_a_pass_in_the_order_of_the_key_gives_what_a_nested_loop_gives(
     """The same calls in the same order, wherever a batch ends."""
     declared = declare(process, join_tree=tree)
     streams: dict[Stream, list[list[Any]]] = {L: elements(L, left), R: elements(R, right), S: elements(S, other)}
-    shape = joined_shape(declared, tree.root)
-    task = Task(shape, declared.signature, declared.injector, declared.output, 1, len(tree.edges), merges=True)
-    told = [text for batch in task.run(batches_of(tree, streams, sizes)) for text in batch.column("value").to_pylist()]
+    task = ProcessTask.of(declared, declared.output, 1)
+    texts = [text for batch in task.run(batches_of(tree, streams, sizes)) for text in batch.column("value").to_pylist()]
     expected = [Joined(found.element.k, names_of(found)) for (found,) in calls(tree, streams)]
-    assert [json.loads(text) for text in told] == [vars(row) for row in expected]
+    assert [json.loads(text) for text in texts] == [vars(row) for row in expected]
 
 
 def halved(element: dict[str, int]) -> int:
@@ -120,4 +121,4 @@ def windowed(lefts: list[L], rights: Mapping[L, list[R]]) -> None:
 )
 def test_only_a_tree_with_one_key_is_joined_so(process: Any, tree: JoinTree, *, has_one: bool) -> None:  # noqa: ANN401
     """Where an element is joined by one key and ordered by another, Spark joins."""
-    assert has_one_key(declare(process, join_tree=tree)) is has_one
+    assert declare(process, join_tree=tree).has_one_key() is has_one

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.mill import inputs as shelf
+from floodmark.mill import inputs
 from floodmark.mill.brokers.files import JsonArray
-from floodmark.mill.inputs import Kept, Shelf
+from floodmark.mill.inputs import CachedMessages, MessageCache
 from tests.mill.cases import BY_K, Case, Joined, L, R, join_names, keyed
 from tests.mill.mills import Topics, mill_on_files
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.hwm import Span
-    from floodmark.mill.inputs import Feed
+    from floodmark.mill.inputs import StreamInput
     from floodmark.sources.contract import Reading
     from floodmark.testing.servers import Broker
 
@@ -28,7 +28,7 @@ JOIN = Case("join", {L: keyed("l", 1, 2, 3), R: keyed("r", 1, 2, 3)}, join_names
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The streams that are read, one by one, while even a single message is worth keeping."""
+    """The streams that are read, one by one, while even a single message is worth caching."""
     found: list[str] = []
     read = JsonArray.read
 
@@ -36,7 +36,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(self.name)
         return read(self, spark, span)
 
-    monkeypatch.setattr(shelf, "MANY", 1)
+    monkeypatch.setattr(inputs, "WORTH_CACHING", 1)
     monkeypatch.setattr(JsonArray, "read", noted)
     return found
 
@@ -44,20 +44,20 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_stream_is_read_once_and_the_room_is_given_back(
     spark: SparkSession, tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For the look and for the turn; without the shelf each stream would be read twice."""
-    put_aside: list[DataFrame] = []
-    keep = Shelf.keep
+    """For the look and for the turn; without the cache each stream would be read twice."""
+    cached: list[DataFrame] = []
+    add = MessageCache.add
 
-    def noted(self: Shelf, feed: Feed, span: Span, rows: DataFrame) -> DataFrame:
-        put_aside.append(keep(self, feed, span, rows))
-        assert put_aside[-1].is_cached
-        return put_aside[-1]
+    def noted(self: MessageCache, stream: StreamInput, span: Span, rows: DataFrame) -> DataFrame:
+        cached.append(add(self, stream, span, rows))
+        assert cached[-1].is_cached
+        return cached[-1]
 
-    monkeypatch.setattr(Shelf, "keep", noted)
+    monkeypatch.setattr(MessageCache, "add", noted)
     mill_on_files(JOIN, tmp_path, spark).run()
     rows = json.loads((tmp_path / "Joined.json").read_text())
     assert ([row["k"] for row in rows], sorted(reads)) == ([1, 2, 3], ["L", "R"])
-    assert [rows.is_cached for rows in put_aside] == [False, False]
+    assert [rows.is_cached for rows in cached] == [False, False]
 
 
 def test_what_the_horizon_held_back_is_given_by_the_next_turn(
@@ -77,7 +77,7 @@ def test_what_the_horizon_held_back_is_given_by_the_next_turn(
 
 
 @pytest.mark.parametrize(
-    ("lanes", "holds"),
+    ("offsets", "is_there"),
     [
         ({0: (2, 5)}, True),
         ({0: (3, 4), 1: (0, 9)}, True),
@@ -86,7 +86,7 @@ def test_what_the_horizon_held_back_is_given_by_the_next_turn(
         ({2: (0, 1)}, False),
     ],
 )
-def test_only_what_was_read_is_taken_from_the_shelf(lanes: dict[int, tuple[int, int]], holds: bool) -> None:
+def test_only_what_was_read_is_taken_from_the_cache(offsets: dict[int, tuple[int, int]], is_there: bool) -> None:
     """An intent of an earlier process may reach further than the last look."""
     nothing: DataFrame = None  # type: ignore[assignment]  # nobody looks at the rows
-    assert Kept({0: (2, 5), 1: (0, 9)}, nothing).holds(lanes) is holds
+    assert CachedMessages({0: (2, 5), 1: (0, 9)}, nothing).covers(offsets) is is_there

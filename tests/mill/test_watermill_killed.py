@@ -32,10 +32,10 @@ SEEDS = range(3)
 
 
 def prepared(kind: str, home: Path, kafka: Broker, partitions: dict[type, int] | None = None) -> Topics:
-    """Topics for a master, what is joined to it, and the output, and the folder that tells a child of them."""
+    """Topics for a master, what is joined to it, and the output, and the folder in which a child finds them."""
     topics = Topics(kafka, home, partitions or {}).make(L, R, Joined)
-    told = {"left": topics.names[L], "right": topics.names[R], "out": topics.names[Joined]}
-    (home / "mill.json").write_text(json.dumps({"kind": kind, "bootstrap": kafka.bootstrap, **told}))
+    names = {"left": topics.names[L], "right": topics.names[R], "out": topics.names[Joined]}
+    (home / "mill.json").write_text(json.dumps({"kind": kind, "bootstrap": kafka.bootstrap, **names}))
     return topics
 
 
@@ -113,7 +113,7 @@ def test_random_streams_in_random_turns_with_kills_give_what_a_nested_loop_gives
 def drawn(cls: Any, draw: random.Random, *, partitions: int) -> list[list[Any]]:  # noqa: ANN401 (a class of elements)
     """Elements whose keys rise in every partition, some of them equal, with gaps."""
     keys = [sorted(draw.choices(range(40), k=draw.randint(20, 60))) for _ in range(partitions)]
-    return [[cls(key, f"{lane}.{n}") for n, key in enumerate(own)] for lane, own in enumerate(keys)]
+    return [[cls(key, f"{partition}.{n}") for n, key in enumerate(own)] for partition, own in enumerate(keys)]
 
 
 def nested(streams: dict[type, list[list[Any]]]) -> list[dict[str, object]]:
@@ -124,12 +124,16 @@ def nested(streams: dict[type, list[list[Any]]]) -> list[dict[str, object]]:
 
 def feed_and_kill(topics: Topics, home: Path, streams: dict[type, list[list[Any]]], draw: random.Random) -> None:
     """A random part of every partition, a run, and its death; again until everything was put."""
-    lanes = [(stream, lane, own) for stream, partitions in streams.items() for lane, own in enumerate(partitions)]
-    ends = {(stream, lane): sorted(draw.choices(range(len(own)), k=KILLS)) for stream, lane, own in lanes}
+    partitions = [
+        (stream, partition, own) for stream, partitions in streams.items() for partition, own in enumerate(partitions)
+    ]
+    ends = {
+        (stream, partition): sorted(draw.choices(range(len(own)), k=KILLS)) for stream, partition, own in partitions
+    }
     for kill in range(KILLS + 1):
-        for stream, lane, own in lanes:
-            cuts = [0, *ends[stream, lane], len(own)]
-            topics.put(stream, *map(vars, own[cuts[kill] : cuts[kill + 1]]), partition=lane)
+        for stream, partition, own in partitions:
+            cuts = [0, *ends[stream, partition], len(own)]
+            topics.put(stream, *map(vars, own[cuts[kill] : cuts[kill + 1]]), partition=partition)
         if kill < KILLS:
             run_and_kill(home, draw)
 
