@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from floodmark.formats import with_format, without_format
 from floodmark.locations import arrow_place
 from floodmark.rules import Tally
 from floodmark.sources.contract import Reading
@@ -43,7 +44,7 @@ class Spool:
         if system.get_file_info(f"{path}/{COUNTS}").type == FileType.NotFound:
             return None
         with system.open_input_stream(f"{path}/{COUNTS}") as stream:
-            stored = json.loads(stream.read())
+            stored = without_format(json.loads(stream.read()), "the spool", where=self.folder)
         tally = Tally.deserialize(stored["tally"]) if "tally" in stored else Tally()
         return Counted(stored["read"], stored["dead"], tally)
 
@@ -55,7 +56,7 @@ class Spool:
         system, path = arrow_place(self.folder)
         with system.open_output_stream(f"{path}/{COUNTS}") as stream:
             facts = {"read": counted.read, "dead": counted.dead, "tally": counted.tally.serialize()}
-            stream.write(json.dumps(facts).encode())
+            stream.write(json.dumps(with_format(facts)).encode())
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Its rows; Spark would run a job of its own to learn what columns they have."""
