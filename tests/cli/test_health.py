@@ -17,7 +17,7 @@ from floodmark.hwm import ColumnIntHWM
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
 from floodmark.streams import Stream, healing, retry
-from floodmark.streams.healer.unsettled import Reach
+from floodmark.streams.healer.unsettled import TurnLimit
 from floodmark.streams.running import run_once
 from tests.cli.conftest import Said
 from tests.streams.local_cluster import LocalCluster, Log
@@ -146,7 +146,7 @@ def test_a_stream_that_tries_again_is_a_warning_with_its_record(project: Path, f
     cluster = LocalCluster(project / "state", Log({0: {0: b"a", 1: b"b"}}, {0: 2}), stores.open("sqlite:///marks.db"))
     healer = cluster.healer(stuck_at_b, retry(3, "1h"))
     healer.begin()
-    healer.turn(Reach())
+    healer.turn(TurnLimit())
     said = floodmark("health", "--json")
     found = json.loads(said.out)["checks"]["processing_offsets"]["subjects"]["g"]
     assert (found["status"], "t/0, offset 1, since 0 s, 1 attempt: map" in found["message"]) == ("WARNING", True)

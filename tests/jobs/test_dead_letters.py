@@ -63,9 +63,9 @@ class Desk:
     def having(self, **changes: Any) -> Desk:  # noqa: ANN401 (any of a job's fields)
         return replace(self, job=replace(self.job, **changes))
 
-    def opened(self) -> list[tuple[str, int, str]]:
+    def open_letters(self) -> list[tuple[str, int, str]]:
         """The open letters: their text, how often they were tried, and why they failed last."""
-        found = Letters.of(self.job.work(self.store), 1_000_000).opened(self.spark)
+        found = Letters.of(self.job.work(self.store), 1_000_000).open_letters(self.spark)
         assert found is not None
         return sorted((row["text"], row["attempts"], row["reason"]) for row in found.collect())
 
@@ -103,7 +103,7 @@ def test_messages_and_records_that_failed_run_again_and_each_is_written_once(
     ]
     assert receipt.mark_after == before.mark_after == {"0": 5}
     assert (again.rows_read, again.rows_dead, mended.run().status) == (3, 3, "nothing_new")
-    assert sorted((attempts, reason) for _, attempts, reason in mended.opened()) == [
+    assert sorted((attempts, reason) for _, attempts, reason in mended.open_letters()) == [
         (3, "ValueError: 4 is too much"),
         (3, "the value is not a JSON object of this schema"),
         (3, "the value is not a JSON object of this schema"),
@@ -140,11 +140,11 @@ def test_a_replay_that_fails_before_any_sink_has_it_leaves_the_job_free(desk: De
     )
     with pytest.raises(RuleBroken):
         ruled.replay()
-    assert [(text, attempts) for text, attempts, _ in ruled.opened()] == [('{"v": "seven"}', 1)]
+    assert [(text, attempts) for text, attempts, _ in ruled.open_letters()] == [('{"v": "seven"}', 1)]
     source.rows.append({"v": "abc"})
     assert ruled.run().rows_read == 1
     ruled.having(rules=()).replay()
-    assert ([row["id"] for row in sink.rows], ruled.opened()) == ([1, 3, 5], [])
+    assert ([row["id"] for row in sink.rows], ruled.open_letters()) == ([1, 3, 5], [])
 
 
 @pytest.mark.spark
@@ -154,7 +154,7 @@ def test_a_full_refresh_gives_earlier_letters_up_and_leaves_those_of_other_jobs(
     other.run()
     mended = desk.having(transform=fm.heal(words, schema="id long", on_error="dead_letter"))
     receipt = mended.job.run(desk.spark, desk.store, full_refresh=True)
-    assert (receipt.rows_dead, mended.opened(), len(other.opened())) == (0, [], 1)
+    assert (receipt.rows_dead, mended.open_letters(), len(other.open_letters())) == (0, [], 1)
     assert mended.replay().status == "nothing_new"
 
 
@@ -162,7 +162,7 @@ def test_a_full_refresh_gives_earlier_letters_up_and_leaves_those_of_other_jobs(
 def test_a_letter_that_was_given_up_is_not_replayed(desk: Desk) -> None:
     """It stays in the table, and nobody runs it."""
     assert discard_letters(desk.job, (), lambda: desk.spark, desk.store) == 1
-    assert (desk.opened(), desk.replay().status) == ([], "nothing_new")
+    assert (desk.open_letters(), desk.replay().status) == ([], "nothing_new")
 
 
 def source_of(name: str) -> RowsSource:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.kafka import Bounds, KafkaProbe, Topic
+from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from tests.sources.reading_kafka import commit_offset, open_transaction, put, recreate
 
@@ -40,7 +40,7 @@ def test_the_bounds_of_a_partition_end_at_its_last_committed_record(kafka: Broke
         put(kafka, name, "d")
         found = probe.bounds(probe.topics([name]).values())
         transaction.abort_transaction(10)
-    assert found == {(name, 0): Bounds(0, 2, 4), (name, 1): Bounds(0, 0, 0)}
+    assert found == {(name, 0): PartitionBounds(0, 2, 4), (name, 1): PartitionBounds(0, 0, 0)}
 
 
 def test_a_topic_that_was_made_anew_has_another_id(kafka: Broker, topic: Callable[..., str]) -> None:
@@ -65,11 +65,10 @@ def test_a_topic_that_is_not_there_cannot_be_read(kafka: Broker) -> None:
         KafkaProbe(KafkaOptions(kafka.bootstrap)).topics(["nowhere"])
 
 
-def test_a_broker_that_does_not_answer_is_an_error_and_not_an_empty_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cause is told, not only that time ran out."""
-    monkeypatch.setattr("floodmark.probes.kafka.REQUEST_SECONDS", 1.0)
+def test_a_broker_that_does_not_answer_is_an_error_and_not_an_empty_topic() -> None:
+    """The error has the cause, not only that time ran out."""
     with pytest.raises(SourceUnreadable, match="Connection refused"):
-        KafkaProbe(KafkaOptions("127.0.0.1:1")).topics(["orders"])
+        KafkaProbe(KafkaOptions("127.0.0.1:1"), request_seconds=1.0).topics(["orders"])
 
 
 def without_leader() -> Future[Any]:
@@ -84,11 +83,11 @@ def test_a_partition_between_two_leaders_is_asked_again(
 ) -> None:
     """As one is whose topic was made just now; a partition that stays without a leader is an error."""
     name, probe = topic(), KafkaProbe(KafkaOptions(kafka.bootstrap))
-    answer, faults = probe._answer, [without_leader(), without_leader()]
-    monkeypatch.setattr(probe, "_answer", lambda future, what: answer(faults.pop() if faults else future, what))
+    result, faults = probe._result, [without_leader(), without_leader()]
+    monkeypatch.setattr(probe, "_result", lambda future, what: result(faults.pop() if faults else future, what))
     topics = [Topic(name, "", (0,))]
-    assert (probe.bounds(topics), faults) == ({(name, 0): Bounds(0, 0, 0)}, [])
-    monkeypatch.setattr("floodmark.probes.kafka.LEADER_SECONDS", 0.0)
+    assert (probe.bounds(topics), faults) == ({(name, 0): PartitionBounds(0, 0, 0)}, [])
+    monkeypatch.setattr(probe, "_leader_seconds", 0.0)
     faults.append(without_leader())
     with pytest.raises(SourceUnreadable, match=f"{name}, partition 0 .*Not leader"):
         probe.bounds(topics)

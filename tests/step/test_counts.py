@@ -26,12 +26,12 @@ def rows(first: int, last: int) -> list[dict[str, object]]:
 def never_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a counter that is not told: a merge has a session of its own."""
 
-    def told(observation: Observation, asked: Any = counting.observed) -> object:  # noqa: ANN401 - a function
+    def told(observation: Observation, asked: Any = counting.wait_for_observation) -> object:  # noqa: ANN401 - a function
         answer = asked(observation)
         assert answer, "waited in vain"
         return answer
 
-    monkeypatch.setattr(counting, "observed", told)
+    monkeypatch.setattr(counting, "wait_for_observation", told)
 
 
 @pytest.mark.usefixtures("never_in_vain")

@@ -11,7 +11,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import ConfigError
 from floodmark.sources.contract import Reading, Request, Session, Sight, Source
-from floodmark.step.batch import emptied
+from floodmark.step.batch import empty_frame
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_every_source_tells_its_columns_without_a_row(spark: SparkSession, datab
         "declared": fm.sources.Files(tmp_path / "none", schema="id long"),
         "csv": fm.sources.Files(tmp_path / "in", format="csv"),
     }
-    frames = {name: emptied(source, "all", spark) for name, source in told.items()}
+    frames = {name: empty_frame(source, "all", spark) for name, source in told.items()}
     assert {name: frame.schema.simpleString() for name, frame in frames.items()} == {
         "postgres": "struct<id:bigint,at:timestamp,total:decimal(10,2)>",
         "query": "struct<id:bigint>",
@@ -108,7 +108,7 @@ def test_a_source_that_cannot_tell_its_columns_is_an_error_that_says_what_to_do(
     """Files of which none is there yet, and a source that knows no other way than to read."""
     (tmp_path / "in").mkdir()
     with pytest.raises(ConfigError, match="has no file yet, so nothing tells its columns") as caught:
-        emptied(fm.sources.Files(tmp_path / "in"), "both", spark)
+        empty_frame(fm.sources.Files(tmp_path / "in"), "both", spark)
     assert "schema" in (caught.value.hint or "")
     with pytest.raises(ConfigError, match="cannot tell its columns without rows"):
-        emptied(Mute(), "both", spark)
+        empty_frame(Mute(), "both", spark)

@@ -89,7 +89,7 @@ def test_what_is_pending_does_not_touch_what_was_remembered(store: MarkStore) ->
 
 
 def test_a_person_who_says_where_to_read_on_makes_it_forgotten(store: MarkStore) -> None:
-    """The source may have been emptied and filled anew: what was final then says nothing now."""
+    """The source may have been empty_frame and filled anew: what was final then says nothing now."""
     job = held({"fence": [1]})
     job.run(no_session, store)
     job.run(no_session, store, start="7")

@@ -50,7 +50,7 @@ def test_whatever_may_answer_otherwise_the_second_time_is_not(query: str) -> Non
 def test_only_the_table_named_source_is_replaced() -> None:
     """Columns, texts, aliases, tables of a schema and the query's own names stay as they were written."""
     query = "with x as (select source from `source`) select 'source', db.source.id from Source s, db.source"
-    assert Sql(query).written_out({"source": "v1"}, NOON) == (
+    assert Sql(query).sql_over({"source": "v1"}, NOON) == (
         "with x as (select source from v1) select 'source', db.source.id from v1 s, db.source"
     )
 
@@ -58,12 +58,12 @@ def test_only_the_table_named_source_is_replaced() -> None:
 def test_a_query_that_names_its_own_source_keeps_it() -> None:
     """A common table expression hides the table of the same name."""
     query = "with source as (select 1 as id) select * from source"
-    assert Sql(query).written_out({"source": "v1"}, NOON) == query
+    assert Sql(query).sql_over({"source": "v1"}, NOON) == query
 
 
 def test_batch_time_is_a_literal_and_never_touched_inside_a_text() -> None:
     """It is our own value, so nothing of a user's is pasted."""
-    written = Sql("select ':batch_time', :batch_time from source").written_out({"source": "v"}, NOON)
+    written = Sql("select ':batch_time', :batch_time from source").sql_over({"source": "v"}, NOON)
     assert written == "select ':batch_time', TIMESTAMP '2026-11-15 12:00:00+00:00' from v"
 
 
@@ -79,7 +79,7 @@ def test_batch_time_is_a_literal_and_never_touched_inside_a_text() -> None:
 )
 def test_a_plain_select_carries_the_position_for_the_sinks(query: str, written: str) -> None:
     """Else a narrow list of columns would cost a keyed sink the order of the source."""
-    assert Sql(query).written_out({"source": "v1"}, NOON, carried=["_fm_position"]) == written
+    assert Sql(query).sql_over({"source": "v1"}, NOON, carried=["_fm_position"]) == written
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_plain_select_carries_the_position_for_the_sinks(query: str, written: 
 )
 def test_where_a_row_is_no_longer_one_of_the_source_nothing_is_added(query: str) -> None:
     """A star has it already; a group or a join has no one position."""
-    written = Sql(query).written_out({"source": "v1"}, NOON, carried=["_fm_position"])
+    written = Sql(query).sql_over({"source": "v1"}, NOON, carried=["_fm_position"])
     assert "_fm_position" not in written
 
 

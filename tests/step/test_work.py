@@ -35,7 +35,7 @@ def test_a_batch_is_frozen_where_a_second_reading_might_differ_and_somebody_woul
     source: Source, transform: Transform, sinks: tuple[Sink, ...], is_frozen: bool
 ) -> None:
     """Several sinks see it, and one that goes on after its last piece; one that is all or nothing does not."""
-    assert Work("orders", (source,), sinks, transform).needs_spool() is is_frozen
+    assert (Work("orders", (source,), sinks, transform).why_spooled() is not None) is is_frozen
 
 
 WITHOUT_TIME = fm.sources.Postgres(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from floodmark.probes.kafka import Bounds, Place, Topic
+from floodmark.probes.kafka import PartitionBounds, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.streams import healing
@@ -58,8 +58,8 @@ class Log:
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         return {name: Topic(name, "id", tuple(sorted(self.ends))) for name in names}
 
-    def bounds(self, topics: Iterable[Topic]) -> dict[Place, Bounds]:
-        return {(TOPIC, number): Bounds(0, end, end) for number, end in self.ends.items()}
+    def bounds(self, topics: Iterable[Topic]) -> dict[Place, PartitionBounds]:
+        return {(TOPIC, number): PartitionBounds(0, end, end) for number, end in self.ends.items()}
 
     def committed(self, group: str, topics: Iterable[Topic]) -> dict[Place, int]:
         return self.committed_offsets

@@ -195,8 +195,8 @@ def test_a_failing_item_of_a_foreach_step_fails_its_own_record_and_the_others_go
     running.push(record(1))
     running.push(record(2, b"3"))
     assert kinds(running.push(record(3))) == {1: "done", 2: "failed", 3: "done"}
-    (arrival,) = running.take_healed()
-    assert tuple(records_in(arrival.value)) == (RecordId("t", 0, 1), RecordId("t", 0, 3))
+    (healed,) = running.take_healed()
+    assert tuple(records_in(healed.value)) == (RecordId("t", 0, 1), RecordId("t", 0, 3))
 
 
 def test_a_failing_coroutine_of_foreach_async_fails_its_own_record() -> None:
@@ -277,8 +277,8 @@ def test_results_go_to_what_follows_healing_in_the_nesting_of_their_rows() -> No
     both = program(source)
     running, driver = both.tasks.start(), both.driver.start()
     running.push(record(1, b"x"))
-    (arrival,) = running.take_healed()
-    driver.push(arrival, lambda each: Verdict(success=True, reason=f"committed {each.offset + 1}"))
+    (healed,) = running.take_healed()
+    driver.push(healed, lambda each: Verdict(success=True, reason=f"committed {each.offset + 1}"))
     result = {"data": b"x", "success": True, "reason": "committed 2", "partition": 0, "offset": 1, "topic": "t"}
     assert shapes == [([result],)]
     assert flat == [result]

@@ -29,7 +29,7 @@ from floodmark.jobs.rollback import LAST_GOOD, Past, batch_of
 from floodmark.jobs.table_readers import newest_built_on, versions_read
 from floodmark.lineage import datasets as places
 from floodmark.lineage.flows import Parts, inputs_of
-from floodmark.step.work import shown
+from floodmark.step.work import display_marks
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -250,7 +250,8 @@ class RollbackText:
         yield f"{way.job}: {self._heading()}"
         if way.moves:
             behind = f", then behind the restore of {', '.join(self._follows())}" if way.follows else ""
-            yield f"  mark {short_mark(shown(way.record.marks))} → {short_mark(shown(way.goal.marks))}{behind}"
+            before, after = display_marks(way.record.marks), display_marks(way.goal.marks)
+            yield f"  mark {short_mark(before)} → {short_mark(after)}{behind}"
             yield from (f"  {self.table(p.name)}: version {p.latest} → {p.version}" for p in way.points)
         yield from (f"  {line}" for line in [*self._open_batch(), *self._undone_batches(), *self._flaw_beneath()])
 
@@ -270,12 +271,12 @@ class RollbackText:
             "beneath": [*self._flaw_beneath()],
             "open_batch": way.record.intent.number if way.record.intent else None,
             "number": after.number if after else None,
-            "mark": shown(after.marks if after else way.record.marks),
+            "mark": display_marks(after.marks if after else way.record.marks),
         }
 
     def result(self, after: JobRecord) -> str:
         """The line after it was done."""
-        mark = short_mark(shown(after.marks))
+        mark = short_mark(display_marks(after.marks))
         return f"{self.way.job}: back as {self._state(self.way.goal)} left it, mark {mark}, number {after.number}"
 
     def table(self, name: str) -> str:
@@ -298,7 +299,7 @@ class RollbackText:
             "number": record.number,
             "batch": batch_of(record),
             "run": receipt.run if receipt else None,
-            "mark": shown(record.marks),
+            "mark": display_marks(record.marks),
             "modified_time": record.modified_time.isoformat() if record.modified_time else None,
             "flaw": self.past.flaw(record) or None,
         }

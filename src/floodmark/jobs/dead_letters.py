@@ -24,7 +24,7 @@ from floodmark.step import RunRequest, Step
 from floodmark.step.engine import session_under
 from floodmark.step.intents import new_attempt, spool_folder, work_of
 from floodmark.step.looking import Outlook
-from floodmark.step.refused import Letters, given_up
+from floodmark.step.refused import Letters, discarded_rows
 from floodmark.stores.extras import Outside, RecordExtras
 from floodmark.stores.lease import hold
 
@@ -48,7 +48,7 @@ class ReplayStep(Step):
     def look(self, record: JobRecord) -> Outlook:
         """The letters that are open and hold their record; the source itself is not asked."""
         source = self.work.sources[0].name
-        found = Letters.of(self.work, record.number + 1).replayable(self.session(), self.ids)
+        found = Letters.of(self.work, record.number + 1).replayable_letters(self.session(), self.ids)
         letters = found.count() if found is not None else 0
         span = Span(None, ColumnIntHWM("dead letters", record.number), {"letters": list(self.ids)})
         return Outlook({source: Sight(span if letters else None, expected_rows=letters)}, {})
@@ -117,7 +117,7 @@ def let_go(step: ReplayStep) -> None:
         with hold(step.store, step.work.name) as lease:
             record = step.read()
             intent = record.intent if record.intent and record.intent.kind == "replay" else None
-            if intent and not step.ledgers(record).touched(intent.number):
+            if intent and not step.ledgers(record).sinks_touched_by(intent.number):
                 step.drop(record, lease)
                 log.info("replay is dropped: it failed and no sink has it", job=record.job, number=intent.number)
     except FloodmarkError as error:  # what failed the replay is the error to be told
@@ -130,11 +130,11 @@ def discard_letters(job: Job, ids: Sequence[str], session: Session, store: MarkS
         step = job.step(session_under(lease, session), store, RunRequest())
         require_no_open_batch(step)
         record, sink = step.read(), step.work.dead_letters
-        opened = Letters.of(step.work, record.number + 1).opened(step.session())
+        opened = Letters.of(step.work, record.number + 1).open_letters(step.session())
         if opened is None or sink is None:
             return 0
         chosen = opened.where(opened["id"].isin(list(ids))) if ids else opened
-        return sink.write(given_up(chosen, record.number), discarding(step, record)) or 0
+        return sink.write(discarded_rows(chosen, record.number), discarding(step, record)) or 0
 
 
 def discarding(step: Step, record: JobRecord) -> Batch:

@@ -23,7 +23,7 @@ from floodmark.step.engine import LastSeen
 from floodmark.step.intents import new_intent
 from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.run import reset_marks, set_mark
-from floodmark.step.work import Building, OnSchemaChange, shown
+from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, without_repeats
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -183,13 +183,15 @@ class Job:
 
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
-        malformed = "dead_letter" if self.dead_letters else "fail"
+        malformed, rules = "dead_letter" if self.dead_letters else "fail", RuleSet(tuple(self.rules))
+        sources = tuple(with_job_settings(source, malformed=malformed) for source in self.sources)
+        sinks = tuple(with_job_settings(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks)
         return Work(
             name=self.name,
-            sources=tuple(with_job_settings(source, malformed=malformed) for source in self.sources),
-            sinks=tuple(with_job_settings(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks),
+            sources=sources,
+            sinks=without_repeats(self.name, sources, sinks, rules),
             transform=self._transform(),
-            rules=RuleSet(tuple(self.rules)),
+            rules=rules,
             dead_letters=Delta(path=self.dead_letters, name="dead_letters", evolve=True) if self.dead_letters else None,
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
@@ -198,7 +200,7 @@ class Job:
 
     def _transform(self) -> Transform:
         transform, [first, *_] = as_transform(self.transform), self.sources
-        return first.building(transform) if isinstance(first, Building) else transform
+        return first.transform_for(transform) if isinstance(first, TransformMaker) else transform
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def plan(step: Step) -> Plan:
         return plan_of_open_batch(step, record, record.intent)
     outlook = step.look(record)
     if outlook.is_empty:
-        before = shown(record.marks)
+        before = display_marks(record.marks)
         return Plan(record.job, before, before, 0, outlook.held_back, outlook.held_reason)
     return plan_of_new_batch(step, record, outlook)
 
@@ -233,11 +235,11 @@ def plan(step: Step) -> Plan:
 def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
     """An open batch is finished first, whatever came since."""
     ledgers = read_ledgers(step.work, step.store.namespace, step.session)
-    confirmed = ", ".join(ledgers.confirmed(intent.number)) or "no sink"
+    confirmed = ", ".join(ledgers.sinks_with(intent.number)) or "no sink"
     return Plan(
         job=record.job,
-        mark_before=shown(record.marks),
-        mark_after=shown(marks_after(record, intent)),
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks_after(record, intent)),
         open_batch=intent.number,
         notes=(f"batch {intent.number} was begun and not committed; {confirmed} has it; it is finished first",),
         has_work=True,
@@ -253,8 +255,8 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
     intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
     return Plan(
         job=record.job,
-        mark_before=shown(record.marks),
-        mark_after=shown(marks_after(record, intent)),
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks_after(record, intent)),
         expected_rows=outlook.expected_rows,
         rows_held_back=outlook.held_back,
         held_reason=outlook.held_reason,
@@ -271,7 +273,7 @@ def schema_changes(step: Step, intent: Intent) -> tuple[str, ...]:
     targets = [(name, schema) for name, schema in shaped if schema is not None]
     if not targets:
         return ()
-    rows = prepare(step.work, replace(intent, spool=None), step.session()).rows.schema
+    rows = prepare(step.work, replace(intent, spool=None), step.session()).judgement.kept_rows().schema
     drifts = [(name, compare(rows, schema)) for name, schema in targets]
     absent = [f"{name}: the rows lack column {column}" for name, drift in drifts for column in drift.absent]
     return (*(f"{name}: {what}" for name, drift in drifts for what in drift.differences()), *absent)

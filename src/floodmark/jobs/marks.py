@@ -9,7 +9,7 @@ from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, FileListHWM, FileModifiedTimeHWM, VersionHWM
 from floodmark.sources.contract import Request
 from floodmark.step import RunRequest
-from floodmark.step.run import decide
+from floodmark.step.run import save_decision
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord
 
@@ -32,7 +32,7 @@ def take_marks(job: Job, made_elsewhere: JobRecord, session: Callable[[], SparkS
     step = job.step(session, store, RunRequest())
     marks, sources, extras = made_elsewhere.marks, made_elsewhere.sources, made_elsewhere.extras
     with hold(store, job.name) as lease:
-        decide(step, replace(step.read(), marks=marks, sources=sources, extras=extras, origin="import"), lease)
+        save_decision(step, replace(step.read(), marks=marks, sources=sources, extras=extras, origin="import"), lease)
 
 
 def only_source(job: Job) -> Source:

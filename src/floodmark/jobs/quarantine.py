@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,19 +18,20 @@ from floodmark.failpoints import reach
 from floodmark.locations import quote
 from floodmark.logs import get_logger
 from floodmark.probes.delta import DeltaProbe
+from floodmark.probes.set_aside import SetAsideRow, rows_set_aside
 from floodmark.rules.rule_set import as_json
 from floodmark.sinks import Files
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.step import RunRequest
 from floodmark.step.checks import fit
 from floodmark.step.engine import session_under
-from floodmark.step.intents import frozen
-from floodmark.step.refused import parsed
+from floodmark.step.intents import frozen_options
+from floodmark.step.refused import parse_rows
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.jobs.job import Job
     from floodmark.sinks.contract import Session
@@ -53,6 +55,11 @@ class Selection:
         for each in self.ids:
             if not ID.fullmatch(each):
                 raise ConfigError(f"'{each}' is no id of a row.", hint="`floodmark quarantine show JOB` lists them")
+
+    def means(self, row: SetAsideRow) -> bool:
+        """Whether the row is one of these; as `sql`, for rows that are read without Spark."""
+        has_id = not self.ids or any(str(row.id).startswith(each) for each in self.ids)
+        return has_id and self.rule in (None, *row.reasons) and self.number in (None, row.number)
 
     def sql(self) -> str:
         """The selection as a condition; an id may be given by its first letters."""
@@ -102,29 +109,27 @@ class Quarantine:
         return cls(job.name, str(job.quarantine_sink(store).path), session)
 
     def groups(self) -> list[QuarantineGroup]:
-        """What is in it, by batch, reasons and status; newest batch first."""
-        table = self.table()
-        if table is None:
-            return []
-        found = table.groupBy("number", "reasons", "status").count().orderBy("number", "reasons", "status").collect()
-        groups = [
-            QuarantineGroup(self.job, row["number"], tuple(row["reasons"]), row["status"], row["count"])
-            for row in found
+        """What is in it, by batch, broken rules and status; newest batch first. Like all that looks, without a JVM."""
+        counts = Counter((-row.number, row.reasons, row.status) for row in self._rows())
+        return [
+            QuarantineGroup(self.job, -below, reasons, status, rows)
+            for (below, reasons, status), rows in sorted(counts.items())
         ]
-        return sorted(groups, key=lambda group: -group.number)
 
     def rows(self, selection: Selection, *, limit: int) -> list[QuarantinedRow]:
         """Some of its rows that are still open, oldest batch first."""
-        table = self.table()
-        if table is None:
-            return []
-        found = table.where(f"status = 'open' and {selection.sql()}").orderBy("number", "id").limit(limit)
-        return [as_row(each) for each in found.collect()]
+        chosen = sorted(self._open_rows(selection), key=lambda row: (row.number, row.id))
+        return [as_row(row) for row in chosen[:limit]]
 
     def count(self, selection: Selection) -> int:
         """How many open rows are meant."""
-        table = self.table()
-        return 0 if table is None else table.where(f"status = 'open' and {selection.sql()}").count()
+        return len(self._open_rows(selection))
+
+    def _open_rows(self, selection: Selection) -> list[SetAsideRow]:
+        return [row for row in self._rows() if row.status == "open" and selection.means(row)]
+
+    def _rows(self) -> list[SetAsideRow]:
+        return rows_set_aside(self.path, self.job)
 
     def discard(self, selection: Selection, store: MarkStore) -> int:
         """Give open rows up; they stay in the table as discarded. Raises LeaseHeld while a run works on the job."""
@@ -151,10 +156,10 @@ class Quarantine:
         return self.session()
 
 
-def as_row(found: Row) -> QuarantinedRow:
-    """A row of the table as a value."""
-    reasons = tuple(found["reasons"])
-    return QuarantinedRow(found["id"], found["number"], found["batch_time"], reasons, found["row"], found["status"])
+def as_row(row: SetAsideRow) -> QuarantinedRow:
+    """For people, with the time of this place."""
+    time = row.batch_time.astimezone().replace(tzinfo=None)
+    return QuarantinedRow(str(row.id), row.number, time, row.reasons, str(row.record), row.status)
 
 
 def literal(text: str) -> str:
@@ -272,7 +277,10 @@ class Replay:
         from pyspark.sql.types import StructType
 
         own = StructType([field for field in rows.schema.fields if not field.name.startswith("_fm_")])
-        facts = {"time": datetime.now(timezone.utc).isoformat(), "frozen": frozen(self.step.work, self.step.session)}
+        facts = {
+            "time": datetime.now(timezone.utc).isoformat(),
+            "frozen": frozen_options(self.step.work, self.step.session),
+        }
         return json.dumps({**facts, "schema": own.json()})
 
     def deliver(self, replay_id: str) -> dict[str, int]:
@@ -283,7 +291,7 @@ class Replay:
         claimed = table.where(f"replay = {literal(replay_id)} and status = 'replaying'")
         claim = json.loads(claimed.select("claim").first()["claim"])  # type: ignore[index]
         named = claimed.withColumnRenamed("id", ROW_ID)
-        rows = parsed(named, "repaired", claim["schema"], beside=ROW_ID).drop(ROW_ID)
+        rows = parse_rows(named, "repaired", claim["schema"], beside=ROW_ID).drop(ROW_ID)
         batch = self.batch_of(replay_id, claim)
         written: dict[str, int] = {}
         for place, sink in enumerate(self.step.work.sinks, start=1):
@@ -321,7 +329,7 @@ def original_rows(chosen: DataFrame) -> DataFrame:
     """Quarantined rows with their own columns again; those of older batches may lack some."""
     schemas = [row["schema"] for row in chosen.select("schema").distinct().collect()]
     named = chosen.withColumnRenamed("id", ROW_ID)
-    parts = [parsed(named.where(f"schema = {literal(schema)}"), "row", schema, beside=ROW_ID) for schema in schemas]
+    parts = [parse_rows(named.where(f"schema = {literal(schema)}"), "row", schema, beside=ROW_ID) for schema in schemas]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
 

@@ -36,13 +36,13 @@ from floodmark.sources import Postgres as PostgresSource
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.step import Step
-from floodmark.step.batch import living
+from floodmark.step.batch import without_malformed
 from floodmark.step.checks import fit, fits
 from floodmark.step.engine import Clock, OpenBatch, session_under
-from floodmark.step.intents import fence_laggards, new_attempt, spool_folder, work_of
+from floodmark.step.intents import fence_sinks_behind, new_attempt, spool_folder, work_of
 from floodmark.step.looking import Outlook, require_same_sources
-from floodmark.step.spool import Counted, Spool
-from floodmark.step.transform import RowByRow, Settling, Sql
+from floodmark.step.spool import RowCounts, Spool
+from floodmark.step.transform import RecordTransform, RowByRow, Sql
 from floodmark.stores.extras import IntentExtras, Outside
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -184,10 +184,10 @@ class Reconciliation:
 
     def write(self, spool: Spool, rows: int, record: JobRecord, lease: HeldLease) -> Receipt:
         """The frozen rows as a batch of the job: intended first, then written, then committed; the marks stay."""
-        spool.finish(Counted(read=rows))
+        spool.finish(RowCounts(read=rows))
         step, clock = self.step, Clock()
         ledgers = step.ledgers(record)
-        fence_laggards(step.work, step.store.namespace, record, ledgers, step.session)
+        fence_sinks_behind(step.work, step.store.namespace, record, ledgers, step.session)
         intent = Intent(
             number=max(record.number, ledgers.highest) + 1,
             kind="repair",
@@ -323,7 +323,7 @@ class Sides:
         reading = work.sources[0].read(self.step.session(), span)
         rows = reading.rows.where(condition) if condition else reading.rows
         placed = rows.withColumn(POSITION, reading.position) if reading.position is not None else rows
-        frames, now = {work.sources[0].name: living(reading, placed)}, datetime.now(timezone.utc)
+        frames, now = {work.sources[0].name: without_malformed(reading, placed)}, datetime.now(timezone.utc)
         return work.transform.apply(frames, job=work.name, attempt=new_attempt(), batch_time=now)
 
     def require_columns(self) -> None:
@@ -358,7 +358,7 @@ def table_source(step: Step) -> PostgresSource | Jdbc | Sqlite:
 def require_row_by_row(step: Step, request: ReconcileRequest) -> None:
     """Each row of the target has to follow from one row of the source, the same at every time."""
     transform = step.work.transform
-    if isinstance(transform, Settling) or (isinstance(transform, RowByRow) and not transform.is_row_by_row()):
+    if isinstance(transform, RecordTransform) or (isinstance(transform, RowByRow) and not transform.is_row_by_row()):
         raise ConfigError(
             f"the transform of job '{step.work.name}' makes rows from several rows, or puts records aside: which rows "
             "the table should hold depends on how batches were cut.",

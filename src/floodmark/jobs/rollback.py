@@ -260,7 +260,7 @@ def is_settled(step: Step, record: JobRecord) -> bool:
     if not _is_on_delta(step):
         return True  # nothing of it can be put back, so no rollback was begun
     ledgers = read_ledgers(step.work, step.store.namespace, step.session)
-    return ledgers.highest <= record.number and not (record.intent and ledgers.touched(record.intent.number))
+    return ledgers.highest <= record.number and not (record.intent and ledgers.sinks_touched_by(record.intent.number))
 
 
 def restore_points(step: Step, number: int) -> tuple[RestorePoint, ...]:

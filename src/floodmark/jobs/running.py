@@ -14,7 +14,7 @@ from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause
 from floodmark.step.stopping import asked_to_stop
-from floodmark.step.work import RunRequest, shown
+from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import Receipt, RuleOutcome
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Runner:
         # a second's grace: a store may cut fractions off
         ours = [r for r in newest if r.status == "failed" and r.started >= failed.started - timedelta(seconds=1)]
         kept = replace(ours[0], seconds=failed.seconds) if ours else failed
-        mark = shown(record.marks) if record else None
+        mark = display_marks(record.marks) if record else None
         return replace(kept, mark_before=mark if kept.mark_before is None else kept.mark_before, mark_after=mark)
 
 

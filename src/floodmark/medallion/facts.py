@@ -161,7 +161,7 @@ class TouchedDates(Immutable):
         dates = rows.select(_date(self.rows)) if pins.is_whole else self._touched_dates(spark, span, rows)
         return Reading(dates.distinct().where(f"{DATE_SK} IS NOT NULL"))
 
-    def building(self, transform: Transform) -> Transform:
+    def transform_for(self, transform: Transform) -> Transform:
         """The dates are not the fact's rows: those are built by the transform from the inputs."""
         return FactTransform(self, transform)
 

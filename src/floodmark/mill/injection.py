@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeAlias, TypeVar, get_origin
 
 from floodmark.errors import ConfigError
-from floodmark.mill.codec.types import type_name
+from floodmark.spark.schemas import type_name
 
 Left = TypeVar("Left")
 Right = TypeVar("Right")

@@ -11,9 +11,9 @@ from inspect import Signature as PythonSignature
 from typing import Any, NoReturn, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from floodmark.errors import SignatureInvalid
-from floodmark.mill.codec.types import type_name
 from floodmark.mill.injection import Attempt, InjectedType, Injector
 from floodmark.mill.join_tree import Edge, EndOfStream, JoinTree, Stream, StreamAlias, class_of, name_of, single_stream
+from floodmark.spark.schemas import type_name
 
 Process: TypeAlias = Callable[..., Any]
 Hint: TypeAlias = Any

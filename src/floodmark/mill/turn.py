@@ -26,11 +26,11 @@ from floodmark.sinks.contract import POSITION, Batch, Sink
 from floodmark.sources.contract import Sight
 from floodmark.spark.faults import element_error_in
 from floodmark.step import Step, Work
-from floodmark.step.batch import Prepared
+from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import Judgement
 from floodmark.step.engine import OpenBatch
 from floodmark.step.looking import Outlook, look
-from floodmark.step.spool import Counted, Spool
+from floodmark.step.spool import RowCounts, Spool
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -53,8 +53,8 @@ class EndTaking(Protocol):
 class MillWork(Work):
     """The work of a mill; its function may give other output the second time, so every turn is spooled."""
 
-    def needs_spool(self) -> bool:
-        return True
+    def why_spooled(self) -> str | None:
+        return "the process function may give other output the second time"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ReturnedEnd:
 
 
 @dataclass(frozen=True)
-class TurnOutput(Prepared):
+class TurnOutput(PreparedBatch):
     """The output of a turn, and where the function ended the stream, if it did."""
 
     end: ReturnedEnd | None = None
@@ -185,11 +185,11 @@ class MillStep(Step):
                     log.warning("elements came too late", mill=self.job, stream=name, partition=number, count=count)
         return notes
 
-    def prepare(self, intent: Intent) -> Prepared:
+    def prepare(self, intent: Intent) -> PreparedBatch:
         """The turn's output, from the spool if an earlier attempt finished it; nothing behind a returned end."""
         spark, spool = self.session(), Spool(str(intent.spool))
         try:
-            counted = spool.counted() or self.process(intent, spool, spark)
+            counted = spool.counts() or self.process(intent, spool, spark)
         except Exception as error:
             raise self.error_for(error, "spool", intent, spark) from error
         rows = spool.read(spark)
@@ -198,7 +198,7 @@ class MillStep(Step):
         output = with_end(before) if end or self.stops(intent) else before
         return TurnOutput(Judgement(self.work.rules, output, intent.batch_time), (), counted, {}, end=end)
 
-    def process(self, intent: Intent, spool: Spool, spark: SparkSession) -> Counted:
+    def process(self, intent: Intent, spool: Spool, spark: SparkSession) -> RowCounts:
         """Run the process function over the elements of the turn, once for this attempt."""
         cache, spans = self.run_state.cache, intent.spans
         frames = {
@@ -208,11 +208,11 @@ class MillStep(Step):
         transform = self.work.transform
         numbered = replace(transform, number=intent.number) if isinstance(transform, ProcessTransform) else transform
         spool.write(numbered.apply(frames, job=self.job, attempt=intent.attempt, batch_time=intent.batch_time))
-        counted = Counted(read=sum(map(element_count, spans.values())))
+        counted = RowCounts(read=sum(map(element_count, spans.values())))
         spool.finish(counted)
         return counted
 
-    def cut_short(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease) -> OpenBatch[Outlook]:
+    def cut_short(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease) -> OpenBatch[Outlook]:
         """Where the function returned the end of the stream, the marks stay behind the element that it did so for.
 
         The commit drops the marks of streams that are no longer in the tree.

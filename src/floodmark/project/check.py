@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from floodmark.errors import FloodmarkError, SourceUnreadable
 from floodmark.logs import get_logger
 from floodmark.postgres import Address
-from floodmark.probes.kafka import KafkaProbe, keeping_of
+from floodmark.probes.kafka import KafkaProbe
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.probes.postgres import PostgresProbe, TableFacts, table_facts, target_facts
 from floodmark.probes.tables.dialects import Postgres as Dialect
@@ -29,7 +29,7 @@ from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import select_columns
 from floodmark.step.looking import require_same_sources, source_request
 from floodmark.step.transform import first_lines
-from floodmark.step.work import RunRequest, shown
+from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class JobCheck:
 
     def results(self) -> Iterator[CheckResult]:
         record = self.step.read()
-        mark = f"at {shown(record.marks)}" if record.marks else "none: the next run is the first one"
+        mark = f"at {display_marks(record.marks)}" if record.marks else "none: the next run is the first one"
         yield CheckResult(self.step.work.name, "mark", mark)
         for source in self.step.work.sources:
             yield from self._part_results(f"source {source.name}", self._source_remarks(source, record))
@@ -218,13 +218,12 @@ def postgres_sink_remarks(sink: PostgresSink) -> Remarks:
 
 def kafka_remarks(source: Kafka, mark: HWM[object] | None) -> Remarks:
     """Retention against the mark, and what compaction takes away."""
-    options = KafkaOptions(source.bootstrap, source.options)
-    for topic, keeping in keeping_of(options, source.topics).items():
-        yield "", f"{topic} keeps messages {keeping}", ""
-        if keeping.is_compacted:
+    probe = KafkaProbe(KafkaOptions(source.bootstrap, source.options))
+    for topic, retention in probe.retention(source.topics).items():
+        yield "", f"{topic} keeps messages {retention}", ""
+        if retention.is_compacted:
             said = f"{topic} is compacted: of several messages of a key that wait, only the last may be left"
             yield "FM506", said, "run often enough, or do not count on every version"
-    probe = KafkaProbe(options)
     bounds = probe.bounds(probe.topics(source.topics).values())
     for place, at in sorted(offsets_in(mark, source.topics).items()):
         seen = bounds.get(place)

@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from floodmark.errors import ConfigError
-from floodmark.hwm import Json
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from floodmark.hwm import Json
     from floodmark.sinks.delta import Delta
 
 Session: TypeAlias = "Callable[[], SparkSession]"
@@ -131,7 +131,7 @@ class Shaped(Protocol):
 
 @runtime_checkable
 class Secluded(Protocol):
-    """A sink that may write in a session of its own, where nothing that is observed on the way is told."""
+    """A sink that may write in a session of its own, where what is observed on the way is lost."""
 
     def is_secluded(self, batch: Batch, session: Session) -> bool:
         """Whether the write of this batch, which comes next, does."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from floodmark.errors import ConfigError
+from floodmark.spark.schemas import ClassColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -28,7 +26,11 @@ class Json:
 
     def columns(self) -> str | StructType:
         """The schema as Spark takes it."""
-        return ddl_of(self.schema) if isinstance(self.schema, type) else self.schema
+        if not isinstance(self.schema, type):
+            return self.schema
+        if not is_dataclass(self.schema):
+            raise ConfigError(f"{self.schema.__name__} is no dataclass.", hint=HINT)
+        return ClassColumns("give the schema as DDL text", has_bytes=True).schema(self.schema)
 
     def parsed(self, text: Column, options: Mapping[str, str] | None = None) -> Column:
         """A struct of the schema and of CORRUPT, which holds the text of what does not fit it."""
@@ -56,41 +58,6 @@ def value_of(given: object) -> Value:
     if isinstance(given, Mapping) and given.get("format") in ("bytes", "text") and set(given) == {"format"}:
         return value_of(given["format"])
     raise ConfigError(f"value {given!r} is not known.", hint=HINT)
-
-
-_TYPES: Mapping[Any, str] = {
-    bool: "boolean",
-    int: "bigint",
-    float: "double",
-    str: "string",
-    bytes: "binary",
-    Decimal: "decimal(38,18)",
-    date: "date",
-    datetime: "timestamp",
-}
-
-
-def ddl_of(described: type) -> str:
-    """The columns of a dataclass. Raises ConfigError for a field whose type has no column type."""
-    if not is_dataclass(described):
-        raise ConfigError(f"{described.__name__} is no dataclass.", hint=HINT)
-    hints = get_type_hints(described)
-    return ", ".join(f"`{field.name}` {_type_of(hints[field.name], field.name)}" for field in fields(described))
-
-
-def _type_of(hint: Any, field: str) -> str:  # noqa: ANN401 (a type hint is any object)
-    if hint in _TYPES:
-        return _TYPES[hint]
-    if isinstance(hint, type) and is_dataclass(hint):
-        return f"struct<{ddl_of(hint).replace('` ', '`: ')}>"
-    inner = [each for each in get_args(hint) if each is not type(None)]
-    if get_origin(hint) in (Union, types.UnionType) and len(inner) == 1:
-        return _type_of(inner[0], field)
-    if get_origin(hint) in (list, tuple) and [each for each in inner if each is not Ellipsis] == inner[:1]:
-        return f"array<{_type_of(inner[0], field)}>"
-    if get_origin(hint) is dict and inner[:1] == [str]:
-        return f"map<string, {_type_of(inner[1], field)}>"
-    raise ConfigError(f"field '{field}' has the type {hint}, which no column has.", hint="give the schema as DDL text")
 
 
 def _with_corrupt(schema: str | StructType) -> str | StructType:

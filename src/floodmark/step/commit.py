@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.rules import Tally
-from floodmark.step.batch import Prepared
-from floodmark.step.checks import tell_rules
+from floodmark.step.batch import PreparedBatch
+from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.looking import Outlook, marks_after
-from floodmark.step.refused import bury_dead, put_aside
-from floodmark.step.work import OUTSIDE, shown
+from floodmark.step.refused import quarantine_broken, write_dead_letters
+from floodmark.step.work import OUTSIDE, display_marks
 from floodmark.stores.contract import Joining, MarkStore
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
@@ -31,6 +31,57 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Lease
 
 
+class Save(Protocol):
+    """How the record is saved: the store's own way, or inside somebody's transaction."""
+
+    def __call__(self, record: JobRecord, *, expected: int, lease: Lease, receipt: Receipt) -> None: ...
+
+
+@dataclass(frozen=True)
+class BatchCommit:
+    """All that is known of a batch whose sinks are written, and the one act that ends it."""
+
+    work: Work
+    store: MarkStore
+    open_batch: OpenBatch[Outlook]
+    prepared: PreparedBatch
+    batch: Batch
+    lease: HeldLease
+    clock: Clock
+    is_observed: bool
+    """Whether what is counted on the way to the sinks will be known here."""
+
+    def save(self, written: Mapping[str, int], save: Save) -> Receipt:
+        """Count, put aside what was refused, and raise the mark with the receipt of it all."""
+        was_executed = self.is_observed and len(self.open_batch.confirmed_sinks) < len(self.work.sinks)
+        counts = self.prepared.row_counts(was_executed=was_executed)
+        dead = write_dead_letters(self.work, self.prepared, counts, self.batch)
+        log_rules(counts.tally, self.work.name)
+        quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, self.batch)
+        reach("before_commit")
+        outcome = BatchOutcome(written, counts.read, dead, quarantined, counts.tally)
+        receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
+        save(record_after(self.open_batch), expected=expected, lease=self.lease.lease, receipt=receipt)
+        return receipt
+
+
+@dataclass
+class JoinedCommit:
+    """What the last sink is given, to commit the batch in its own transaction; `receipt`, if it did."""
+
+    commit: BatchCommit
+    written: Mapping[str, int]
+    """What the sinks before it took."""
+    receipt: Receipt | None = None
+
+    def commit_within(self, connection: Connection[Any], rows: int) -> None:
+        """Called by the last sink before its own commit: where it leads to the store, the mark moves with the rows."""
+        store, lease = self.commit.store, self.commit.lease.lease
+        if isinstance(store, Joining) and store.is_reached_by(connection, lease):
+            written = {**self.written, self.commit.work.sinks[-1].name: rows}
+            self.receipt = self.commit.save(written, partial(store.commit_within, connection))
+
+
 @dataclass(frozen=True)
 class BatchOutcome:
     """What the sinks took, as they counted it."""
@@ -42,9 +93,9 @@ class BatchOutcome:
     tally: Tally
 
 
-def record_after(opened: OpenBatch[Outlook]) -> JobRecord:
+def record_after(open_batch: OpenBatch[Outlook]) -> JobRecord:
     """The record once every sink has confirmed: marks raised, intent closed, number taken."""
-    record, intent = opened.record, opened.intent
+    record, intent = open_batch.record, open_batch.intent
     known, learned = record.extras, intent.extras.remember or RecordExtras()
     return JobRecord(
         job=record.job,
@@ -57,9 +108,9 @@ def record_after(opened: OpenBatch[Outlook]) -> JobRecord:
     )
 
 
-def receipt_of(opened: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clock) -> Receipt:
+def receipt_of(open_batch: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clock) -> Receipt:
     """What this batch did."""
-    record, intent, outlook = opened.record, opened.intent, opened.look
+    record, intent, outlook = open_batch.record, open_batch.intent, open_batch.look
     ends = {name: (span.after.show() if span.after else None, span.upto.show()) for name, span in intent.spans.items()}
     spans: dict[str, Json] = {name: list(both) for name, both in ends.items()}
     return Receipt(
@@ -78,68 +129,18 @@ def receipt_of(opened: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clock) 
         rules=tuple(RuleOutcome(**asdict(verdict)) for verdict in outcome.tally.verdicts),
         rows_dead=outcome.dead,
         rows_held_back=outlook.held_back if outlook else 0,
-        mark_before=shown(record.marks),
-        mark_after=shown(marks_after(record, intent)),
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks_after(record, intent)),
         span=spans,
         durations=dict(clock.seconds),
-        notes=told_of(outlook, intent),
+        notes=receipt_notes(outlook, intent),
         recovered=outlook is None,
     )
 
 
-def told_of(outlook: Outlook | None, intent: Intent) -> tuple[str, ...]:
+def receipt_notes(outlook: Outlook | None, intent: Intent) -> tuple[str, ...]:
     """What a reader of the receipt would wonder about; no outlook means that the batch had been begun before."""
     outside = (f"a {intent.kind}: the mark stays where it is",) if intent.kind in OUTSIDE else ()
     if outlook is None:
         return (*outside, "finished a batch that an earlier run had begun")
     return (*outside, *outlook.idle_notes, *outlook.notes)
-
-
-class Save(Protocol):
-    """How the record is saved: the store's own way, or inside somebody's transaction."""
-
-    def __call__(self, record: JobRecord, *, expected: int, lease: Lease, receipt: Receipt) -> None: ...
-
-
-@dataclass(frozen=True)
-class BatchCommit:
-    """All that is known of a batch whose sinks are written, and the one act that ends it."""
-
-    work: Work
-    store: MarkStore
-    opened: OpenBatch[Outlook]
-    prepared: Prepared
-    batch: Batch
-    lease: HeldLease
-    clock: Clock
-    is_observed: bool
-    """Whether what is counted on the way to the sinks will be known here."""
-
-    def save(self, written: Mapping[str, int], save: Save) -> Receipt:
-        """Count, put aside what was refused, and raise the mark with the receipt of it all."""
-        was_executed = self.is_observed and len(self.opened.confirmed) < len(self.work.sinks)
-        counted = self.prepared.counted(was_executed=was_executed)
-        dead = bury_dead(self.work, self.prepared, counted, self.batch)
-        tell_rules(counted.tally, self.work.name)
-        aside = put_aside(self.work, self.prepared.judgement, counted.tally, self.batch)
-        reach("before_commit")
-        receipt = receipt_of(self.opened, BatchOutcome(written, counted.read, dead, aside, counted.tally), self.clock)
-        save(record_after(self.opened), expected=self.opened.record.number, lease=self.lease.lease, receipt=receipt)
-        return receipt
-
-
-@dataclass
-class JoinedCommit:
-    """What the last sink is given, to commit the batch in its own transaction; `receipt`, if it did."""
-
-    commit: BatchCommit
-    written: Mapping[str, int]
-    """What the sinks before it took."""
-    receipt: Receipt | None = None
-
-    def within(self, connection: Connection[Any], rows: int) -> None:
-        """Called by the last sink before its own commit: where it leads to the store, the mark moves with the rows."""
-        store, lease = self.commit.store, self.commit.lease.lease
-        if isinstance(store, Joining) and store.is_reached_by(connection, lease):
-            written = {**self.written, self.commit.work.sinks[-1].name: rows}
-            self.receipt = self.commit.save(written, partial(store.commit_within, connection))

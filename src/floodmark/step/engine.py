@@ -18,7 +18,7 @@ from floodmark.failpoints import reach
 from floodmark.logs import get_logger
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
-from floodmark.step.work import shown
+from floodmark.step.work import display_marks
 from floodmark.stores.contract import Levelled, MarkStore
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -55,13 +55,13 @@ LookT = TypeVar("LookT", bound=Look)
 class OpenBatch(Generic[LookT]):
     """A batch that may be carried out: the record it starts from, its intent, and the look that it was planned by.
 
-    `look` is None where a batch is finished that an earlier run had begun; `confirmed` are the sinks that had it then.
+    `look` is None where a batch is finished that an earlier run had begun; `confirmed_sinks` had it before that.
     """
 
     record: JobRecord
     intent: Intent
     look: LookT | None
-    confirmed: tuple[str, ...] = ()
+    confirmed_sinks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Engine(ABC, Generic[LookT]):
     def log_mark(self, record: JobRecord) -> None:
         """Which mark is used and where it came from: it is easy to use the wrong store, and this is how one sees it."""
         write = log.debug if record == self.last_seen.logged else log.info
-        mark, store = str(shown(record.marks))[:LONGEST_MARK_SHOWN], self.store
+        mark, store = str(display_marks(record.marks))[:LONGEST_MARK_SHOWN], self.store
         place = store.served_by(self.job) if isinstance(store, Levelled) else store.describe()
         write("using the mark", job=self.job, mark=mark, number=record.number, store=place)
         self.last_seen.logged = record
@@ -217,7 +217,7 @@ def nothing_new(record: JobRecord, look: Look | None, clock: Clock, notes: tuple
         seconds=clock.elapsed(),
         number=record.number,
         rows_held_back=look.held_back if look else 0,
-        mark_before=shown(record.marks),
-        mark_after=shown(record.marks),
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(record.marks),
         notes=(*(look.idle_notes if look else ()), *notes),
     )

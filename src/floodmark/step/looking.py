@@ -61,7 +61,7 @@ class Outlook:
     def settles_in_seconds(self) -> float | None:
         return max((s.settles_in_seconds for s in self.sights.values() if s.settles_in_seconds), default=None)
 
-    def remembered(self, before: RecordExtras) -> RecordExtras:
+    def extras_after(self, before: RecordExtras) -> RecordExtras:
         """What the record has to know of each source after this look, with the spans committed if there are any."""
         extras = RecordExtras()
         for name, sight in self.sights.items():
@@ -105,28 +105,28 @@ class Ledgers:
     """What every sink has recorded for this job."""
 
     by_sink: Mapping[str, Recorded | None]
-    begun: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, int] = field(default_factory=dict)
     """Sinks that have part of a batch, and which."""
-    aside: int = 0
+    quarantined_number: int = 0
     """The highest number that the quarantine has recorded: a lower one would be taken for a repeat there."""
 
     @property
     def highest(self) -> int:
-        return max(self.aside, *(entry.number for entry in self.by_sink.values() if entry), 0)
+        return max(self.quarantined_number, *(entry.number for entry in self.by_sink.values() if entry), 0)
 
-    def confirmed(self, number: int) -> list[str]:
+    def sinks_with(self, number: int) -> list[str]:
         return [sink for sink, entry in self.by_sink.items() if entry and entry.number >= number]
 
-    def touched(self, number: int) -> list[str]:
+    def sinks_touched_by(self, number: int) -> list[str]:
         """Sinks that have this batch, or part of it; the quarantine counts, for its rows would be put aside twice."""
-        parts = [sink for sink, part in self.begun.items() if part == number]
-        aside = ["the quarantine"] if self.aside >= number else []
-        return list(dict.fromkeys([*self.confirmed(number), *parts, *aside]))
+        parts = [sink for sink, part in self.parts.items() if part == number]
+        aside = ["the quarantine"] if self.quarantined_number >= number else []
+        return list(dict.fromkeys([*self.sinks_with(number), *parts, *aside]))
 
-    def behind(self, number: int) -> list[str]:
+    def sinks_behind(self, number: int) -> list[str]:
         """Sinks that were written to, but have not recorded this number: a paused run could still write to them."""
         behind = {sink for sink, entry in self.by_sink.items() if entry and entry.number < number}
-        return sorted(behind | (self.begun.keys() - set(self.confirmed(number))))
+        return sorted(behind | (self.parts.keys() - set(self.sinks_with(number))))
 
 
 def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:

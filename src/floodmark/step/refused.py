@@ -15,14 +15,14 @@ from floodmark.sinks import Delta
 from floodmark.sinks.contract import Batch, Sink, without_own
 from floodmark.sources.contract import LETTER, Immutable, Reading, Request, Saving, Session, Sight, Source
 from floodmark.step.checks import Judgement
-from floodmark.step.spool import Counted, Spool
+from floodmark.step.spool import RowCounts, Spool
 from floodmark.step.work import Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from floodmark.hwm import HWM, Span
-    from floodmark.step.batch import Prepared
+    from floodmark.step.batch import PreparedBatch
 
 
 # The quarantine: rows that broke a rule, put aside with their reasons, once, under the number of their batch.
@@ -36,23 +36,23 @@ A replay writes its id, the repaired row and what it has to find again (`claim`)
 """
 
 
-def put_aside(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
+def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
     """Write what broke a rule to the quarantine; nothing is read or written if no row did.
 
     It comes after the sinks: a batch that no sink has may still be dropped and planned again under another number,
     and its rows would be put aside twice. It comes before the commit: a kill in between repeats it.
     """
-    if work.quarantine is None or not (tally.quarantined or empties(work.quarantine, judgement, batch)):
+    if work.quarantine is None or not (tally.quarantined or must_be_emptied(work.quarantine, judgement, batch)):
         return 0
-    broken = judgement.quarantined() if tally.quarantined else judgement.quarantined().limit(0)
+    broken = judgement.quarantined_rows() if tally.quarantined else judgement.quarantined_rows().limit(0)
     written = work.quarantine.write(quarantine_rows(broken, judgement.legend, batch), batch)
     return tally.quarantined if written is None else written
 
 
-def empties(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
+def must_be_emptied(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
     """Whether rows of earlier batches have to go: a refresh reads everything anew, and judges them again."""
     is_refresh = batch.kind == "refresh" and bool(judgement.rules)
-    return is_refresh and quarantine.holds_rows(lambda: judgement.marked.sparkSession)
+    return is_refresh and quarantine.holds_rows(lambda: judgement.marked_rows.sparkSession)
 
 
 def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFrame:
@@ -76,14 +76,14 @@ def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFram
 
 
 # Rows as JSON text with their schema beside it, as the quarantine and the dead letters keep them, and back.
-def as_text(record: Column) -> Column:
+def json_text(record: Column) -> Column:
     """A struct as JSON, with every digit of its times; bytes become base64."""
     from pyspark.sql import functions as F
 
     return F.to_json(record, JSON_OPTIONS)
 
 
-def parsed(rows: DataFrame, column: str, schema: str, *, beside: str) -> DataFrame:
+def parse_rows(rows: DataFrame, column: str, schema: str, *, beside: str) -> DataFrame:
     """The JSON of a column as columns, after the one that is named; a text that somebody edited wrongly stops it."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
@@ -120,7 +120,7 @@ class Letters:
             raise ConfigError(f"job '{work.name}' has no dead letters.", hint="give it `dead_letters: {path: …}`")
         return cls(work.name, str(work.dead_letters.path), before)
 
-    def opened(self, spark: SparkSession) -> DataFrame | None:
+    def open_letters(self, spark: SparkSession) -> DataFrame | None:
         """Those that nobody has dealt with; None if there is no table, or one that knows no state of a letter yet."""
         from pyspark.sql import functions as F
 
@@ -132,18 +132,18 @@ class Letters:
         newest = mine.groupBy("id").agg(F.max_by(F.struct(*mine.columns), last).alias("letter")).select("letter.*")
         return newest.where("status = 'open'")
 
-    def replayable(self, spark: SparkSession, ids: Sequence[str] = ()) -> DataFrame | None:
+    def replayable_letters(self, spark: SparkSession, ids: Sequence[str] = ()) -> DataFrame | None:
         """Open letters that hold their record: those of these ids, or all."""
         from pyspark.sql import functions as F
 
-        opened = self.opened(spark)
+        opened = self.open_letters(spark)
         if opened is None:
             return None
         whole = opened.where("record is not null")
         return whole.where(F.col("id").isin(list(ids))) if ids else whole
 
 
-def fresh(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
+def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
     """New letters: what was met (file, line, text, reason, and the record where it can be run again), and by which
     batch of which job.
 
@@ -160,11 +160,11 @@ def fresh(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFra
         F.lit("open").alias("status"),
         F.lit(1).alias("attempts"),
         F.lit(met_by).alias("met_by"),
-        *_saved(frame),
+        *_record_columns(frame),
     )
 
 
-def settled(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> DataFrame:
+def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> DataFrame:
     """What a replay made of these letters: done with, or open as before with one attempt more and the new reason.
 
     `failures` are (letter, why).
@@ -188,7 +188,7 @@ def settled(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> Dat
     )
 
 
-def given_up(letters: DataFrame, number: int) -> DataFrame:
+def discarded_rows(letters: DataFrame, number: int) -> DataFrame:
     """These letters as discarded, under the number of a batch that is committed."""
     from pyspark.sql import functions as F
 
@@ -207,7 +207,7 @@ def _heading(source: str | None, batch: Batch) -> list[Column]:
     ]
 
 
-def _saved(frame: DataFrame) -> list[Column]:
+def _record_columns(frame: DataFrame) -> list[Column]:
     """The record and its schema, whether the frame has it as a struct, as text, or not at all."""
     from pyspark.sql import functions as F
 
@@ -216,7 +216,7 @@ def _saved(frame: DataFrame) -> list[Column]:
     if "record" not in frame.columns:
         return [F.lit(None).cast("string").alias(name) for name in ("record", "shape")]
     shape = frame.select("record.*").schema.json()
-    return [as_text(F.col("record")).alias("record"), F.lit(shape).alias("shape")]
+    return [json_text(F.col("record")).alias("record"), F.lit(shape).alias("shape")]
 
 
 # Dead letters as the source of a batch: saved records, parsed as the job's own source would parse them today.
@@ -254,31 +254,31 @@ class SavedRecords(Immutable):
         readings = list(self._readings(spark))
         rows = reduce(
             lambda one, other: one.unionByName(other, allowMissingColumns=True),
-            [told_apart(reading) for reading in readings],
+            [with_reason(reading) for reading in readings],
         )
-        if self.unread.counted() is None:
+        if self.unread.counts() is None:
             bad = rows.where(F.col(UNREAD).isNotNull())
             self.unread.write(bad.select(F.col(LETTER)["letter"].alias("letter"), F.col(UNREAD).alias("why")))
-            self.unread.finish(Counted(read=0))
+            self.unread.finish(RowCounts(read=0))
         hidden = dict.fromkeys((UNREAD, LETTER, *(name for each in readings for name in each.hidden)))
         return Reading(rows, F.col(UNREAD), tuple(hidden), position=F.col(LETTER))
 
-    def settled(self, spark: SparkSession, failed: DataFrame | None, batch: Batch) -> DataFrame:
+    def outcome_rows(self, spark: SparkSession, failed: DataFrame | None, batch: Batch) -> DataFrame:
         """What became of every letter; `failed` are those that the transform failed on."""
         failures = self.unread.read(spark)
         if failed is not None:
             failures = failures.unionByName(failed.selectExpr("letter", "reason as why"))
-        return settled(self._chosen(spark), failures, batch)
+        return replayed_rows(self._chosen_letters(spark), failures, batch)
 
     def _readings(self, spark: SparkSession) -> Iterator[Reading]:
         """One for each schema in which records were saved."""
-        chosen = with_place(self._chosen(spark))
+        chosen = with_place(self._chosen_letters(spark))
         for met_by, shape in chosen.select("met_by", "shape").distinct().sort("met_by", "shape").collect():
             such = chosen.where((chosen["met_by"] == met_by) & (chosen["shape"] == shape))
-            saved = parsed(such, "record", shape, beside=LETTER)
-            yield self._parsed_again(saved) if met_by == "source" else Reading(saved)
+            saved = parse_rows(such, "record", shape, beside=LETTER)
+            yield self._parse_again(saved) if met_by == "source" else Reading(saved)
 
-    def _parsed_again(self, saved: DataFrame) -> Reading:
+    def _parse_again(self, saved: DataFrame) -> Reading:
         if isinstance(self.origin, Saving):
             return self.origin.read_saved(saved)
         raise ConfigError(
@@ -286,8 +286,8 @@ class SavedRecords(Immutable):
             hint=f"floodmark deadletters discard {self.letters.job}",
         )
 
-    def _chosen(self, spark: SparkSession) -> DataFrame:
-        chosen = self.letters.replayable(spark, self.ids)
+    def _chosen_letters(self, spark: SparkSession) -> DataFrame:
+        chosen = self.letters.replayable_letters(spark, self.ids)
         if chosen is None:
             raise ConfigError(
                 f"the dead letters of job '{self.letters.job}' are gone: {self.letters.path}.",
@@ -303,7 +303,7 @@ def with_place(letters: DataFrame) -> DataFrame:
     return letters.withColumn(LETTER, F.struct("line", "file", F.col("id").alias("letter")))
 
 
-def told_apart(reading: Reading) -> DataFrame:
+def with_reason(reading: Reading) -> DataFrame:
     """The rows, each with the reason for which it cannot be parsed, if there is one."""
     from pyspark.sql import functions as F
 
@@ -311,48 +311,48 @@ def told_apart(reading: Reading) -> DataFrame:
     return reading.rows.withColumn(UNREAD, reading.reason if reading.reason is not None else nothing)
 
 
-def bury_dead(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> int:
+def write_dead_letters(work: Work, prepared: PreparedBatch, counted: RowCounts, batch: Batch) -> int:
     """Write what could not be parsed, or failed; how many records that were. The source is read again only for that."""
     if work.dead_letters is None:
         return 0
     source = work.sources[0]
     if isinstance(source, SavedRecords):
-        return settle(source, prepared, work.dead_letters, batch)
+        return write_outcome(source, prepared, work.dead_letters, batch)
     parts = list(new_letters(work, prepared, counted, batch))
     if batch.kind == "refresh":
-        return start_anew(work, work.dead_letters, parts, prepared.rows.sparkSession, batch)
-    return work.dead_letters.write(together(parts), batch) or 0 if parts else 0
+        return replace_letters(work, work.dead_letters, parts, prepared.judgement.marked_rows.sparkSession, batch)
+    return work.dead_letters.write(union_all(parts), batch) or 0 if parts else 0
 
 
-def new_letters(work: Work, prepared: Prepared, counted: Counted, batch: Batch) -> Iterator[DataFrame]:
+def new_letters(work: Work, prepared: PreparedBatch, counted: RowCounts, batch: Batch) -> Iterator[DataFrame]:
     """What the sources could not parse, and what the transform failed on."""
     for name, reading in prepared.readings.items():
         if reading.dead and counted.dead:
-            yield fresh(reading.dead(), name, "source", batch)
-    if prepared.failed is not None:
-        yield fresh(prepared.failed, work.sources[0].name, "transform", batch)
+            yield letter_rows(reading.dead(), name, "source", batch)
+    if prepared.failed_records is not None:
+        yield letter_rows(prepared.failed_records, work.sources[0].name, "transform", batch)
 
 
-def settle(source: SavedRecords, prepared: Prepared, sink: Sink, batch: Batch) -> int:
+def write_outcome(source: SavedRecords, prepared: PreparedBatch, sink: Sink, batch: Batch) -> int:
     """What became of the letters of a replay; how many are still open."""
-    rows = source.settled(prepared.rows.sparkSession, prepared.failed, batch)
+    rows = source.outcome_rows(prepared.judgement.marked_rows.sparkSession, prepared.failed_records, batch)
     sink.write(rows, batch)
     return rows.where("status = 'open'").count()
 
 
-def start_anew(work: Work, sink: Sink, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> int:
+def replace_letters(work: Work, sink: Sink, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> int:
     """A refresh reads every record again: earlier letters are given up, so that none is delivered a second time.
 
     The table may hold letters of other jobs, so it is not overwritten.
     """
-    earlier = Letters.of(work, batch.number).opened(spark)
-    found = together(parts).count() if parts else 0
-    gone = [given_up(earlier, batch.number - 1)] if earlier is not None else []
+    earlier = Letters.of(work, batch.number).open_letters(spark)
+    found = union_all(parts).count() if parts else 0
+    gone = [discarded_rows(earlier, batch.number - 1)] if earlier is not None else []
     if parts or gone:
-        sink.write(together([*parts, *gone]), replace(batch, kind="batch"))
+        sink.write(union_all([*parts, *gone]), replace(batch, kind="batch"))
     return found
 
 
-def together(parts: list[DataFrame]) -> DataFrame:
+def union_all(parts: list[DataFrame]) -> DataFrame:
     """All of them as one frame."""
     return reduce(lambda one, other: one.unionByName(other), parts)

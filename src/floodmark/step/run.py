@@ -14,11 +14,11 @@ from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
-from floodmark.step.batch import Prepared, batch_of, explained, prepare
+from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
 from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
-from floodmark.step.intents import fence_laggards, new_intent, next_attempt, open_intent, work_of
+from floodmark.step.intents import fence_sinks_behind, new_intent, next_attempt, open_intent, work_of
 from floodmark.step.looking import (
     Ledgers,
     Outlook,
@@ -70,7 +70,7 @@ class Step(Engine[Outlook]):
         remember, so an idle tick writes nothing. A run that holds the lease looks for itself, and so does the next one
         if the record is another by now: both know better, so nothing is saved then.
         """
-        extras = record.extras.updated(look.remembered(record.extras))
+        extras = record.extras.updated(look.extras_after(record.extras))
         if extras == record.extras:
             return
         try:
@@ -88,7 +88,7 @@ class Step(Engine[Outlook]):
         intent = open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
         if intent is None:
             return None
-        again, confirmed = next_attempt(self.work, intent), tuple(ledgers.confirmed(intent.number))
+        again, confirmed = next_attempt(self.work, intent), tuple(ledgers.sinks_with(intent.number))
         log.info("finishing an open batch", job=self.job, number=again.number, confirmed=confirmed)
         return OpenBatch(record, again, None, confirmed)
 
@@ -96,7 +96,7 @@ class Step(Engine[Outlook]):
         """The batch over what the look saw, once every sink agrees with the record and no older run can write."""
         ledgers = self.ledgers(record)
         require_a_beginning(self.work, record, self.request, self.session)
-        fence_laggards(self.work, self.store.namespace, record, ledgers, self.session)
+        fence_sinks_behind(self.work, self.store.namespace, record, ledgers, self.session)
         intent = self.intent_for(record, look, ledgers)
         log.info("batch begins", job=self.job, number=intent.number, store=self.store.describe())
         return OpenBatch(record, intent, look)
@@ -124,7 +124,7 @@ class Step(Engine[Outlook]):
         Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
         return receipt
 
-    def prepare(self, intent: Intent) -> Prepared:
+    def prepare(self, intent: Intent) -> PreparedBatch:
         """The rows of the batch, transformed and judged; frozen, if they might be others when they are read again."""
         spark = self.session()
         try:
@@ -132,14 +132,14 @@ class Step(Engine[Outlook]):
         except Exception as error:
             raise self.error_for(error, "spool", intent, spark) from error
 
-    def cut_short(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease) -> OpenBatch[Outlook]:
+    def cut_short(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease) -> OpenBatch[Outlook]:
         """The batch as its rows turned out: a step whose rows can end it early makes the shorter one durable here."""
         return batch
 
-    def write(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease, clock: Clock) -> Receipt:
+    def write(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease, clock: Clock) -> Receipt:
         """Every sink in order, then the mark. Whether the rows fit is judged for all sinks before the first write."""
         sinks, told = self.work.sinks, batch_of(self.work, batch.record, batch.intent, self.store.namespace)
-        fitted = {sink.name: self.fit(prepared.rows, sink, told) for sink in sinks}
+        fitted = {sink.name: self.fit(prepared.judgement.kept_rows(), sink, told) for sink in sinks}
         apart = all(isinstance(sink, Secluded) and sink.is_secluded(told, self.session) for sink in sinks)
         commit = BatchCommit(self.work, self.store, batch, prepared, told, lease, clock, is_observed=not apart)
         written: dict[str, int] = {}
@@ -163,17 +163,17 @@ class Step(Engine[Outlook]):
         commit = joined.commit
         try:
             if sink is self.work.sinks[-1] and isinstance(sink, Transactional):
-                return sink.write_joined(rows, commit.batch, joined.within) or 0
+                return sink.write_joined(rows, commit.batch, joined.commit_within) or 0
             return sink.write(rows, commit.batch) or 0
         except Exception as error:
-            raise self.error_for(error, sink.name, commit.opened.intent, rows.sparkSession) from error
+            raise self.error_for(error, sink.name, commit.open_batch.intent, rows.sparkSession) from error
 
     def error_for(self, error: Exception, sink: str, intent: Intent, spark: SparkSession) -> FloodmarkError:
         """The error a person should see; the whole of it is in the debug log."""
         if isinstance(error, FloodmarkError):
             return error
         log.debug("write failed", job=self.job, sink=sink, exc_info=error)
-        known = explained(error, self.work, intent.spans, spark)
+        known = source_error(error, self.work, intent.spans, spark)
         return known or SinkFailed(self.job, sink=sink, reason=first_lines(error))
 
 
@@ -181,7 +181,9 @@ class Step(Engine[Outlook]):
 def reset_marks(step: Step) -> None:
     """Forget every mark and the open batch; the next run reads from the beginning, under new numbers."""
     with hold(step.store, step.work.name) as lease:
-        decide(step, replace(readable_record(step), marks={}, sources={}, extras=RecordExtras(), origin="reset"), lease)
+        save_decision(
+            step, replace(readable_record(step), marks={}, sources={}, extras=RecordExtras(), origin="reset"), lease
+        )
 
 
 def readable_record(step: Step) -> JobRecord:
@@ -206,12 +208,12 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
         known, extras = record.extras.source(source), record.extras
         if known.pending:  # it was about the old mark
             extras = extras.with_source(source, replace(known, pending={}))
-        decide(step, replace(record, marks={source: moved}, extras=extras, origin="set"), lease)
+        save_decision(step, replace(record, marks={source: moved}, extras=extras, origin="set"), lease)
         return moved
 
 
-def decide(step: Step, record: JobRecord, lease: HeldLease) -> None:
+def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """Save what a person decided, above every number that is known, and fence the sinks with it."""
     ledgers = read_ledgers(step.work, step.store.namespace, step.session)
     decided = lease.save(record, after=record, above=ledgers.highest)
-    fence_laggards(step.work, step.store.namespace, decided, ledgers, session_under(lease, step.session))
+    fence_sinks_behind(step.work, step.store.namespace, decided, ledgers, session_under(lease, step.session))

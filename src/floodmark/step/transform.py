@@ -10,12 +10,12 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import floodmark
 from floodmark.errors import ConfigError, TransformFailed
 from floodmark.sinks.contract import POSITION
-from floodmark.step.spool import Counted, Spool
+from floodmark.step.spool import RowCounts, Spool
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,17 +28,19 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Intent
 
 
-VOLATILE = frozenset(
-    {
-        *("Rand", "Randn", "Uniform", "Uuid", "Shuffle"),
-        *("CurrentTimestamp", "CurrentDate", "CurrentTime", "CurrentUser", "Localtimestamp", "Localtime"),
-        *("First", "Last", "AnyValue", "ArrayAgg", "GroupConcat"),
-        *("Anonymous", "AnonymousAggFunc"),
-    }
-)
-"""sqlglot's names of what may answer otherwise the second time; a function it does not know is one of them."""
+Volatility = Literal["clock", "chance", "partition", "order", "unknown"]
+VOLATILE: Mapping[str, Volatility] = {
+    **dict.fromkeys(("CurrentTimestamp", "CurrentDate", "CurrentTime", "Localtimestamp", "Localtime"), "clock"),
+    **dict.fromkeys(("now", "getdate"), "clock"),
+    **dict.fromkeys(("Rand", "Randn", "Uniform", "Uuid", "Shuffle"), "chance"),
+    **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id"), "partition"),
+    **dict.fromkeys(("First", "Last", "AnyValue", "ArrayAgg", "GroupConcat"), "order"),
+    **dict.fromkeys(("CurrentUser", "AnonymousAggFunc"), "unknown"),
+}
+"""What may answer otherwise the second time, and why: sqlglot's classes, and functions that it knows by name only.
 
-
+A function that it does not know at all is one of them.
+"""
 TRACEBACK = "Traceback (most recent call last):"
 SHAPED = ("distinct", "group", "having", "joins", "laterals", "qualify", "windows")
 """Parts of a SELECT after which a row is no longer one row of the source."""
@@ -80,7 +82,7 @@ class Identity:
     """Rows go through as they are."""
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
-        return only(frames, job)
+        return only_frame(frames, job)
 
     def fingerprint(self) -> str:
         return "identity"
@@ -122,14 +124,14 @@ class Sql:
     text: str
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
-        tables = {"source": only(frames, job)} if len(frames) == 1 else dict(frames)
+        tables = {"source": only_frame(frames, job)} if len(frames) == 1 else dict(frames)
         views = {name: f"fm_{name}_{attempt}" for name in tables}
         spark = next(iter(tables.values())).sparkSession
         try:
             for name, frame in tables.items():
                 frame.createOrReplaceTempView(views[name])
             positioned = len(frames) == 1 and POSITION in tables["source"].columns
-            return spark.sql(self.written_out(views, batch_time, carried=[POSITION] if positioned else ()))
+            return spark.sql(self.sql_over(views, batch_time, carried=[POSITION] if positioned else ()))
         except Exception as error:
             raise TransformFailed(job, reason=first_lines(error)) from error
         finally:
@@ -145,8 +147,7 @@ class Sql:
 
         shape = (exp.Window, exp.Limit, exp.TableSample, exp.Sum, exp.Avg, exp.Stddev, exp.Variance)
         foreign = [table for table in self._tables() if table.name.lower() != "source"]
-        volatile = [node for node in self._tree.walk() if type(node).__name__ in VOLATILE or isinstance(node, shape)]
-        return not foreign and not volatile
+        return not foreign and not volatile_calls(self._tree) and not self._tree.find(*shape)
 
     def is_row_by_row(self) -> bool:
         from sqlglot import exp
@@ -155,7 +156,7 @@ class Sql:
         ordered = any(self._tree.args.get(part) for part in ordering)
         return self._is_plain() and not ordered and not self._tree.find(exp.Window)
 
-    def written_out(self, views: Mapping[str, str], batch_time: datetime, carried: Sequence[str] = ()) -> str:
+    def sql_over(self, views: Mapping[str, str], batch_time: datetime, carried: Sequence[str] = ()) -> str:
         """The same text with tables and `:batch_time` replaced in place: all else is what the user wrote.
 
         The time goes in as a literal, since Delta's parser does not pass Spark's own parameters on. Columns to be
@@ -220,6 +221,20 @@ class Sql:
         return (table for table in self._tree.find_all(exp.Table) if not table.db and table.name.lower() not in own)
 
 
+def volatile_calls(tree: exp.Expr) -> dict[str, Volatility]:
+    """The calls in a query that may answer otherwise the second time, and why."""
+    from sqlglot import exp
+
+    calls: dict[str, Volatility] = {}
+    for node in tree.walk():
+        kind = type(node).__name__
+        if isinstance(node, exp.Anonymous):
+            calls[node.name.lower()] = VOLATILE.get(node.name.lower(), "unknown")
+        elif kind in VOLATILE:
+            calls[node.sql("spark").lower() if VOLATILE[kind] == "clock" else kind.lower()] = VOLATILE[kind]
+    return calls
+
+
 def program_fingerprint(transform: Transform) -> str:
     """Floodmark's version and, for a function, the file it was defined in: helpers beside it count too."""
     if not isinstance(transform, Function):
@@ -231,7 +246,7 @@ def program_fingerprint(transform: Transform) -> str:
     return short_hash(floodmark.__version__, source)
 
 
-def only(frames: Mapping[str, DataFrame], job: str) -> DataFrame:
+def only_frame(frames: Mapping[str, DataFrame], job: str) -> DataFrame:
     """The one frame of a job with one source."""
     if len(frames) != 1:
         raise ConfigError(
@@ -271,17 +286,17 @@ def first_lines(error: Exception, lines: int = 2) -> str:
 
 # Transforms that tell of each record what became of it: frozen first, so that the user's code runs once per batch.
 @runtime_checkable
-class Settling(Protocol):
+class RecordTransform(Protocol):
     """A transform whose frame holds the rows of records that succeeded and a row for each that failed."""
 
     @property
     def puts_aside(self) -> bool:
         """Whether failed records become dead letters; else they fail the run."""
 
-    def healed(self, outcomes: DataFrame) -> DataFrame:
+    def healed_rows(self, outcomes: DataFrame) -> DataFrame:
         """The rows that go on."""
 
-    def failed(self, outcomes: DataFrame) -> DataFrame:
+    def failed_records(self, outcomes: DataFrame) -> DataFrame:
         """The failed records as (file, line, text, reason) and, to be run again, in JSON with a schema (record, shape).
 
         A record that came from the dead letters is named by `letter` as well.
@@ -289,16 +304,16 @@ class Settling(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class FrozenOutcomes:
     """The outcomes of one batch, beside its spool."""
 
-    transform: Settling
+    transform: RecordTransform
     spool: Spool
 
     @classmethod
-    def of(cls, work: Work, intent: Intent) -> Outcomes | None:
+    def of(cls, work: Work, intent: Intent) -> FrozenOutcomes | None:
         """None for a transform that knows nothing of single records."""
-        if not isinstance(work.transform, Settling) or intent.spool is None:
+        if not isinstance(work.transform, RecordTransform) or intent.spool is None:
             return None
         if work.transform.puts_aside and work.dead_letters is None:
             raise ConfigError(
@@ -310,20 +325,20 @@ class Outcomes:
     def freeze(self, rows: DataFrame, job: str) -> DataFrame:
         """Run the user's code, once; the rows that go on. Raises TransformFailed for a failure that may not pass."""
         self.spool.write(rows)
-        failed = self.transform.failed(self.spool.read(rows.sparkSession))
+        failed = self.transform.failed_records(self.spool.read(rows.sparkSession))
         dead = failed.count()
         if dead and not self.transform.puts_aside:
-            raise TransformFailed(job, reason=told(failed, dead))
-        self.spool.finish(Counted(read=0, dead=dead))
-        return self.transform.healed(self.spool.read(rows.sparkSession))
+            raise TransformFailed(job, reason=failure_message(failed, dead))
+        self.spool.finish(RowCounts(read=0, dead=dead))
+        return self.transform.healed_rows(self.spool.read(rows.sparkSession))
 
-    def dead(self, spark: SparkSession) -> DataFrame | None:
+    def dead_records(self, spark: SparkSession) -> DataFrame | None:
         """The records that were put aside, if there are any."""
-        counted = self.spool.counted()
-        return self.transform.failed(self.spool.read(spark)) if counted and counted.dead else None
+        counts = self.spool.counts()
+        return self.transform.failed_records(self.spool.read(spark)) if counts and counts.dead else None
 
 
-def told(failed: DataFrame, count: int) -> str:
+def failure_message(failed: DataFrame, count: int) -> str:
     """The first of the failed records and why, and how many more there are."""
     first = failed.orderBy("file", "line", "text").first()
     place = [str(first[name]) for name in ("file", "line") if first[name] is not None] if first else []

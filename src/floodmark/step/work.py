@@ -1,4 +1,8 @@
-"""What a step is asked to do: a job as plain values, without the user's spelling of it."""
+"""What a step is asked to do: a job as plain values, without the user's spelling of it.
+
+Which parts go together is decided here, before anything is read: whether a batch has to be frozen, and which sinks
+may take rows that come twice.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Discerning, Freezing, Ordered, Sink, merges
 from floodmark.sources.contract import Immutable, Repeating, Restating, Source
-from floodmark.step.transform import Identity, RowByRow, Settling, Transform, program_fingerprint
+from floodmark.step.transform import Function, Identity, RecordTransform, RowByRow, Transform, program_fingerprint
 from floodmark.stores.opening import HIDDEN_FOLDER
 
 if TYPE_CHECKING:
@@ -19,44 +23,7 @@ if TYPE_CHECKING:
 
 
 OUTSIDE = ("backfill", "repair", "replay")
-
-
-# Sources that read some rows again, to find those that came late: only sinks that know a row again may take them.
-def without_repeats(job: str, sources: Sequence[Source], sinks: tuple[Sink, ...], rules: RuleSet) -> tuple[Sink, ...]:
-    """The sinks as they leave out what they have, if a source may repeat rows. Raises ConfigError if one cannot."""
-    by = tuple(name for source in sources if isinstance(source, Repeating) for name in source.repeats_by())
-    if not by:
-        return sinks
-    if rules.quarantines():
-        raise ConfigError(
-            f"job '{job}' reads some rows again (safety: lag) and would quarantine them again.",
-            hint="choose safety: fence or {delay: 30s}, or another action than quarantine",
-        )
-    return tuple(_discerning(job, sink, by) for sink in sinks)
-
-
-def require_merging(job: str, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:
-    """A row that comes again after it has changed has to replace what it was. Raises ConfigError."""
-    choices = [source.restates() for source in sources if isinstance(source, Restating)]
-    appending = [sink.name for sink in sinks if not merges(sink)]
-    if any(choices) and appending:
-        choice, sink = next(filter(None, choices)), appending[0]
-        raise ConfigError(
-            f"job '{job}' reads a row again once it has a cursor ({choice}), and its sink '{sink}' would keep both.",
-            hint="write to a sink with mode: merge, or choose on_null: exclude or coalesce",
-        )
-
-
-def _discerning(job: str, sink: Sink, by: tuple[str, ...]) -> Sink:
-    able = sink.without_repeats(by) if isinstance(sink, Discerning) else None
-    if able is None:
-        raise ConfigError(
-            f"job '{job}' reads some rows again (safety: lag), and its sink '{sink.name}' would write them twice.",
-            hint="use a Delta table, or mode: merge; or choose safety: fence or {delay: 30s}",
-        )
-    return able
-
-
+"""Kinds of batches that leave the mark where it is."""
 OnSchemaChange = Literal["fail", "evolve", "ignore"]
 
 
@@ -78,37 +45,15 @@ class Work:
         if self.rules.quarantines() and self.quarantine is None:
             raise ConfigError(f"job '{self.name}' has no place for its quarantine.", hint="give it `quarantine`")
         require_merging(self.name, self.sources, self.sinks)
-        object.__setattr__(self, "sinks", without_repeats(self.name, self.sources, self.sinks, self.rules))
 
-    def needs_spool(self) -> bool:
-        """Whether rows must be frozen before they are written: they might not be the same when asked for again."""
-        if isinstance(self.transform, Settling):
-            return True  # its outcomes are frozen too: the user's code may do more than return rows
-        if self.rules and not self.judges_on_the_way():
-            return True
-        if self.is_repeatable():  # a sink that reads only some of the rows, or reads them twice, would spoil the count
-            return not all(isinstance(sink, (Atomic, Freezing)) for sink in self.sinks)
-        return len(self.sinks) > 1 or not isinstance(self.sinks[0], Atomic)
-
-    def is_repeatable(self) -> bool:
-        """Whether the same span is known to give the same rows."""
-        return all(isinstance(source, Immutable) for source in self.sources) and self.transform.is_deterministic()
-
-    def judges_on_the_way(self) -> bool:
-        """Whether rules can be judged and counted in the pass that writes, and the quarantine be read again after it.
-
-        Above a shuffle a row may be counted twice, so only a transform that goes row by row allows it, and only sinks
-        that take the batch as one.
-        """
-        row_by_row = isinstance(self.transform, RowByRow) and self.transform.is_row_by_row()
-        as_one = all(isinstance(sink, Atomic) for sink in self.sinks)
-        if not row_by_row or not as_one or self.rules.needs_whole_batch():
-            return False
-        return self.is_repeatable() or not self.rules.quarantines()
+    def why_spooled(self) -> str | None:
+        """Why rows are frozen before they are written; None if they need not be."""
+        is_immutable = all(isinstance(source, Immutable) for source in self.sources)
+        return why_spooled(self.sinks, self.transform, self.rules, is_immutable=is_immutable)
 
     def needs_position(self) -> bool:
         wanted = any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)
-        return wanted or isinstance(self.transform, Settling)  # a failed record is named by its place
+        return wanted or isinstance(self.transform, RecordTransform)  # a failed record is named by its place
 
     def fingerprints(self) -> dict[str, str]:
         """What must not change between a crash and its rerun."""
@@ -138,16 +83,102 @@ class RunRequest:
         return self.abandon or self.full_refresh
 
 
-def shown(marks: Mapping[str, HWM[Any]]) -> Json:
+def display_marks(marks: Mapping[str, HWM[Any]]) -> Json:
     """Marks as people read them: the one value, or a value per source."""
     values: dict[str, Json] = {source: mark.show() for source, mark in marks.items()}
     return next(iter(values.values())) if len(values) == 1 else (values or None)
 
 
-# Sources whose rows are not what the transform works on, but say what it has to make.
 @runtime_checkable
-class Building(Protocol):
-    """A source that puts the job's transform to work itself."""
+class TransformMaker(Protocol):
+    """A source whose rows only say what the job's transform has to make."""
 
-    def building(self, transform: Transform) -> Transform:
-        """The transform that makes the job's rows of what this source reads; asked once per run."""
+    def transform_for(self, transform: Transform) -> Transform:
+        """The transform that makes the job's rows of what this source reads; called once per run."""
+
+
+class RuleTraits(Protocol):
+    """What is known of rules before any row is judged."""
+
+    def __bool__(self) -> bool: ...
+    def needs_whole_batch(self) -> bool: ...
+    def quarantines(self) -> bool: ...
+
+
+def why_spooled(sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, *, is_immutable: bool) -> str | None:
+    """Why the rows of a batch must be frozen before they are written: they might be others when they are read again.
+
+    `is_immutable` tells that all sources give the same rows for the same span. `lint` asks here too, with a job that
+    exists only in a file.
+    """
+    if isinstance(transform, RecordTransform):
+        return "the code that runs for each record may do more than return rows"
+    for sink in sinks:
+        if not isinstance(sink, (Atomic, Freezing)):  # it would spoil the count, too
+            return f"sink '{sink.name}' takes only some of the rows, or reads them more than once"
+    is_repeatable = is_immutable and transform.is_deterministic()
+    judged_first = why_judged_first(sinks, transform, rules, is_repeatable=is_repeatable) if rules else None
+    if judged_first or is_repeatable or (len(sinks) == 1 and isinstance(sinks[0], Atomic)):
+        return judged_first  # a single sink that is all or nothing never compares two attempts
+    if not is_immutable:
+        return "the source may give other rows when it is read again"
+    if isinstance(transform, Function):
+        return "a Python function may give other rows when it is called again"
+    return "the transform is not known to give the same rows again"
+
+
+def why_judged_first(
+    sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, *, is_repeatable: bool
+) -> str | None:
+    """Why rules cannot be judged and counted in the pass that writes, with the quarantine read again after it.
+
+    Above a shuffle a row may be counted twice, so only a transform that goes row by row allows it, and only sinks
+    that take the batch as one.
+    """
+    if rules.needs_whole_batch():
+        return "a rule has to see all rows before any is written"
+    if not all(isinstance(sink, Atomic) for sink in sinks):
+        return "rows are judged before a sink that takes a batch piece by piece"
+    if not (isinstance(transform, RowByRow) and transform.is_row_by_row()):
+        return "rows that a rule breaks are counted once they lie still, and the transform may shuffle them"
+    if rules.quarantines() and not is_repeatable:
+        return "rows for the quarantine are read a second time, and must be the same then"
+    return None
+
+
+def without_repeats(job: str, sources: Sequence[Source], sinks: tuple[Sink, ...], rules: RuleSet) -> tuple[Sink, ...]:
+    """The sinks as they leave out what they have, if a source reads some rows again to find those that came late.
+
+    Raises ConfigError for a sink that does not know a row again.
+    """
+    by = tuple(name for source in sources if isinstance(source, Repeating) for name in source.repeats_by())
+    if not by:
+        return sinks
+    if rules.quarantines():
+        raise ConfigError(
+            f"job '{job}' reads some rows again (safety: lag) and would quarantine them again.",
+            hint="choose safety: fence or {delay: 30s}, or another action than quarantine",
+        )
+    return tuple(_recognising_sink(job, sink, by) for sink in sinks)
+
+
+def require_merging(job: str, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:
+    """A row that comes again after it has changed has to replace what it was. Raises ConfigError."""
+    choices = [source.restates() for source in sources if isinstance(source, Restating)]
+    appending = [sink.name for sink in sinks if not merges(sink)]
+    if any(choices) and appending:
+        choice, sink = next(filter(None, choices)), appending[0]
+        raise ConfigError(
+            f"job '{job}' reads a row again once it has a cursor ({choice}), and its sink '{sink}' would keep both.",
+            hint="write to a sink with mode: merge, or choose on_null: exclude or coalesce",
+        )
+
+
+def _recognising_sink(job: str, sink: Sink, by: tuple[str, ...]) -> Sink:
+    able = sink.without_repeats(by) if isinstance(sink, Discerning) else None
+    if able is None:
+        raise ConfigError(
+            f"job '{job}' reads some rows again (safety: lag), and its sink '{sink.name}' would write them twice.",
+            hint="use a Delta table, or mode: merge; or choose safety: fence or {delay: 30s}",
+        )
+    return able

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, TransformFailed
 from floodmark.sinks.contract import POSITION
-from floodmark.step.refused import as_text
-from floodmark.step.transform import Function, first_lines, only
+from floodmark.step.refused import json_text
+from floodmark.step.transform import Function, first_lines, only_frame
 from floodmark.streams.calls import FAILURE, RecordFunction, function_task
 from floodmark.streams.policy import OnError, on_error_of
 
@@ -56,7 +56,7 @@ class HealedRecords:
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        rows = only(frames, job)
+        rows = only_frame(frames, job)
         try:
             returned = _struct_type(self.schema)
             task = function_task(self.function, self.policy, to_arrow_schema(returned, timezone="UTC"))
@@ -67,13 +67,13 @@ class HealedRecords:
         except Exception as error:
             raise TransformFailed(job, reason=first_lines(error)) from error
 
-    def healed(self, outcomes: DataFrame) -> DataFrame:
+    def healed_rows(self, outcomes: DataFrame) -> DataFrame:
         """The rows that the function returned."""
         from pyspark.sql import functions as F
 
         return outcomes.where(F.col(FAILURE).isNull()).drop(FAILURE)
 
-    def failed(self, outcomes: DataFrame) -> DataFrame:
+    def failed_records(self, outcomes: DataFrame) -> DataFrame:
         """The records that it failed on, as dead letters: where they stood, what they were, and why."""
         from pyspark.sql import functions as F
 
@@ -118,7 +118,7 @@ def _failure_column(outcomes: DataFrame) -> Column:
     failure = F.col(FAILURE)
     shape = outcomes.select(failure["record"].alias("record")).schema["record"].dataType
     text = StructType.json(shape) if isinstance(shape, StructType) else None
-    return failure.withField("record", as_text(failure["record"])).withField("shape", F.lit(text))
+    return failure.withField("record", json_text(failure["record"])).withField("shape", F.lit(text))
 
 
 def _struct_type(schema: str) -> StructType:

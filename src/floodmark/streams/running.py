@@ -20,7 +20,7 @@ from floodmark.patience import doubling_pause
 from floodmark.step.stopping import Stopping
 from floodmark.stores.record import Receipt
 from floodmark.streams.healer import Healer
-from floodmark.streams.healer.unsettled import Reach
+from floodmark.streams.healer.unsettled import TurnLimit
 
 log = get_logger(__name__)
 PASSING = (SourceUnreadable, StoreError, HealingFailed)
@@ -71,7 +71,7 @@ def require_not_stuck(healer: Healer) -> None:
 
 def _heal_all(healer: Healer) -> Receipt:
     healer.begin()
-    limit = Reach(healer.topic_look.ends(), flushes=True)
+    limit = TurnLimit(healer.topic_look.ends(), flushes=True)
     receipt = _turn(healer, limit)
     while True:
         wait = healer.seconds_until_due()
@@ -82,7 +82,7 @@ def _heal_all(healer: Healer) -> Receipt:
         receipt = receipt.followed_by(later) if receipt.status == "done" else later
 
 
-def _turn(healer: Healer, limit: Reach) -> Receipt:
+def _turn(healer: Healer, limit: TurnLimit) -> Receipt:
     """One turn; a Spark job that failed without a record to blame is tried again, as `run` does.
 
     A worker that did not start in time is such a failure. What was journalled does not run a second time.
@@ -99,7 +99,7 @@ def _turn(healer: Healer, limit: Reach) -> Receipt:
 def _poll(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
     """One turn, and the pause after one that found nothing."""
     try:
-        receipt = healer.turn(Reach())
+        receipt = healer.turn(TurnLimit())
     except LeaseHeld as held:
         log.debug("another process of this group is at work", stream=healer.job, holder=held.holder)
         stopping.wait(poll_seconds)
@@ -119,9 +119,9 @@ def _wait_out(error: FloodmarkError, failures: int, stopping: Stopping) -> None:
 
 def _stop(healer: Healer) -> None:
     """Nothing new is taken; what steps hold goes on, shorter than it might have been."""
-    if healer.unsettled.held_records:
+    if healer.unsettled_records.held_records:
         ends = {place: progress.read_upto for place, progress in healer.progress().items()}
-        healer.turn(Reach(ends, flushes=True))
+        healer.turn(TurnLimit(ends, flushes=True))
     healer.commit.end()
 
 
@@ -220,11 +220,11 @@ class Background:
         if self._is_watched or threading.current_thread() is not threading.main_thread():
             return
         self._is_watched = True
-        signal.signal(signal.SIGINT, self._interrupted)
-        signal.signal(signal.SIGTERM, self._interrupted)
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
         atexit.register(self._leave)  # before Spark's own, which are then called before this one
 
-    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self._soon is not None:
             self._soon.cancel()
         if not self.is_running or self._stopping is None or self._stopping.requested:

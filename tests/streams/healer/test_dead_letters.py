@@ -64,7 +64,7 @@ def test_a_letter_that_is_dealt_with_is_no_longer_open(letters: DeadLetters) -> 
 
 
 def test_a_line_that_a_crash_cut_off_is_none_and_the_next_one_does_not_join_it(letters: DeadLetters) -> None:
-    """Whoever wrote it was not told that it is kept."""
+    """Whoever wrote it cannot have relied on it."""
     letters.add([LETTER])
     with (letters.folder / "letters.jsonl").open("ab") as file:
         file.write(b'{"topic": "orders", "parti')

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from floodmark.errors import ConfigError, HealingFailed, RecordsFailed
+from floodmark.failpoints import VARIABLE
 from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.healer.dead_letters import DeadLetters
 from floodmark.streams.healer.turn import Turn
-from floodmark.streams.healer.unsettled import Reach, TurnPlan
+from floodmark.streams.healer.unsettled import TurnLimit, TurnPlan
 from floodmark.streams.running import run_once
 from floodmark.streams.task.journal import StateFolder
 from tests.streams.local_cluster import TOPIC, DriverDied, Frame, LocalCluster, Log, WorkerDied, healed_by
@@ -183,12 +184,12 @@ def test_what_partition_holds_is_carried_from_turn_to_turn(cluster: LocalCluster
     healer = cluster.healer(build)
     healer.begin()
     cluster.log.ends[0] = 4
-    healer.turn(Reach())
+    healer.turn(TurnLimit())
     assert (sizes.read_text(), cluster.marks()) == ("3 ", {0: 3})
     cluster.log.ends[0] = 8
-    healer.turn(Reach())
+    healer.turn(TurnLimit())
     assert cluster.marks() == {0: 6}
-    healer.turn(Reach({("t", 0): 8}, flushes=True))
+    healer.turn(TurnLimit({("t", 0): 8}, flushes=True))
     assert cluster.marks() == {0: 8}
     assert (calls.read_text(), sizes.read_text()) == ("0 1 2 3 4 5 6 7 ", "3 3 2 ")
 
@@ -201,10 +202,10 @@ def test_partition_time_lets_go_at_the_next_poll_though_nothing_comes(cluster: L
 
     healer = cluster.healer(build)
     healer.begin()
-    healer.turn(Reach())
-    assert (cluster.marks(), healer.turn(Reach()).status) == ({}, "nothing_new")
+    healer.turn(TurnLimit())
+    assert (cluster.marks(), healer.turn(TurnLimit()).status) == ({}, "nothing_new")
     time.sleep(healer.seconds_until_due() or 0)
-    assert (healer.turn(Reach()).status, cluster.marks()) == ("done", {0: 8})
+    assert (healer.turn(TurnLimit()).status, cluster.marks()) == ("done", {0: 8})
 
 
 def test_a_partition_with_too_many_failures_takes_no_more(
@@ -229,15 +230,13 @@ def test_a_driver_that_dies_between_two_acts_costs_no_record_a_second_run(
 ) -> None:
     """The journal is written before anything is computed from it, and the commit is one act."""
 
-    def die(reached: str) -> None:
-        if reached == point:
-            raise DriverDied
+    def die(process: int, signal: int) -> None:
+        raise DriverDied
 
-    with monkeypatch.context() as patched:
-        patched.setattr("floodmark.step.engine.reach", die)
-        patched.setattr("floodmark.streams.healer.reach", die)
-        patched.setattr("floodmark.streams.healer.commit.reach", die)
-        before = RecordingStep(raising={3})
+    before = RecordingStep(raising={3})
+    with monkeypatch.context() as armed:
+        armed.setenv(VARIABLE, point)
+        armed.setattr("os.kill", die)
         with pytest.raises(DriverDied):
             run_once(cluster.healer(healed_by(before)))
     after = RecordingStep()
@@ -257,7 +256,7 @@ def test_a_stream_without_healing_never_moves_its_mark(cluster: LocalCluster) ->
     healer = cluster.healer(build)
     run_once(healer)
     assert (sorted(step.calls), cluster.marks()) == ([(offset, 1) for offset in range(8)], {})
-    assert healer.turn(Reach()).status == "nothing_new"
+    assert healer.turn(TurnLimit()).status == "nothing_new"
     run_once(cluster.healer(build))
     assert len(step.calls) == 16
 

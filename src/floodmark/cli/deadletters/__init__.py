@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodmark.cli.deadletters.letters import JobLetters, Letter, StreamLetters, found, found_one
+from floodmark.cli.deadletters.letters import JobLetters, Letter, StreamLetters, letter_holder, letter_holders
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, DryRun, Yes, confirm, print_json, print_line, print_table
 from floodmark.errors import ConfigError
@@ -18,83 +18,7 @@ if TYPE_CHECKING:
     from floodmark.streams.healer.dead_letters import DeadLetter, ReplayReport
 
 
-# Replaying and discarding the dead letters of a job: which are meant, and what is told of them afterwards.
-def replay_of_job(
-    invocation: Invocation, holder: JobLetters, named: Sequence[str] | None, *, yes: bool, dry_run: bool, as_json: bool
-) -> int:
-    """Run letters through the job's own transform into its own sinks; how many failed again."""
-    from floodmark.jobs.dead_letters import replay_letters
-
-    letters = _runnable(holder, named)
-    if not confirm(_act("replay", letters, holder), yes=yes or as_json, dry_run=dry_run):
-        return 0
-    [job] = invocation.jobs([holder.name], console="stderr" if as_json else "stdout")
-    ids = [each.id for each in letters if each.id] if named else ()
-    replay_letters(job, ids, invocation.session(), invocation.store())
-    return _told(holder, letters, invocation, as_json=as_json)
-
-
-def discard_of_job(
-    invocation: Invocation, holder: JobLetters, named: Sequence[str] | None, *, yes: bool, dry_run: bool
-) -> None:
-    """Close letters of a job without running them."""
-    from floodmark.jobs.dead_letters import discard_letters
-
-    letters = [each for each in _opened(holder, named) if each.id]
-    if confirm(_act("discard", letters, holder), yes=yes, dry_run=dry_run):
-        [job] = invocation.jobs([holder.name])
-        ids = [each.id for each in letters if each.id]
-        discarded = discard_letters(job, ids, invocation.session(), invocation.store()) if ids else 0
-        print_line(f"{holder.name}: {discarded} discarded")
-
-
-def known(letters: Collection[str], named: Sequence[str] | None, of: str) -> Collection[str]:
-    """The letters that were named, or all. Raises ConfigError for a name that none has."""
-    for letter in named or ():
-        if letter not in letters:
-            raise ConfigError(f"'{of}' has no such letter: {letter}.", hint=f"floodmark deadletters list {of} --all")
-    return named or letters
-
-
-def _opened(holder: JobLetters, named: Sequence[str] | None) -> list[Letter]:
-    opened = [each for each in holder.all() if each.status == "open"]
-    meant = known({each.letter for each in opened}, named, holder.name)
-    return [each for each in opened if each.letter in meant]
-
-
-def _runnable(holder: JobLetters, named: Sequence[str] | None) -> list[Letter]:
-    """The open letters that hold their record. Raises ConfigError if none does, or one that was named does not."""
-    opened = _opened(holder, named)
-    mute = [each.letter for each in opened if not each.can_run]
-    if mute and (named or len(mute) == len(opened)):
-        raise ConfigError(
-            f"letter {mute[0]} of '{holder.name}' holds its text alone, not the record that could be run again.",
-            hint="mend it at the source; Kafka messages, lines of JSON and records of fm.heal can be replayed",
-        )
-    return [each for each in opened if each.can_run]
-
-
-def _act(act: str, letters: Sequence[Letter], holder: JobLetters) -> str:
-    return f"{act} {len(letters)} dead letters of '{holder.name}'"
-
-
-def _told(holder: JobLetters, letters: Sequence[Letter], invocation: Invocation, *, as_json: bool) -> int:
-    """Say what became of the letters; how many are still open."""
-    meant = {each.id for each in letters}
-    now = [each for each in holder.all() if each.id in meant]
-    failed = {each.letter: invocation.scrub(each.error) for each in now if each.status == "open"}
-    replayed = [each.letter for each in now if each.status == "replayed"]
-    if as_json:
-        print_json({"replayed": replayed, "failed": failed})
-        return len(failed)
-    print_line(f"{holder.name}: {len(replayed)} replayed, {len(failed)} failed again")
-    for letter, why in failed.items():
-        print_line(f"{letter}: {why}")
-    return len(failed)
-
-
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show, replay and discard dead letters.")
-
 State = Annotated[
     Path | None, typer.Option(help="The state folder of a stream, or of several; else that beside the marks.")
 ]
@@ -113,24 +37,24 @@ def list_(
 ) -> None:
     """List the records that were given up, by stream and job."""
     invocation: Invocation = ctx.obj
-    letters = [each for holder in found(invocation, state, name) for each in holder.all()]
-    shown = [each for each in letters if everything or each.status == "open"]
+    letters = [each for holder in letter_holders(invocation, state, name) for each in holder.all()]
+    chosen = [each for each in letters if everything or each.status == "open"]
     if as_json:
-        print_json({"dead_letters": [{**each.entry(), "error": invocation.scrub(each.error)} for each in shown]})
-    elif not shown:
+        print_json({"dead_letters": [{**each.entry(), "error": invocation.scrub(each.error)} for each in chosen]})
+    elif not chosen:
         print_line("no dead letters")
     else:
         header = ("of", "letter", "status", "at", "attempts", "error")
-        print_table(header, [_cells(each, invocation) for each in shown])
+        print_table(header, [_cells(each, invocation) for each in chosen])
 
 
 @app.command()
 def show(ctx: typer.Context, name: Name, letter: Letters = None, state: State = None, as_json: AsJson = False) -> None:
     """Show letters whole: key, headers, value, and why they failed."""
     invocation: Invocation = ctx.obj
-    every = {each.letter: each for each in found_one(invocation, state, name).all()}
-    chosen = [every[each] for each in known(every, letter, name) if letter or every[each].status == "open"]
-    documents = [{**each.entry(), "error": invocation.scrub(each.error), **each.whole} for each in chosen]
+    every = {each.letter: each for each in letter_holder(invocation, state, name).all()}
+    chosen = [every[each] for each in letters_meant(every, letter, name) if letter or every[each].status == "open"]
+    documents = [{**each.entry(), "error": invocation.scrub(each.error), **each.details} for each in chosen]
     if as_json:
         print_json({"dead_letters": documents})
         return
@@ -155,21 +79,21 @@ def replay(
 ) -> None:
     """Run letters again, through the stream in this process or through the job on Spark; what fails stays open."""
     invocation: Invocation = ctx.obj
-    holder = found_one(invocation, state, name)
+    holder = letter_holder(invocation, state, name)
     if isinstance(holder, JobLetters):
         _refuse_origin(origin, holder)
         failed = replay_of_job(invocation, holder, letter, yes=yes, dry_run=dry_run, as_json=as_json)
         raise typer.Exit(1 if failed else 0)
-    letters = _open_ones(holder, letter)
+    letters = _open_letters_of_stream(holder, letter)
     if origin is None:
         raise ConfigError(
             f"the steps of stream '{name}' are in your program.",
             hint=f"floodmark deadletters replay {name} --from MODULE:STREAM, where STREAM is what from_kafka returned",
         )
     if confirm(f"replay {len(letters)} dead letters of '{name}'", yes=yes or as_json, dry_run=dry_run):
-        told = _replayed(holder, letters, origin)
-        _tell(told, invocation, name, as_json=as_json)
-        raise typer.Exit(1 if told.failures else 0)
+        result = _replay_stream(holder, letters, origin)
+        _report_stream(result, invocation, name, as_json=as_json)
+        raise typer.Exit(1 if result.failures else 0)
 
 
 @app.command()
@@ -182,18 +106,97 @@ def discard(
     dry_run: DryRun = False,
 ) -> None:
     """Close letters without running them; they stay in `list --all`."""
-    holder = found_one(ctx.obj, state, name)
+    holder = letter_holder(ctx.obj, state, name)
     if isinstance(holder, JobLetters):
         discard_of_job(ctx.obj, holder, letter, yes=yes, dry_run=dry_run)
         return
-    letters = _open_ones(holder, letter)
+    letters = _open_letters_of_stream(holder, letter)
     if confirm(f"discard {len(letters)} dead letters of '{name}'", yes=yes, dry_run=dry_run):
         for each in letters:
             holder.letters.resolve(each.record, "discarded", at=time.time())
         print_line(f"{name}: {len(letters)} discarded")
 
 
-def _replayed(holder: StreamLetters, letters: list[DeadLetter], origin: str) -> ReplayReport:
+def replay_of_job(
+    invocation: Invocation, holder: JobLetters, named: Sequence[str] | None, *, yes: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Run letters through the job's own transform into its own sinks; how many failed again."""
+    from floodmark.jobs.dead_letters import replay_letters
+
+    letters = _runnable(holder, named)
+    if not confirm(_act("replay", letters, holder), yes=yes or as_json, dry_run=dry_run):
+        return 0
+    [job] = invocation.jobs([holder.name], console="stderr" if as_json else "stdout")
+    ids = [each.id for each in letters if each.id] if named else ()
+    replay_letters(job, ids, invocation.session(), invocation.store())
+    return _report(holder, letters, invocation, as_json=as_json)
+
+
+def discard_of_job(
+    invocation: Invocation, holder: JobLetters, named: Sequence[str] | None, *, yes: bool, dry_run: bool
+) -> None:
+    """Close letters of a job without running them."""
+    from floodmark.jobs.dead_letters import discard_letters
+
+    letters = [each for each in _open_letters(holder, named) if each.id]
+    if confirm(_act("discard", letters, holder), yes=yes, dry_run=dry_run):
+        [job] = invocation.jobs([holder.name])
+        ids = [each.id for each in letters if each.id]
+        discarded = discard_letters(job, ids, invocation.session(), invocation.store()) if ids else 0
+        print_line(f"{holder.name}: {discarded} discarded")
+
+
+def _runnable(holder: JobLetters, named: Sequence[str] | None) -> list[Letter]:
+    """The open letters that hold their record. Raises ConfigError if none does, or one that was named does not."""
+    opened = _open_letters(holder, named)
+    mute = [each.letter for each in opened if not each.can_run]
+    if mute and (named or len(mute) == len(opened)):
+        raise ConfigError(
+            f"letter {mute[0]} of '{holder.name}' holds its text alone, not the record that could be run again.",
+            hint="mend it at the source; Kafka messages, lines of JSON and records of fm.heal can be replayed",
+        )
+    return [each for each in opened if each.can_run]
+
+
+def _open_letters(holder: JobLetters, named: Sequence[str] | None) -> list[Letter]:
+    opened = [each for each in holder.all() if each.status == "open"]
+    meant = letters_meant({each.letter for each in opened}, named, holder.name)
+    return [each for each in opened if each.letter in meant]
+
+
+def letters_meant(letters: Collection[str], named: Sequence[str] | None, of: str) -> Collection[str]:
+    """The letters that were named, or all. Raises ConfigError for a name that none has."""
+    for letter in named or ():
+        if letter not in letters:
+            raise ConfigError(f"'{of}' has no such letter: {letter}.", hint=f"floodmark deadletters list {of} --all")
+    return named or letters
+
+
+def _act(act: str, letters: Sequence[Letter], holder: JobLetters) -> str:
+    return f"{act} {len(letters)} dead letters of '{holder.name}'"
+
+
+def _report(holder: JobLetters, letters: Sequence[Letter], invocation: Invocation, *, as_json: bool) -> int:
+    """Say what became of the letters; how many are still open."""
+    meant = {each.id for each in letters}
+    now = [each for each in holder.all() if each.id in meant]
+    failed = {each.letter: invocation.scrub(each.error) for each in now if each.status == "open"}
+    replayed = [each.letter for each in now if each.status == "replayed"]
+    if as_json:
+        print_json({"replayed": replayed, "failed": failed})
+        return len(failed)
+    print_line(f"{holder.name}: {len(replayed)} replayed, {len(failed)} failed again")
+    for letter, why in failed.items():
+        print_line(f"{letter}: {why}")
+    return len(failed)
+
+
+def _refuse_origin(origin: str | None, holder: JobLetters) -> None:
+    if origin is not None:
+        raise ConfigError(f"'{holder.name}' is a job, which knows its steps.", hint="leave --from out")
+
+
+def _replay_stream(holder: StreamLetters, letters: list[DeadLetter], origin: str) -> ReplayReport:
     from floodmark.locations import load_name
     from floodmark.streams.healer.dead_letters import replay as run_again
     from floodmark.streams.kafka import KafkaStream
@@ -210,9 +213,9 @@ def _replayed(holder: StreamLetters, letters: list[DeadLetter], origin: str) -> 
         return run_again(holder.letters, letters, stream.program(), as_list=stream.settings.rows_at_once is not None)
 
 
-def _tell(told: ReplayReport, invocation: Invocation, name: str, *, as_json: bool) -> None:
-    failed = {str(record): invocation.scrub(str(failure)) for record, failure in told.failures.items()}
-    healed, dropped = [str(each) for each in told.healed_records], [str(each) for each in told.dropped_records]
+def _report_stream(result: ReplayReport, invocation: Invocation, name: str, *, as_json: bool) -> None:
+    failed = {str(record): invocation.scrub(str(failure)) for record, failure in result.failures.items()}
+    healed, dropped = [str(each) for each in result.healed_records], [str(each) for each in result.dropped_records]
     if as_json:
         print_json({"healed": healed, "dropped": dropped, "failed": failed})
         return
@@ -221,15 +224,10 @@ def _tell(told: ReplayReport, invocation: Invocation, name: str, *, as_json: boo
         print_line(f"{letter}: {why}")
 
 
-def _refuse_origin(origin: str | None, holder: JobLetters) -> None:
-    if origin is not None:
-        raise ConfigError(f"'{holder.name}' is a job, which knows its steps.", hint="leave --from out")
-
-
-def _open_ones(holder: StreamLetters, named: Sequence[str] | None) -> list[DeadLetter]:
+def _open_letters_of_stream(holder: StreamLetters, named: Sequence[str] | None) -> list[DeadLetter]:
     """The letters to act on: those that were named, or all that are open."""
     opened = {str(each.record): each for each in holder.letters.open_letters()}
-    return [opened[letter] for letter in known(opened, named, holder.name)]
+    return [opened[letter] for letter in letters_meant(opened, named, holder.name)]
 
 
 def _cells(letter: Letter, invocation: Invocation) -> tuple[str, ...]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.errors import ConfigError
+from floodmark.probes.set_aside import SetAsideRow, rows_set_aside
 from floodmark.stores.opening import HIDDEN_FOLDER, folder_beside
 from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from floodmark.cli.invocation import Invocation
 
 
-# A dead letter as the command line shows it, of a stream or of a job.
 @dataclass(frozen=True)
 class Letter:
-    """`whole` is what only `show` prints; `id` and `can_run` are those of a job's letter."""
+    """A dead letter as the command line shows it, of a stream or of a job.
+
+    `details` is what only `show` prints; `id` and `can_run` are those of a job's letter.
+    """
 
     of: str
     kind: str
@@ -30,18 +33,14 @@ class Letter:
     attempts: int
     step: str
     error: str
-    whole: Mapping[str, object] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
     id: str | None = None
     can_run: bool = True
 
     def entry(self) -> dict[str, object]:
         """As `list --json` prints it."""
-        named = ("of", "kind", "letter", "status", "at", "attempts", "step", "error")
-        return {name: getattr(self, name) for name in named}
-
-
-# The dead letters of a job, read from its Delta table without a JVM: what each is now, by all that was noted of it.
-Row: TypeAlias = "Mapping[str, Any]"
+        names = ("of", "kind", "letter", "status", "at", "attempts", "step", "error")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -53,59 +52,7 @@ class JobLetters:
     kind = "job"
 
     def all(self) -> list[Letter]:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
-        try:
-            rows = DeltaTable(self.path).to_pyarrow_table().to_pylist()
-        except TableNotFoundError:
-            return []
-        except (DeltaError, OSError) as error:
-            raise SourceUnreadable(f"delta table {self.path}", reason=str(error).splitlines()[0]) from error
-        mine = [row for row in rows if row["job"] == self.name]
-        return [_letter(self.name, first, last) for first, last in _followed(mine)]
-
-
-def _followed(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
-    """The first and the last that was noted of each letter, by the batch that met it and its place."""
-    found: dict[str, tuple[Row, Row]] = {}
-    for row in sorted(rows, key=lambda row: (row["number"], _status(row) != "open")):
-        known = row.get("id") or _letter_name(row)
-        first, _ = found.get(known, (row, row))
-        found[known] = (first, row)
-    yield from sorted(found.values(), key=lambda both: _place(both[0]))
-
-
-def _letter(name: str, first: Row, last: Row) -> Letter:
-    told = ("source", "file", "line", "text", "record")
-    return Letter(
-        of=name,
-        kind=JobLetters.kind,
-        letter=_letter_name(first),
-        status=_status(last),
-        at=str(last["batch_time"]),
-        attempts=last.get("attempts") or 1,
-        step=str(last["source"]),
-        error=str(last["reason"]),
-        whole={"number": first["number"], **{what: last.get(what) for what in told}},
-        id=last.get("id"),
-        can_run=last.get("record") is not None,
-    )
-
-
-def _letter_name(row: Row) -> str:
-    """Batch and place; a record whose place has no line is told apart by the beginning of its id."""
-    place = f"{row['file']}:{row['line']}"
-    return f"{row['number']}:{place if row['line'] is not None or not row.get('id') else row['id'][:8]}"
-
-
-def _status(row: Row) -> str:
-    """Tables of earlier versions know no other."""
-    return row.get("status") or "open"
-
-
-def _place(row: Row) -> tuple[object, ...]:
-    return (row["number"], str(row["file"]), row["line"] or 0)
+        return [_letter_of_job(self.name, row) for row in rows_set_aside(self.path, self.name)]
 
 
 @dataclass(frozen=True)
@@ -117,10 +64,10 @@ class StreamLetters:
     kind = "stream"
 
     def all(self) -> list[Letter]:
-        return [_of_stream(self.name, each) for each in self.letters.all()]
+        return [_letter_of_stream(self.name, each) for each in self.letters.all()]
 
 
-def found(invocation: Invocation, state: Path | None, name: str | None) -> list[StreamLetters | JobLetters]:
+def letter_holders(invocation: Invocation, state: Path | None, name: str | None) -> list[StreamLetters | JobLetters]:
     """Everything that can have dead letters here, or only what has that name; `job:NAME` tells two of a name apart."""
     everything: list[StreamLetters | JobLetters] = [*_streams(invocation, state), *_jobs(invocation)]
     chosen = [each for each in everything if name in (None, each.name, f"{each.kind}:{each.name}")]
@@ -133,9 +80,9 @@ def found(invocation: Invocation, state: Path | None, name: str | None) -> list[
     return chosen
 
 
-def found_one(invocation: Invocation, state: Path | None, name: str) -> StreamLetters | JobLetters:
+def letter_holder(invocation: Invocation, state: Path | None, name: str) -> StreamLetters | JobLetters:
     """The stream or job of that name."""
-    chosen = found(invocation, state, name)
+    chosen = letter_holders(invocation, state, name)
     if len(chosen) > 1:
         both = " or ".join(f"{each.kind}:{each.name}" for each in chosen)
         raise ConfigError(f"'{name}' is the name of several that have dead letters.", hint=f"write {both}")
@@ -177,8 +124,25 @@ def _has_project(invocation: Invocation) -> bool:
     return invocation.project is not None or any((up / FILE_NAME).is_file() for up in (here, *here.parents))
 
 
-def _of_stream(name: str, letter: DeadLetter) -> Letter:
-    headers = [] if letter.headers is None else [[header, _shown(value)] for header, value in letter.headers]
+def _letter_of_job(name: str, row: SetAsideRow) -> Letter:
+    place = {"file": row.file, "line": row.line, "text": row.text}
+    return Letter(
+        of=name,
+        kind=JobLetters.kind,
+        letter=row.name,
+        status=row.status,
+        at=str(row.batch_time),
+        attempts=row.attempts,
+        step=str(row.source),
+        error="; ".join(row.reasons),
+        details={"number": row.number, "source": row.source, **place, "record": row.record},
+        id=row.id,
+        can_run=row.record is not None,
+    )
+
+
+def _letter_of_stream(name: str, letter: DeadLetter) -> Letter:
+    headers = [] if letter.headers is None else [[header, _text_of(value)] for header, value in letter.headers]
     return Letter(
         of=name,
         kind=StreamLetters.kind,
@@ -188,17 +152,17 @@ def _of_stream(name: str, letter: DeadLetter) -> Letter:
         attempts=letter.attempts,
         step=letter.step,
         error=letter.error,
-        whole={
+        details={
             "first_at": _moment(letter.first_at),
             "timestamp": _moment(letter.timestamp / 1000),
-            "key": _shown(letter.key),
+            "key": _text_of(letter.key),
             "headers": headers,
-            "value": _shown(letter.value),
+            "value": _text_of(letter.value),
         },
     )
 
 
-def _shown(value: bytes | None) -> str | None:
+def _text_of(value: bytes | None) -> str | None:
     """Text where it is text; else what Python writes for the bytes."""
     if value is None:
         return None

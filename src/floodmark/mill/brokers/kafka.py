@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,11 @@ from floodmark.hwm.parsing import wait_seconds
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet, Outlet, address_of
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.mill.process import ENDS
+from floodmark.probes.kafka import similar_topics
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.sinks.contract import Batch
 from floodmark.sinks.kafka import Kafka as KafkaSink
-from floodmark.sinks.kafka import TargetTopic
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.kafka import Kafka as KafkaSource
 from floodmark.sources.kafka import StartOption
@@ -152,12 +151,11 @@ class KafkaStream(Immutable):
         """The error of a topic that is not there, with those that have a name like it; None if it is there."""
         if self.kafka.probe is None:
             return None
-        topics = TargetTopic(self.kafka.probe.options, self.topic).names()
+        topics = self.kafka.probe.partition_counts()
         if self.topic in topics:
             return None
-        near = difflib.get_close_matches(self.topic, topics, n=3)
-        meant = f"did you mean {', '.join(near)}?" if near else f"make the topic; there are {len(topics)} others"
-        return ConfigError(f"there is no topic '{self.topic}' for {self.name}.", hint=meant)
+        hint = similar_topics(self.topic, topics) or f"make the topic; there are {len(topics)} others"
+        return ConfigError(f"there is no topic '{self.topic}' for {self.name}.", hint=hint)
 
 
 @dataclass(frozen=True)

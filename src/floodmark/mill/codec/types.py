@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
 from floodmark.errors import ConfigError
 from floodmark.mill.expressions import fits_columns
+from floodmark.spark.schemas import ClassColumns, type_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 Hints: TypeAlias = "dict[str, Any]"
 KNOWN: dict[type, Hints] = {}
@@ -34,11 +32,6 @@ class UnfitValue(Exception):
     def below(self, part: str) -> UnfitValue:
         """The same fault, seen from one level above."""
         return UnfitValue(self.reason, f"{part}{self.path}")
-
-
-def type_name(hint: object) -> str:
-    """A type as its user wrote it."""
-    return hint.__name__ if isinstance(hint, type) and not get_origin(hint) else str(hint).replace("typing.", "")
 
 
 def unknown_type(hint: object) -> ConfigError:
@@ -89,11 +82,8 @@ def _has(hint: object, wanted: type) -> bool:
 
 def spark_schema(cls: type) -> StructType:
     """The fields of the class, in its order; every one may be null."""
-    from pyspark.sql.types import StructField, StructType
-
-    hints = hints_of(cls)
-    names = [field.name for field in fields(cls)]
-    return StructType([StructField(name, spark_type(hints[name], f"{cls.__name__}.{name}")) for name in names])
+    hint = "send this class to a topic or a JSON file, or give its field one plain type"
+    return ClassColumns(hint, hints_of).schema(cls)
 
 
 def struct_column(text: Column, cls: type) -> Column:
@@ -101,55 +91,6 @@ def struct_column(text: Column, cls: type) -> Column:
     from pyspark.sql import functions as F
 
     return F.from_json(text, spark_schema(cls), {"mode": "FAILFAST"})
-
-
-def spark_type(hint: object, where: str) -> DataType:
-    """The type of a field. Raises ConfigError, naming the field, for one that a column cannot have."""
-    from pyspark.sql import types as T
-
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        rest = [arg for arg in args if arg is not type(None)]
-        if len(rest) == 1:
-            return spark_type(rest[0], where)
-    if origin in (list, set, frozenset, Sequence) or (origin is tuple and args[-1] is Ellipsis):
-        return T.ArrayType(spark_type(args[0], where))
-    if origin in (dict, Mapping):
-        return T.MapType(T.StringType(), spark_type(args[1], where))
-    if origin is Literal:
-        return spark_type(type(args[0]), where)
-    if isinstance(hint, type) and origin is None:
-        return _class_type(hint, where)
-    raise _no_column(hint, where)
-
-
-def _class_type(hint: type, where: str) -> DataType:
-    from pyspark.sql import types as T
-
-    scalars: Mapping[type, DataType] = {
-        int: T.LongType(),
-        float: T.DoubleType(),
-        str: T.StringType(),
-        bool: T.BooleanType(),
-        Decimal: T.DecimalType(38, 18),
-        date: T.DateType(),
-        datetime: T.TimestampType(),
-        UUID: T.StringType(),
-    }
-    if hint in scalars:
-        return scalars[hint]
-    if issubclass(hint, Enum):
-        return spark_type(type(next(iter(hint)).value), where)
-    if is_dataclass(hint):
-        return spark_schema(hint)
-    raise _no_column(hint, where)
-
-
-def _no_column(hint: object, where: str) -> ConfigError:
-    return ConfigError(
-        f"{where} is {type_name(hint)}, which no column can hold.",
-        hint="send this class to a topic or a JSON file, or give its field one plain type",
-    )
 
 
 def column_check(cls: type) -> Callable[[object], None] | None:

@@ -88,7 +88,7 @@ class KafkaOptions:
         driver()
         from confluent_kafka.admin import AdminClient
 
-        return self._made(AdminClient, self.librdkafka(**more))  # type: ignore[no-any-return]
+        return self._make(AdminClient, self.librdkafka(**more))  # type: ignore[no-any-return]
 
     def consumer(self, **more: object) -> Consumer:
         """A native consumer that commits nothing by itself and sees only what was committed."""
@@ -101,7 +101,7 @@ class KafkaOptions:
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 10,  # we read what is there: the end of a partition is told now, not in half a second
         }
-        return self._made(Consumer, self.librdkafka(**{**ours, **more}))  # type: ignore[no-any-return]
+        return self._make(Consumer, self.librdkafka(**{**ours, **more}))  # type: ignore[no-any-return]
 
     def without_secrets(self, text: str) -> str:
         """The text of an error as it may be shown."""
@@ -116,15 +116,15 @@ class KafkaOptions:
         own = {name: value for name, value in self.options.items() if name.startswith(prefix)}
         return {name.removeprefix(prefix): value for name, value in own.items()}
 
-    def _made(self, client: Any, configuration: Mapping[str, Any]) -> Any:  # noqa: ANN401 (the driver's own classes)
+    def _make(self, client: Any, configuration: Mapping[str, Any]) -> Any:  # noqa: ANN401 (the driver's own classes)
         from confluent_kafka import KafkaException
 
         try:
             return client(dict(configuration))
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(
-                f"the options for Kafka at {self.servers} are refused: {self.without_secrets(told(error))}",
-                hint="mend `options`; a name that only Spark's Java client knows is written kafka.NAME",
+                f"the options for Kafka at {self.servers} are refused: {self.without_secrets(driver_message(error))}",
+                hint="fix `options`; a name that only Spark's Java client knows is written kafka.NAME",
             ) from None  # the driver's own text may hold a secret
 
     def __repr__(self) -> str:
@@ -163,7 +163,7 @@ def _login(options: Mapping[str, str]) -> dict[str, str]:
     module = LOGIN_MODULES.get((mechanism or "").upper())
     if module is None or "sasl.username" not in options:
         return found
-    user, password = (_quoted(options.get(f"sasl.{name}", "")) for name in ("username", "password"))
+    user, password = (_jaas_text(options.get(f"sasl.{name}", "")) for name in ("username", "password"))
     return {**found, "sasl.jaas.config": f"{module} required username={user} password={password};"}
 
 
@@ -190,10 +190,10 @@ def _pem(options: Mapping[str, str], name: str) -> str | None:
         return Path(place).read_text() if place else None
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise ConfigError(f"ssl.{name}.location {place} cannot be read: {reason}.", hint="mend the path") from error
+        raise ConfigError(f"ssl.{name}.location {place} cannot be read: {reason}.", hint="fix the path") from error
 
 
-def _quoted(text: str) -> str:
+def _jaas_text(text: str) -> str:
     """A value of a JAAS configuration."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
@@ -209,7 +209,7 @@ def option_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def told(error: BaseException) -> str:
+def driver_message(error: BaseException) -> str:
     """What the driver says, without its frame of codes."""
     inner = error.args[0] if error.args else error
     return str(inner.str()) if hasattr(inner, "str") else str(inner)

@@ -5,7 +5,7 @@ Beside findings it says what each job guarantees for each of its sinks, and in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,10 +18,13 @@ from floodmark.project.kinds.medallion import DimensionMembers, FactSource
 from floodmark.project.kinds.servers import PostgresSink
 from floodmark.project.lint.parts import lint_cursor, lint_expression, lint_rules, lint_safety, lint_sql
 from floodmark.project.models import JobModel, examine
-from floodmark.step.transform import Sql
+from floodmark.step.transform import Function, Identity, Sql
+from floodmark.step.work import why_spooled
 
 if TYPE_CHECKING:
     from floodmark.project.file import Document, Place
+    from floodmark.project.kinds.rules import RuleModel
+    from floodmark.step.transform import Transform
 
 
 TABLES = ("postgres", "jdbc", "sqlite")
@@ -114,7 +117,7 @@ class JobLint:
         if isinstance(source, PythonSource):
             yield from self._python(source.object, ("source", "object"))
         else:
-            yield from self._refused(source, ("source",))
+            yield from self._build_errors(source, ("source",))
         yield from lint_safety(self.job, self._finding)
         yield from lint_cursor(self.job, self._finding)
 
@@ -144,7 +147,7 @@ class JobLint:
         wrong = list(self._delta(sink, place)) if isinstance(sink, DeltaSink) else []
         yield from wrong
         if not any(finding.severity == "error" for finding in wrong):
-            yield from self._refused(sink, place)
+            yield from self._build_errors(sink, place)
         if isinstance(sink, ConsoleSink):
             yield self._finding(
                 place, "FM302", "after a crash the console may show rows again", "read it with that in mind"
@@ -163,7 +166,7 @@ class JobLint:
             said = "two drivers on one table may overwrite each other's commits here"
             yield self._finding(place, "FM205", said, "run one at a time, or configure a multi-writer log store")
 
-    def _refused(self, part: SourceModel | SinkModel, place: Place) -> Iterator[Finding]:
+    def _build_errors(self, part: SourceModel | SinkModel, place: Place) -> Iterator[Finding]:
         """What the source or sink itself says to its options; building it connects to nothing."""
         try:
             part.build(Site(self.document.folder))
@@ -189,47 +192,29 @@ class JobLint:
             yield self._finding((), "FM301", said, "nothing to do; it costs one more write of the batch")
 
     def _why_spooled(self) -> str | None:
-        """As Work.needs_spool decides, in words."""
-        sinks, transform = self.job.sinks, self.job.transform
-        if any(sink.type == "console" for sink in sinks):
-            return "a console sink takes only some of the rows"
-        if any(isinstance(sink, DeltaSink) and sink.mode in ("scd1", "scd2") for sink in sinks):
-            return "a table with history looks at a batch more than once"
-        judged_first = self._why_judged_first()
-        if judged_first is not None:
-            return judged_first
-        if len(sinks) == 1 and sinks[0].type != "kafka":
-            return None  # all or nothing, so nobody compares two attempts
-        if self.job.source.type not in IMMUTABLE:
-            return "the source may give other rows when it is read again"
-        if transform is not None and transform.python is not None:
-            return "a Python function may give other rows when it is called again"
-        if transform is not None and transform.sql is not None and not _holds(Sql.is_deterministic, transform.sql):
-            return "the SQL is not known to give the same rows again"
-        return None
+        """The step's own reason; none, where a sink cannot be built and FM206 says so."""
+        try:
+            sinks = [sink.build(Site(self.document.folder)) for sink in self.job.sinks]
+        except ConfigError:
+            return None
+        is_immutable = self.job.source.type in IMMUTABLE
+        return why_spooled(sinks, _transform(self.job), DeclaredRules(self.job.rules), is_immutable=is_immutable)
 
-    def _why_judged_first(self) -> str | None:
-        """As Work.judges_on_the_way decides, in words."""
-        rules, transform = self.job.rules, self.job.transform
-        whole = [rule for rule in rules if rule.action == "fail" or rule.conditions()[0] in WHOLE_BATCH]
-        if whole:
-            return "a rule has to see all rows before any is written"
-        if rules and any(sink.type == "kafka" for sink in self.job.sinks):
-            return "rows are judged before a sink that takes a batch piece by piece"
-        if (
-            rules
-            and transform is not None
-            and not (transform.sql is not None and _holds(Sql.is_row_by_row, transform.sql))
-        ):
-            return "rows that a rule breaks are counted once they lie still, and the transform may shuffle them"
-        if any(rule.action == "quarantine" for rule in rules) and not self._is_repeatable():
-            return "rows for the quarantine are read a second time, and must be the same then"
-        return None
 
-    def _is_repeatable(self) -> bool:
-        transform = self.job.transform
-        known = transform is None or (transform.sql is not None and _holds(Sql.is_deterministic, transform.sql))
-        return self.job.source.type in IMMUTABLE and known
+@dataclass(frozen=True)
+class DeclaredRules:
+    """What is known of rules that stand in a file, whether or not they could be built."""
+
+    rules: Sequence[RuleModel]
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def needs_whole_batch(self) -> bool:
+        return any(rule.action == "fail" or rule.conditions()[0] in WHOLE_BATCH for rule in self.rules)
+
+    def quarantines(self) -> bool:
+        return any(rule.action == "quarantine" for rule in self.rules)
 
 
 def _sources(job: JobModel) -> list[str]:
@@ -238,12 +223,18 @@ def _sources(job: JobModel) -> list[str]:
     return names if len(names) > 1 else ["source"]
 
 
-def _holds(question: Callable[[Sql], bool], sql: str) -> bool:
-    """What the SQL answers; one that cannot be parsed is told by FM101, and by nothing else."""
+def _transform(job: JobModel) -> Transform:
+    """The transform as the step knows it, without importing the user's code."""
+    model = job.transform
+    if model is None:
+        return Identity()
+    if model.sql is None:
+        return Function(lambda rows: rows) if model.dimension is None else model.dimension.build()
     try:
-        return question(Sql(sql))
+        Sql(model.sql).is_deterministic()
     except ConfigError:
-        return True
+        return Identity()  # it cannot be parsed, and FM101 says so
+    return Sql(model.sql)
 
 
 def guarantee_text(sink: SinkModel) -> str:

@@ -14,6 +14,7 @@ from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
 from floodmark.project.kinds import DeltaSink, FilesSource
 from floodmark.project.kinds.servers import JdbcSource, PostgresSink, PostgresSource, SqliteSource, TableOrQuery
+from floodmark.step.transform import volatile_calls
 
 if TYPE_CHECKING:
     from floodmark.project.file import Place
@@ -33,10 +34,11 @@ CHOICES = "key: [id], or column: [{}, id], or unique: true if no two rows ever h
 INSTEAD = "leave safety out: then a fence waits for whoever may still write"
 ELSEWHERE = "safety: {delay: 30s}, or safety: {lag: 1h} into a merge"
 SLOWER = "nothing, or a column with an index that grows"
-CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime)
-DICE = frozenset({"rand", "randn", "random", "uuid", "shuffle", "uniform"})
-NAMED_CLOCKS = frozenset({"now", "getdate", "localtimestamp", "current_timestamp"})
-PLACES = frozenset({"monotonically_increasing_id", "spark_partition_id"})
+VOLATILE_CALLS = {
+    "clock": ("{} is another moment when a batch is repeated", "use :batch_time, which is not"),
+    "chance": ("{} gives other values when a batch is repeated", "derive it from the row, as with md5"),
+    "partition": ("{} depends on how Spark splits the rows", "number rows by a column of theirs"),
+}
 UNITS = frozenset(["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"])
 
 
@@ -129,7 +131,7 @@ def lint_sql(sql: str, finding: FindingInSql, sources: Sequence[str] = ("source"
         yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-        yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_listed(sources)}")
+        yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_name_list(sources)}")
         return
     yield from _tables(statements[0], finding, sources)
     yield from _functions(statements[0], finding)
@@ -161,27 +163,15 @@ def _tables(query: exp.Query, finding: FindingInSql, sources: Sequence[str]) -> 
 
 
 def _functions(query: exp.Expr, finding: FindingInSql) -> Iterator[Finding]:
-    clocks = {call.sql("spark").lower() for call in query.find_all(*CLOCKS)}
-    named = {_name(call) for call in query.find_all(exp.Func)}
-    for call in sorted(clocks | (named & NAMED_CLOCKS - {"current_timestamp"})):
-        yield finding("FM103", f"{call} is another moment when a batch is repeated", "use :batch_time, which is not")
-    for call in sorted(named & DICE):
-        yield finding(
-            "FM103", f"{call} gives other values when a batch is repeated", "derive it from the row, as with md5"
-        )
-    for call in sorted(named & PLACES):
-        yield finding("FM103", f"{call} depends on how Spark splits the rows", "number rows by a column of theirs")
+    calls = volatile_calls(query)
+    for kind, (message, hint) in VOLATILE_CALLS.items():
+        for call in sorted(call for call, why in calls.items() if why == kind):
+            yield finding("FM103", message.format(call), hint)
 
 
-def volatile_calls(condition: exp.Expr) -> list[str]:
+def repeated_calls(condition: exp.Expr) -> list[str]:
     """Calls in a condition that may answer otherwise the second time."""
-    clocks = {call.sql("spark").lower() for call in condition.find_all(*CLOCKS)}
-    named = {_name(call) for call in condition.find_all(exp.Func)}
-    return sorted(clocks | (named & (DICE | PLACES | NAMED_CLOCKS - {"current_timestamp"})))
-
-
-def _name(call: exp.Func) -> str:
-    return (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
+    return sorted(call for call, why in volatile_calls(condition).items() if why in VOLATILE_CALLS)
 
 
 def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
@@ -193,7 +183,7 @@ def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
     return f"the SQL cannot be parsed ({near}): {first.get('description')}"
 
 
-def _listed(sources: Sequence[str]) -> str:
+def _name_list(sources: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in sources)
 
 
@@ -224,7 +214,7 @@ def lint_rule(model: RuleModel, name: str, columns: frozenset[str] | None, findi
                 "FM121", f"rule '{name}': {parse_mistake(error)}", "fix the SQL; it is a condition on one row"
             )
             return
-        for call in volatile_calls(condition):
+        for call in repeated_calls(condition):
             yield finding(
                 "FM122", f"rule '{name}' asks {call}: a repeated batch may be judged otherwise", "ask the row"
             )

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, SinkDisagrees, SinkFailed, SinkUndecided, SinkUnreachable
-from floodmark.hwm import Json
-from floodmark.probes.kafka.client import KafkaOptions, told
+from floodmark.errors import ConfigError, SinkDisagrees, SinkFailed, SinkUndecided, SinkUnreachable, SourceUnreadable
+from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic, similar_topics
+from floodmark.probes.kafka.client import KafkaOptions, driver_message
 from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.kafka import ledger as ledgers
 from floodmark.sinks.kafka.ledger import CannotTell, Layout, LedgerPage
 from floodmark.sinks.kafka.messages import MessageFormat
-from floodmark.sinks.kafka.producer import LedgerAddress, TransactionalSession, retry_passing_errors
+from floodmark.sinks.kafka.producer import PATIENCE_SECONDS, LedgerAddress, TransactionalSession, retry_passing_errors
 from floodmark.sinks.kafka.writer import DELIVERY_TYPE, Delivery, WritePlan, Writer, deliver, in_parallel
 from floodmark.spark.faults import fault_in
-from floodmark.spark.session import cores
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Consumer
-    from confluent_kafka.admin import AdminClient
     from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.hwm import Json
 
 LONGEST_CHUNK_SECONDS = 420.0
 """Twice this, and some, is what brokers allow a transaction to take."""
@@ -137,6 +136,8 @@ class Kafka:
             raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=str(reason)) from None
 
     def _layout(self, spark: SparkSession) -> Layout:
+        from floodmark.spark.session import cores  # heavy, and a writer's process imports this module too
+
         partitions = self._topic.require()
         return Layout(partitions, min(partitions, cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
 
@@ -208,8 +209,10 @@ class Kafka:
         try:
             yield
         except KafkaException as error:
-            reason = self._client.without_secrets(told(error))
+            reason = self._client.without_secrets(driver_message(error))
             raise SinkUnreachable(self.describe(), reason=reason) from None
+        except SourceUnreadable as error:
+            raise SinkUnreachable(self.describe(), reason=error.reason) from None
 
 
 @dataclass(frozen=True)
@@ -231,65 +234,36 @@ class TargetTopic:
 
     def partitions(self) -> int | None:
         """How many there are, or None if there is no such topic. Asking never makes it."""
-        topic = self._all().get(self.name)
-        return len(topic.partitions) if topic is not None and topic.error is None else None
-
-    def names(self) -> list[str]:
-        """All topics there are."""
-        return sorted(self._all())
+        return self._probe.partition_counts().get(self.name)
 
     def require(self) -> int:
         """The number of partitions; the topic is made if it may be. Raises ConfigError with names that are near."""
-        topics = self._all()
-        if self.name in topics:
-            return len(topics[self.name].partitions)
+        counts = self._probe.partition_counts()
+        if self.name in counts:
+            return counts[self.name]
         if self.create is None:
-            near = difflib.get_close_matches(self.name, topics, n=3)
-            meant = f"did you mean {', '.join(near)}? Else" if near else "make it, or"
+            near = similar_topics(self.name, counts)
             raise ConfigError(
                 f"there is no topic '{self.name}' at {self.options.servers}.",
-                hint=f"{meant} give `create: {{partitions: 6, replication: 3}}` to have it made",
+                hint=f"{f'{near} Else' if near else 'make it, or'} give `create: {{partitions: 6, replication: 3}}` to"
+                " have it made",
             )
-        return self._make(self.create)
+        self._probe.create_topic(self.name, self.create["partitions"], self.create.get("replication", 1))
+        return self.partitions() or self.create["partitions"]
 
     def ends(self) -> tuple[int, ...]:
         """The next offset of every partition, open transactions included."""
-        return tuple(retry_passing_errors(lambda: self._offsets(latest=True)))
+        return tuple(bounds.end for bounds in self._bounds(self.require()))
 
     def holds_records(self) -> bool:
-        count = self.partitions()
-        return bool(count) and retry_passing_errors(lambda: self._offsets(latest=True) != self._offsets(latest=False))
+        return any(bounds.end != bounds.earliest for bounds in self._bounds(self.partitions() or 0))
 
-    def _offsets(self, *, latest: bool) -> list[int]:
-        from confluent_kafka import TopicPartition
-        from confluent_kafka.admin._listoffsets import OffsetSpec
-
-        spec = (OffsetSpec.latest if latest else OffsetSpec.earliest)()  # type: ignore[no-untyped-call]
-        wanted = {TopicPartition(self.name, p): spec for p in range(self.require())}
-        answers = self._admin.list_offsets(wanted, request_timeout=self._seconds)
-        offsets = {place.partition: answer.result(self._seconds).offset for place, answer in answers.items()}
-        return [offsets[partition] for partition in sorted(offsets)]
-
-    def _make(self, create: Mapping[str, int]) -> int:
-        from confluent_kafka import KafkaError, KafkaException
-        from confluent_kafka.cimpl import NewTopic
-
-        new = NewTopic(self.name, create["partitions"], create.get("replication", 1))
-        try:
-            self._admin.create_topics([new], operation_timeout=self._seconds)[self.name].result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # somebody was faster
-                raise
-        return self.partitions() or create["partitions"]
-
-    def _all(self) -> dict[str, Any]:
-        return dict(self._admin.list_topics(timeout=self._seconds).topics)
-
-    @property
-    def _seconds(self) -> float:
-        return self.options.call_seconds
+    def _bounds(self, partitions: int) -> list[PartitionBounds]:
+        bounds = self._probe.bounds([Topic(self.name, "", tuple(range(partitions)))]) if partitions else {}
+        return [bounds[place] for place in sorted(bounds)]
 
     @cached_property
-    def _admin(self) -> AdminClient:
+    def _probe(self) -> KafkaProbe:
         """Kept: to connect takes far longer than to ask."""
-        return self.options.admin()
+        seconds = self.options.call_seconds
+        return KafkaProbe(self.options, request_seconds=seconds, leader_seconds=PATIENCE_SECONDS)

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floodmark.formats import with_format, without_format
-from floodmark.hwm import Json
 from floodmark.sinks.contract import Batch, Recorded
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
+    from floodmark.hwm import Json
     from floodmark.probes.kafka.client import KafkaOptions
 
 STABLE_SECONDS = 60.0

@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from floodmark.probes.kafka.client import told
+from floodmark.probes.kafka.client import driver_message
 from floodmark.sinks.kafka.ledger import CannotTell, Layout, LedgerPage, highest_stamps, records_since, stamp
 from floodmark.sinks.kafka.messages import with_partitions
 from floodmark.sinks.kafka.producer import LedgerAddress, TransactionalSession, is_fenced
@@ -89,7 +89,7 @@ def deliver(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         try:
             yield Writer(plan, writer).run(part for _, part in own).to_arrow()
         except KafkaException as error:
-            raise RuntimeError(fault_text("sink", told(error))) from None
+            raise RuntimeError(fault_text("sink", driver_message(error))) from None
 
 
 def _by_writer(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -15,7 +15,6 @@ from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, Postgre
 from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique
 from floodmark.sinks.postgres.target import Target, spark_type, split_name
 from floodmark.sinks.postgres.transport import UNREACHABLE, BatchRefused, CopyChunks, CopyIn, Staging
-from floodmark.sinks.postgres.write import Write
 from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
@@ -107,6 +106,8 @@ class Postgres(Atomic):
 
         It is called once, also if the number was recorded before: then with the rows of then (0 if they are not known).
         """
+        from floodmark.sinks.postgres.write import Write  # sockets: tasks import this module for the transport alone
+
         server = self._server(f"floodmark-sink/{batch.job}")  # a fence leaves floodmark/… out: those only read
         with self._driver_errors(batch.job, server):
             with server.connect() as connection:

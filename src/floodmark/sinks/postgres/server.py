@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.formats import FIRST, require_known
-from floodmark.hwm import Json
 from floodmark.postgres import Address, connect, driver
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composed
+
+    from floodmark.hwm import Json
 
 DEFAULTS = {
     # A server that is gone without a word fails the task within about a minute, instead of holding it for hours.

@@ -18,7 +18,7 @@ from floodmark.errors import (
 )
 from floodmark.hwm import HWM, Span
 from floodmark.logs import get_logger
-from floodmark.probes.kafka import Bounds, KafkaProbe, Offsets, Place, Topic
+from floodmark.probes.kafka import KafkaProbe, Offsets, PartitionBounds, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.kafka.offsets import Planner, flat, from_json, mark_of, offsets_in
@@ -54,7 +54,9 @@ class Start:
             return cls(group=given.removeprefix(GROUP))
         return cls(offsets=_named_offsets(given, topics))
 
-    def offsets_in(self, probe: KafkaProbe, topics: Sequence[Topic], bounds: Mapping[Place, Bounds]) -> Offsets:
+    def offsets_in(
+        self, probe: KafkaProbe, topics: Sequence[Topic], bounds: Mapping[Place, PartitionBounds]
+    ) -> Offsets:
         """The first offset of each partition that the start says something about."""
         if self.word is not None:
             return {place: seen.earliest if self.word == "earliest" else seen.stable for place, seen in bounds.items()}
@@ -66,7 +68,7 @@ class Start:
     def is_earliest(self) -> bool:
         return self.word == "earliest"
 
-    def _known_only(self, bounds: Mapping[Place, Bounds]) -> Offsets:
+    def _known_only(self, bounds: Mapping[Place, PartitionBounds]) -> Offsets:
         named = self.offsets or {}
         unknown = [f"{topic}/{partition}" for topic, partition in named if (topic, partition) not in bounds]
         if unknown:

@@ -8,7 +8,7 @@ from typing import Any
 
 from floodmark.errors import MarkKindMismatch, SourceGap, SourceRegressed
 from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span, TopicOffsetsHWM
-from floodmark.probes.kafka import Bounds, Offsets, Place, Topic
+from floodmark.probes.kafka import Offsets, PartitionBounds, Place, Topic
 from floodmark.sources.contract import Sight
 
 
@@ -57,7 +57,7 @@ class Planner:
 
     name: str
     topics: Sequence[Topic]
-    bounds: Mapping[Place, Bounds]
+    bounds: Mapping[Place, PartitionBounds]
     known: Offsets
     skips_gaps: bool = False
     max_rows: int | None = None

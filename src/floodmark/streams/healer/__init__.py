@@ -23,7 +23,7 @@ from floodmark.streams.healer.commit import TurnCommit, stuck_lines
 from floodmark.streams.healer.looking import StreamOutlook, TopicLook, reads_in
 from floodmark.streams.healer.progress import Progress, extras_with, planned_progress, progress_in
 from floodmark.streams.healer.turn import Turn
-from floodmark.streams.healer.unsettled import Reach, TurnPlan, UnsettledRecords
+from floodmark.streams.healer.unsettled import TurnLimit, TurnPlan, UnsettledRecords
 from floodmark.streams.program import Program
 from floodmark.streams.task import TaskPlan
 
@@ -55,15 +55,15 @@ class TurnLook:
 class Healer(Engine[TurnLook]):
     """One stream, one store, one session. A turn is one batch: an intent, jobs on Spark, and one commit.
 
-    Everything that lives longer than a turn is in `commit`, `unsettled` and `unhealed_progress`; so `turn` may run on
-    a copy with another limit.
+    What outlives a turn is in `commit`, `unsettled_records` and `unhealed_progress`, which copies share: each turn runs
+    on a copy that has its limit.
     """
 
     topic_look: TopicLook
     commit: TurnCommit
     rows_at_once: int | None = None
     side_by_side: int | None = None
-    limit: Reach = field(default_factory=Reach)
+    limit: TurnLimit = field(default_factory=TurnLimit)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     unhealed_progress: dict[Place, Progress] = field(default_factory=dict)
     """How far a stream without healing was read: this process alone knows, for nothing of it is ever done."""
@@ -79,28 +79,28 @@ class Healer(Engine[TurnLook]):
         return self.commit.program
 
     @property
-    def unsettled(self) -> UnsettledRecords:
-        return self.commit.unsettled
+    def unsettled_records(self) -> UnsettledRecords:
+        return self.commit.unsettled_records
 
     def begin(self) -> None:
         """A run begins: records that failed in earlier ones are tried again."""
         record, topics = self.read(), self.topic_look.topics
         super().log_mark(record)
-        self.unsettled.begin({*progress_in(record, topics), *planned_progress(record, topics)})
+        self.unsettled_records.begin({*progress_in(record, topics), *planned_progress(record, topics)})
 
     def log_mark(self, record: JobRecord) -> None:
         """Once for a run, in `begin`: a stream has many turns."""
 
-    def turn(self, limit: Reach) -> Receipt:
+    def turn(self, limit: TurnLimit) -> Receipt:
         """Do what there is to do now; `nothing_new` if that is nothing, and then no lease is taken."""
         healer = replace(self, limit=limit)
         return healer.run() if self.program.heals else healer.run_unhealed()
 
     def look(self, record: JobRecord) -> TurnLook:
         """What is new in the topics, has to be read again, or is due again."""
-        waiting = self.unsettled.to_read_again(progress_in(record, self.topic_look.topics))
+        waiting = self.unsettled_records.to_read_again(progress_in(record, self.topic_look.topics))
         outlook = self.topic_look.look(record, waiting, self.limit.upto)
-        return TurnLook(outlook, self.unsettled.plan(record.number + 1, outlook, self.limit, self.now()))
+        return TurnLook(outlook, self.unsettled_records.plan(record.number + 1, outlook, self.limit, self.now()))
 
     def recover(self, record: JobRecord) -> OpenBatch[TurnLook] | None:
         """The open turn under a new attempt: the same span, and what its journals say is settled stays so."""
@@ -137,7 +137,7 @@ class Healer(Engine[TurnLook]):
         """What a turn that was cut off has to do still."""
         progress, reads = planned_progress(record, self.topic_look.topics), reads_in(intent.spans)
         flushes = bool(intent.extras.flushes)
-        return self.unsettled.plan_again(intent.number, progress, reads, self.now(), flushes=flushes)
+        return self.unsettled_records.plan_again(intent.number, progress, reads, self.now(), flushes=flushes)
 
     def run_unhealed(self) -> Receipt:
         """A turn of a stream without healing: its mark never moves, and there is nothing to finish after a crash."""
@@ -164,14 +164,14 @@ class Healer(Engine[TurnLook]):
     def task_plan(self, plan: TurnPlan) -> TaskPlan:
         """The plan in the words of the tasks."""
         return TaskPlan(
-            folder=self.unsettled.state.root,
+            folder=self.unsettled_records.state.root,
             number=plan.number,
             run=self.run_id,
             plan=self.program.tasks,
             lows={place: plan.progress[place].mark for place in plan.places},
             # One at least, or records that have to be read again would never be.
             room={place: max(plan.progress[place].free_ranges, 1) for place in plan.places},
-            carried_from=self.unsettled.carried_from(),
+            carried_from=self.unsettled_records.carried_from(),
             rows_at_once=self.rows_at_once,
             flushes=plan.flushes,
         )
@@ -182,9 +182,9 @@ class Healer(Engine[TurnLook]):
 
     def stuck_records(self) -> list[str]:
         """Records that keep the mark where it is and are not tried again in this run, described in one line each."""
-        return stuck_lines(self.unsettled.spent_records(self.progress()), self.now())
+        return stuck_lines(self.unsettled_records.spent_records(self.progress()), self.now())
 
     def seconds_until_due(self) -> float | None:
         """How long until a record runs again, or the clock lets go what is held; None if neither will be."""
-        due_at = self.unsettled.next_due_at(self.progress())
+        due_at = self.unsettled_records.next_due_at(self.progress())
         return None if due_at is None else max(due_at - self.now(), 0.0)

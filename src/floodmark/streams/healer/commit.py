@@ -21,7 +21,7 @@ from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.step.engine import Clock
-from floodmark.step.work import shown
+from floodmark.step.work import display_marks
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import JobRecord, Receipt
@@ -46,7 +46,7 @@ class TurnCommit:
     store: MarkStore
     program: Program
     group: GroupOffsets
-    unsettled: UnsettledRecords
+    unsettled_records: UnsettledRecords
     prints_records: bool = field(default=False, kw_only=True)
     now: Callable[[], float] = field(default=time.time, kw_only=True)
 
@@ -57,7 +57,7 @@ class TurnCommit:
 
     @property
     def state(self) -> StateFolder:
-        return self.unsettled.state
+        return self.unsettled_records.state
 
     def close(self, begun: JobRecord, plan: TurnPlan, turn: Turn | None, lease: HeldLease, clock: Clock) -> Receipt:
         """Commit the turn; what is only for others to know comes after it."""
@@ -65,7 +65,7 @@ class TurnCommit:
         results = {place: turn.result(place) for place in plan.places} if turn else {}
         after = {**plan.progress, **{place: each.progress for place, each in results.items()}}
         record = record_after(begun, plan.progress, after)
-        notes = stuck_lines(self.unsettled.failed_records(after), self.now())[:MOST_NOTES]
+        notes = stuck_lines(self.unsettled_records.failed_records(after), self.now())[:MOST_NOTES]
         receipt = receipt_of(begun, record, plan, results, clock, rows_dead=rows_dead, notes=notes)
         lease.check()
         reach("before_commit")
@@ -90,7 +90,7 @@ class TurnCommit:
 
     def put_aside(self, turn: Turn) -> int:
         """Keep what is given up as dead letters, if that is the policy; durable before the mark passes it."""
-        records = self.unsettled.to_put_aside({place: turn.failures(place) for place in turn.plan.places})
+        records = self.unsettled_records.to_put_aside({place: turn.failures(place) for place in turn.plan.places})
         letters = [letter_of(place, each) for place, own in records.items() for each in own]
         if letters:
             DeadLetters(self.state.dead_letters).add(letters)
@@ -103,7 +103,7 @@ class TurnCommit:
         if turn is not None and self.prints_records:
             lines = [f"{p[0]} {p[1]} {offset}\n" for p in plan.places for offset in turn.taken_offsets(p)]
             sys.stdout.write("".join(lines))
-        for place, own in self.unsettled.failed_records(after).items():
+        for place, own in self.unsettled_records.failed_records(after).items():
             first = own[min(own)]
             log.warning("a record waits", stream=self.group.group, record=stuck_line(place, first, self.now()))
 
@@ -135,7 +135,7 @@ class TurnCommit:
 
     def tidy(self, plan: TurnPlan, turn: Turn | None, results: Mapping[Place, PartitionResult]) -> None:
         """Forget what the commit made needless; a crash before this leaves files that the next turn removes."""
-        held = self.unsettled.held_records
+        held = self.unsettled_records.held_records
         for place, result in results.items():
             held.pop(place, None)
             if result.held_offsets and turn is not None:
@@ -206,8 +206,8 @@ def receipt_of(
         rows_refused=sum(each.rows_dropped for each in own),
         rows_dead=rows_dead,
         rows_held_back=sum(each.rows_failed + len(each.held_offsets) for each in own),
-        mark_before=shown(begun.marks),
-        mark_after=shown(after.marks),
+        mark_before=display_marks(begun.marks),
+        mark_after=display_marks(after.marks),
         span=span,
         durations=dict(clock.seconds),
         notes=tuple(notes),

@@ -74,19 +74,19 @@ class DeadLetters:
 
     def add(self, letters: Iterable[DeadLetter]) -> None:
         """Keep these letters; durable on return. One that is open already is not kept twice: a crash repeats calls."""
-        with self._locked():
+        with self._lock():
             known = self._read()
             fresh = [each for each in letters if not (each.record in known and known[each.record].status == "open")]
             self._append([each.serialize() for each in fresh])
 
     def resolve(self, record: RecordId, status: Literal["replayed", "discarded"], *, at: float) -> None:
         """A letter is dealt with; durable on return."""
-        with self._locked():
+        with self._lock():
             self._append([{**record._asdict(), "status": status, "at": at}])
 
     def fail_again(self, record: RecordId, *, step: str, error: str, at: float) -> None:
         """A letter was replayed and failed once more: it stays open, with the new reason; durable on return."""
-        with self._locked():
+        with self._lock():
             self._append([{**record._asdict(), "step": step, "error": redact(error), "last_at": at}])
 
     @contextmanager
@@ -137,7 +137,7 @@ class DeadLetters:
         sync_folder(self.folder)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         try:
             ensure_folder(self.folder)
             with locked(self.folder / "lock", exclusive=True, patience_seconds=PATIENCE_SECONDS):

@@ -10,7 +10,7 @@ from typing import Literal
 from floodmark.errors import ConfigError, SourceChanged
 from floodmark.hwm import Json, Span
 from floodmark.logs import get_logger
-from floodmark.probes.kafka import Bounds, KafkaProbe, Offsets, Place, Topic
+from floodmark.probes.kafka import KafkaProbe, Offsets, PartitionBounds, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.probes.kafka.group import committed_offsets
 from floodmark.sources.kafka.offsets import Planner, as_json, from_json, mark_of
@@ -123,7 +123,7 @@ class TopicLook:
         return sources
 
     def _beginnings(
-        self, known: StreamProgress, topics: Sequence[Topic], bounds: Mapping[Place, Bounds]
+        self, known: StreamProgress, topics: Sequence[Topic], bounds: Mapping[Place, PartitionBounds]
     ) -> dict[Place, Progress]:
         """Where partitions begin that the record does not know; one that a known topic got later is read whole."""
         new = [place for place in bounds if place not in known]
@@ -136,7 +136,7 @@ class TopicLook:
             self._warn_once("the stream begins where its group stands in Kafka", group=self.group, topics=self.topics)
         return beginnings
 
-    def _first(self, place: Place, committed: Offsets, bounds: Bounds) -> int:
+    def _first(self, place: Place, committed: Offsets, bounds: PartitionBounds) -> int:
         """The group's own offset while it can still be read; else what `auto.offset.reset` says."""
         offset = committed.get(place)
         if offset is not None and bounds.earliest <= offset <= bounds.end:

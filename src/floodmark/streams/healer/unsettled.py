@@ -13,7 +13,7 @@ from floodmark.streams.task.journal import FailedRecord, StateFolder, read_failu
 
 
 @dataclass(frozen=True)
-class Reach:
+class TurnLimit:
     """How far a turn may go: up to these offsets, if any are given; there, steps let go what they hold if asked to."""
 
     upto: Offsets | None = None
@@ -66,7 +66,7 @@ class UnsettledRecords:
         self.held_records = {}
         self.budget.begin({place: read_failures(self.state.failures(place)) for place in places})
 
-    def plan(self, number: int, outlook: StreamOutlook, limit: Reach, now: float) -> TurnPlan:
+    def plan(self, number: int, outlook: StreamOutlook, limit: TurnLimit, now: float) -> TurnPlan:
         """What the turn of this number does, by what was seen; it flushes where it comes to the end of its reach."""
         ends = limit.upto or outlook.ends
         upto = {place: outlook.reads.get(place, (0, each.read_upto))[1] for place, each in outlook.progress.items()}

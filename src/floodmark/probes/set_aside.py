@@ -1,0 +1,94 @@
+"""Rows that were put aside, as one shape: dead letters and quarantined rows, read from their tables without a JVM.
+
+A table holds a row for each record that was put aside, and one for everything that was done about it since; here they
+are followed to what each is now. Tables of earlier versions are read as well, whatever columns they have; who writes
+them is the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from floodmark.errors import SourceUnreadable
+from floodmark.locations import native_uri
+
+Kind = Literal["dead_letter", "quarantine"]
+
+
+@dataclass(frozen=True)
+class SetAsideRow:
+    """A record that a job put aside: why, by which batch, and what became of it.
+
+    A dead letter is what a source could not parse or a transform failed on; a quarantined row broke rules, which
+    `reasons` name. `record` is the JSON that can be run again and `shape` its schema; a row without one can only be
+    read by a person. `number` is the batch that put it aside, and `batch_time` that of the last thing done about it.
+    """
+
+    id: str | None
+    kind: Kind
+    job: str
+    number: int
+    batch_time: datetime
+    reasons: tuple[str, ...]
+    status: str
+    attempts: int = 1
+    source: str | None = None
+    file: str | None = None
+    line: int | None = None
+    text: str | None = None
+    record: str | None = None
+    shape: str | None = None
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> SetAsideRow:
+        """A row of a table, of this version or an earlier one: the first knew no state, and no id, of a letter."""
+        reasons = stored.get("reasons") or filter(None, [stored.get("reason")])
+        return cls(
+            id=stored.get("id"),
+            kind=stored.get("kind") or ("quarantine" if "row" in stored else "dead_letter"),
+            job=stored["job"],
+            number=stored["number"],
+            batch_time=stored["batch_time"],
+            reasons=tuple(reasons),
+            status=stored.get("status") or "open",
+            attempts=stored.get("attempts") or 1,
+            record=stored.get("record") or stored.get("row"),
+            shape=stored.get("shape") or stored.get("schema"),
+            **{name: stored.get(name) for name in ("source", "file", "line", "text")},
+        )
+
+    @property
+    def name(self) -> str:
+        """Batch and place; a record whose place has no line is told apart by the beginning of its id."""
+        has_place = self.line is not None or not self.id
+        return f"{self.number}:{f'{self.file}:{self.line}' if has_place else str(self.id)[:8]}"
+
+
+def rows_set_aside(path: str, job: str) -> list[SetAsideRow]:
+    """What a job put aside in this table, each row as it is now, in the order of batch and place.
+
+    Nothing, if there is no table. Raises SourceUnreadable.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        stored = DeltaTable(native_uri(path)).to_pyarrow_table().to_pylist()
+    except TableNotFoundError:
+        return []
+    except (DeltaError, OSError) as error:
+        raise SourceUnreadable(f"delta table {path}", reason=str(error).splitlines()[0]) from error
+    return latest_states(SetAsideRow.of(row) for row in stored if row["job"] == job)
+
+
+def latest_states(rows: Iterable[SetAsideRow]) -> list[SetAsideRow]:
+    """The last that is known of each; under one number, what was done about a row comes after the row itself."""
+    found: dict[str, SetAsideRow] = {}
+    for row in sorted(rows, key=lambda row: (row.number, row.status != "open")):
+        known = row.id or row.name
+        first = found.get(known, row)
+        found[known] = replace(row, number=first.number)
+    return sorted(found.values(), key=lambda row: (row.number, str(row.file), row.line or 0))
