@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from floodmark import stores
 from floodmark.errors import RecordsFailed
-from tests.crash import patients
-from tests.crash.patients import GROUP, Visit
-from tests.crash.ward_book import Book, calls_in, durable
+from tests.crash import killable_stream
+from tests.crash.healing_book import Book, calls_in, durable
+from tests.crash.killable_stream import GROUP, StreamRun
 from tests.sources.reading_kafka import add_partitions, open_transaction, put
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MOST_PARTITIONS = 5
 
 
 @dataclass
-class Siege:
+class KilledStream:
     """One topic and one stream, under random conditions."""
 
     broker: Broker
@@ -41,11 +41,11 @@ class Siege:
     home: Path
     draw: random.Random
     partitions: int = 2
-    visits: int = 0
+    runs: int = 0
     book: Book = field(default_factory=Book)
     killed: dict[int, int] = field(default_factory=dict)
 
-    def admit(self, records: int) -> None:
+    def put_records(self, records: int) -> None:
         """New records in random partitions, perhaps a new partition, perhaps a transaction that is aborted."""
         if self.partitions < MOST_PARTITIONS and self.draw.random() < 0.5:
             self.partitions += 1
@@ -53,22 +53,22 @@ class Siege:
         for partition in range(self.partitions):
             fates = self.draw.choices(FATES, k=self.draw.randint(0, records))
             put(self.broker, self.topic, *fates, partition=partition)
-            self.book.admit(partition, fates)
+            self.book.put(partition, fates)
         with open_transaction(self.broker, self.topic, "never", partition=0) as producer:
             producer.abort_transaction(10)
         self.book.skip(0, 2)  # what was aborted, and the marker behind it
 
-    def visit(self) -> None:
+    def run_and_kill(self) -> None:
         """A process that is killed after a random number of calls, unless it ends before; then the marks are judged."""
-        visit = self.next_visit(cores=self.draw.randint(1, 3), together=self.draw.choice((1, 3)))
-        command = [sys.executable, patients.__file__, visit.serialize()]
+        run = self.next_run(cores=self.draw.randint(1, 3), together=self.draw.choice((1, 3)))
+        command = [sys.executable, killable_stream.__file__, run.serialize()]
         with self.said.open("w") as said:
             process = subprocess.Popen(command, stderr=said, start_new_session=True)
         self.wait_for_calls(process, self.draw.randint(1, len(self.book.fates)))
         time.sleep(self.draw.uniform(0.0, 0.4))
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            self.killed[visit.number] = visit.together
+            self.killed[run.number] = run.together
         self.judge(process.wait(30))
 
     def wait_for_calls(self, process: subprocess.Popen[bytes], more: int) -> None:
@@ -82,26 +82,26 @@ class Siege:
         if code == -signal.SIGKILL:
             assert all(mark <= expected[partition] for partition, mark in marks.items())
         else:
-            assert code in (0, patients.STUCK), f"exit {code}: {self.said.read_text()[-2000:]}"
+            assert code in (0, killable_stream.STUCK), f"exit {code}: {self.said.read_text()[-2000:]}"
             assert marks == expected
 
     @property
     def said(self) -> Path:
         return self.home / "stderr"
 
-    def next_visit(self, **changed: int) -> Visit:
-        self.visits += 1
+    def next_run(self, **changed: int) -> StreamRun:
+        self.runs += 1
         tries = self.draw.randint(1, 2)
-        return Visit(str(self.home), self.broker.bootstrap, self.topic, self.visits, tries=tries, **changed)
+        return StreamRun(str(self.home), self.broker.bootstrap, self.topic, self.runs, tries=tries, **changed)
 
     def heal_all(self) -> None:
         """Runs without a kill, here in this process; a record fails twice at most."""
         for _ in range(3):
-            visit, code = self.next_visit(seconds=0), 0
+            run, code = self.next_run(seconds=0), 0
             try:
-                visit.stream().run_once()
+                run.stream().run_once()
             except RecordsFailed:
-                code = patients.STUCK
+                code = killable_stream.STUCK
             self.judge(code)
 
     def marks(self) -> Mapping[int, int]:
@@ -116,18 +116,18 @@ class Siege:
         consumer.close()
         return {place.partition: place.offset for place in found if place.offset > 0}
 
-    def told(self) -> dict[tuple[int, int], tuple[str | None, ...]]:
+    def outcomes(self) -> dict[tuple[int, int], tuple[str | None, ...]]:
         """What every record came to."""
         found = durable(calls_in(self.home / "notes"), self.killed)
         return {record: tuple(words) for record, words in found.items()}
 
 
-def under_siege(siege: Siege, kills: int, records: int) -> None:
+def run_under_kills(stream: KilledStream, kills: int, records: int) -> None:
     for _ in range(kills):
-        siege.admit(records)
-        siege.visit()
-    siege.admit(records)
-    siege.heal_all()
+        stream.put_records(records)
+        stream.run_and_kill()
+    stream.put_records(records)
+    stream.heal_all()
 
 
 @pytest.mark.crash
@@ -136,10 +136,10 @@ def test_a_killed_stream_repeats_only_what_was_in_its_hands(
     spark: SparkSession, kafka: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """Outcomes, partitions, cores and the moment of the kill are drawn; marks and calls are judged by the rule."""
-    siege = Siege(kafka, topic(2), tmp_path, random.Random(1))
-    under_siege(siege, kills=1, records=30)
-    assert siege.marks() == siege.published() == siege.book.ends
-    assert siege.told() == siege.book.fates
+    stream = KilledStream(kafka, topic(2), tmp_path, random.Random(1))
+    run_under_kills(stream, kills=1, records=30)
+    assert stream.marks() == stream.published() == stream.book.ends
+    assert stream.outcomes() == stream.book.fates
 
 
 @pytest.mark.crash
@@ -147,8 +147,8 @@ def test_a_killed_stream_repeats_only_what_was_in_its_hands(
 def test_random_kills_lose_no_record_and_run_no_settled_one_again(
     spark: SparkSession, kafka: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """The same, kill after kill; FLOODMARK_SEED draws another siege."""
-    siege = Siege(kafka, topic(2), tmp_path, random.Random(int(os.environ.get("FLOODMARK_SEED", "20261115"))))
-    under_siege(siege, kills=8, records=60)
-    assert siege.marks() == siege.published() == siege.book.ends
-    assert siege.told() == siege.book.fates
+    """The same, kill after kill; FLOODMARK_SEED draws other kills."""
+    stream = KilledStream(kafka, topic(2), tmp_path, random.Random(int(os.environ.get("FLOODMARK_SEED", "20261115"))))
+    run_under_kills(stream, kills=8, records=60)
+    assert stream.marks() == stream.published() == stream.book.ends
+    assert stream.outcomes() == stream.book.fates

@@ -48,14 +48,14 @@ def joined_sizes(lefts: list[L], rights: Mapping[L, list[R]]) -> Joined:
 def mill_in(folder: Path, spark: SparkSession | Callable[[], SparkSession]) -> WaterMill:
     """The mill that a folder describes, with its marks in the folder."""
     inputs.WORTH_CACHING = 1  # what was cached by a process that is killed must not be missed by the next
-    told = json.loads((folder / "mill.json").read_text())
-    names: dict[Stream, str] = {L: told["left"], R: told["right"], Joined: told["out"]}
-    broker = KafkaMessageBroker(names, told["bootstrap"])
+    settings = json.loads((folder / "mill.json").read_text())
+    names: dict[Stream, str] = {L: settings["left"], R: settings["right"], Joined: settings["out"]}
+    broker = KafkaMessageBroker(names, settings["bootstrap"])
     store = fm.stores.open("sqlite:///marks.db", folder=folder)
-    if told["kind"] == "join":
+    if settings["kind"] == "join":
         return WaterMill(broker, join_names, name="mill", spark=spark, store=store, turn_elements=40, **BY_K)
     stream = window(L, function_call(by_file(folder / "clock")))
-    if told["kind"] == "windows":
+    if settings["kind"] == "windows":
         return WaterMill(broker, sizes, stream_cls=stream, name="mill", spark=spark, store=store)
     tree = join_streams(stream, JoinWith(R, get_field("k"), get_field("k")))
     return WaterMill(broker, joined_sizes, join_tree=tree, name="mill", spark=spark, store=store)

@@ -49,7 +49,7 @@ def partners_of(left: object, edge: Edge, tree: JoinTree, streams: Streams) -> t
 
 
 def order_of(tree: JoinTree) -> Expression | None:
-    """What masters are ordered by before partition and offset; a window that a function tells orders nothing."""
+    """What masters are ordered by before partition and offset; a window by a function orders nothing."""
     if tree.window is not None and not tree.has_function_windows:
         return tree.window
     return tree.edges[0].left_expression if tree.edges else None

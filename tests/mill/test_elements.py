@@ -94,9 +94,9 @@ def test_a_pass_in_the_order_of_the_key_gives_what_a_nested_loop_gives(
     declared = declare(process, join_tree=tree)
     streams: dict[Stream, list[list[Any]]] = {L: elements(L, left), R: elements(R, right), S: elements(S, other)}
     task = ProcessTask.of(declared, declared.output, 1)
-    told = [text for batch in task.run(batches_of(tree, streams, sizes)) for text in batch.column("value").to_pylist()]
+    texts = [text for batch in task.run(batches_of(tree, streams, sizes)) for text in batch.column("value").to_pylist()]
     expected = [Joined(found.element.k, names_of(found)) for (found,) in calls(tree, streams)]
-    assert [json.loads(text) for text in told] == [vars(row) for row in expected]
+    assert [json.loads(text) for text in texts] == [vars(row) for row in expected]
 
 
 def halved(element: dict[str, int]) -> int:

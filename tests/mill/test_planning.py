@@ -48,7 +48,7 @@ WINDOW_JOIN = join_streams(window(L, K // 3), JoinWith(R, K, K))
 
 
 def thirds(element: dict[str, int]) -> int:
-    """A window expression that only Python can tell."""
+    """A window expression that only Python can evaluate."""
     return element["k"] // 3
 
 

@@ -95,14 +95,14 @@ def batch_of(*rows: dict[str, Any] | str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([element], ["element"])
 
 
-def told(process: Callable[..., Any], *rows: dict[str, Any] | str) -> pa.RecordBatch:
+def output_of(process: Callable[..., Any], *rows: dict[str, Any] | str) -> pa.RecordBatch:
     declared = declare(process)
     [batch] = ProcessTask.of(declared, declared.output, 1).run([batch_of(*rows)])
     return batch
 
 
-def ground(process: Callable[..., Any], *rows: dict[str, Any] | str) -> list[dict[str, Any]]:
-    return [json.loads(text) for text in told(process, *rows).column("value").to_pylist()]
+def elements_of(process: Callable[..., Any], *rows: dict[str, Any] | str) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in output_of(process, *rows).column("value").to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -134,19 +134,19 @@ def test_elements_read_at_once_are_those_that_are_read_one_by_one(
     process: Callable[..., Any], rows: list[dict[str, Any]], expected: list[dict[str, Any]]
 ) -> None:
     """What is quick must not be different; and output is written before the function is called again."""
-    assert ground(process, *rows) == expected
+    assert elements_of(process, *rows) == expected
 
 
 @pytest.mark.parametrize("bad", [{"k": 1.0}, {"k": True}, {"k": "1"}, {}, "[]", "{}, {}", ""])
 def test_one_bad_element_among_many_is_told_with_its_place(bad: dict[str, Any] | str) -> None:
     """Nothing is bent, however many are read at once."""
     with pytest.raises(ElementFault, match="partition 0, offset 2"):
-        ground(plain, {"k": 1}, {"k": 2}, bad, {"k": 3})
+        elements_of(plain, {"k": 1}, {"k": 2}, bad, {"k": 3})
 
 
 def test_output_is_numbered_within_its_call() -> None:
     """By element and number it has one order for ever; the end stands behind what came before it."""
-    columns = told(ending, {"k": 1}, {"k": 2}).select(["offset", "next", "sequence", "is_end"]).to_pydict()
+    columns = output_of(ending, {"k": 1}, {"k": 2}).select(["offset", "next", "sequence", "is_end"]).to_pydict()
     assert list(zip(*columns.values(), strict=True)) == [
         (0, 1, 0, False),
         (0, 1, 1, False),
@@ -164,18 +164,18 @@ def stopping(element: ByName) -> EndOfStream | None:
 
 def test_a_function_without_output_can_end_the_stream() -> None:
     """Its end stands where the element did that it was given."""
-    columns = told(stopping, {"k": 1}, {"k": 2}).select(["offset", "next", "value", "is_end"]).to_pydict()
+    columns = output_of(stopping, {"k": 1}, {"k": 2}).select(["offset", "next", "value", "is_end"]).to_pydict()
     assert columns == {"offset": [1], "next": [2], "value": [None], "is_end": [True]}
 
 
 def test_what_went_wrong_first_is_what_is_told() -> None:
     """Texts are written when all calls are done, and still an element that has none comes before a later failure."""
     with pytest.raises(ElementFault, match=r"cannot be written.*nan.*offset 1"):
-        ground(spoiled, {"k": 1}, {"k": 2}, {"k": 3})
+        elements_of(spoiled, {"k": 1}, {"k": 2}, {"k": 3})
 
 
 def test_the_garbage_collector_is_left_as_it_was() -> None:
     """A worker goes on to other tasks."""
     before = gc.get_threshold()
-    ground(plain, {"k": 1})
+    elements_of(plain, {"k": 1})
     assert gc.get_threshold() == before

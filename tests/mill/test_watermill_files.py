@@ -158,7 +158,7 @@ def test_windows_that_a_function_says_go_with_a_join(spark: SparkSession, tmp_pa
     """The windows are those of the master; a master without a partner is not in them."""
     tree = join_streams(window(L, function_call(by_tens)), JoinWith(R, K, K))
     streams: dict[type, list[dict[str, Any]]] = {L: keyed("l", 1, 2, 3, 11, 30), R: keyed("r", 1, 3, 11, 11, 40)}
-    case = Case("told", streams, window_names, Joined, [], {"join_tree": tree})
+    case = Case("function", streams, window_names, Joined, [], {"join_tree": tree})
     assert output_of(case, tmp_path / "case", spark) == joined((2, ["r0", "r1"]), (1, ["r2", "r3"]))
 
 
@@ -171,7 +171,7 @@ def test_a_key_that_decreases_is_told_with_its_place(spark: SparkSession, tmp_pa
 
 
 def test_an_element_without_its_key_is_told_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
-    """Null, missing and of a unfit type are one: there is no key."""
+    """Null, missing and of a wrong type are one: there is no key."""
     case = replace(JOIN, streams={L: [*keyed("l", 1), {"name": "l1"}], R: keyed("r", 1)})
     with pytest.raises(ElementInvalid) as caught:
         mill_on_files(case, tmp_path / "case", spark).run()
@@ -195,7 +195,7 @@ def fails_at_two(left: L) -> Joined:
 def test_a_function_that_raises_is_told_with_its_element_and_nothing_is_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The turn is tried blank by the next run."""
+    """The turn is tried anew by the next run."""
     mill = mill_on_files(replace(ONE, process=fails_at_two), tmp_path / "case", spark)
     with pytest.raises(ElementFailed) as caught:
         mill.run()

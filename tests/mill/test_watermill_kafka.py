@@ -180,8 +180,8 @@ def test_progress_tells_elements_horizon_and_lag(spark: SparkSession, topics: To
     mill = topics.mill(join_names, spark, **BY_K)
     mill.turn()
     progress = mill.progress()
-    told: Mapping[str, tuple[int, int]] = {name: (own.elements, own.lag) for name, own in progress.streams.items()}
-    assert (told, progress.horizon) == ({"L": (1, 2), "R": (2, 1)}, 2)
+    found: Mapping[str, tuple[int, int]] = {name: (own.elements, own.lag) for name, own in progress.streams.items()}
+    assert (found, progress.horizon) == ({"L": (1, 2), "R": (2, 1)}, 2)
 
 
 def test_a_join_key_of_its_own_kind_goes_with_partitions(spark: SparkSession, topics: Topics) -> None:

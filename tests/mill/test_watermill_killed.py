@@ -32,10 +32,10 @@ SEEDS = range(3)
 
 
 def prepared(kind: str, home: Path, kafka: Broker, partitions: dict[type, int] | None = None) -> Topics:
-    """Topics for a master, what is joined to it, and the output, and the folder that tells a child of them."""
+    """Topics for a master, what is joined to it, and the output, and the folder in which a child finds them."""
     topics = Topics(kafka, home, partitions or {}).make(L, R, Joined)
-    told = {"left": topics.names[L], "right": topics.names[R], "out": topics.names[Joined]}
-    (home / "mill.json").write_text(json.dumps({"kind": kind, "bootstrap": kafka.bootstrap, **told}))
+    names = {"left": topics.names[L], "right": topics.names[R], "out": topics.names[Joined]}
+    (home / "mill.json").write_text(json.dumps({"kind": kind, "bootstrap": kafka.bootstrap, **names}))
     return topics
 
 

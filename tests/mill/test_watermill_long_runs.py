@@ -95,7 +95,7 @@ def test_a_stream_that_leaves_the_tree_leaves_the_marks(spark: SparkSession, top
 def test_a_mill_without_marks_does_not_write_again_what_is_there(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
-    """Somebody has to decide, and is told how: with a call, since mills have no command line."""
+    """Somebody has to decide, and learns how: with a call, since mills have no command line."""
     topics.make(L, Joined).put(L, *keyed("l", 1))
     topics.mill(identity, spark).turn()
     topics.folder = tmp_path / "elsewhere"

@@ -1,4 +1,4 @@
-"""Windows that a function tells: decided once, in the order of arrival, also when nothing comes."""
+"""Windows whose key a function gives: decided once, in the order of arrival, also when nothing comes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Clock:
     def __call__(self) -> float:
         return self.seconds
 
-    def tell(self, element: dict[str, Any] | None) -> int:
+    def key(self, element: dict[str, Any] | None) -> int:
         """The window expression: which minute it is."""
         self.asked.append(element)
         return int(self.seconds // 60)
@@ -36,7 +36,7 @@ def sizes(lefts: list[L]) -> None:
 
 
 def windows_by(clock: Clock, poll_seconds: float | None = None) -> TimedWindows:
-    declared = declare(sizes, stream_cls=window(L, function_call(clock.tell)))
+    declared = declare(sizes, stream_cls=window(L, function_call(clock.key)))
     assert declared.window_key is not None
     return TimedWindows(declared.window_key, poll_seconds, clock)
 
@@ -82,7 +82,7 @@ def test_an_idle_poll_asks_with_none_and_may_close_the_window() -> None:
 
 
 def test_no_element_is_asked_about_twice() -> None:
-    """What was seen is memory_of by its offset; what was given out is without_streams."""
+    """What was seen is remembered by its offset; what was given out is forgotten."""
     clock = Clock()
     windows = windows_by(clock)
     windows.begin_at({0: 0})

@@ -30,7 +30,7 @@ class StreamAlias:
 
 
 Stream: TypeAlias = "type | StreamAlias"
-"""A stream is told by the class of its elements, or by an alias where one class has several streams."""
+"""A stream is named by the class of its elements, or by an alias where one class has several streams."""
 
 
 @dataclass(frozen=True)

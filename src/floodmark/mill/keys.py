@@ -146,7 +146,7 @@ def window_key(tree: JoinTree, codecs: Mapping[Stream, Codec]) -> Key | None:
 
 
 def kind_of(expression: Expression, codec: Codec) -> Kind | None:
-    """What the expression's values are compared as; None if it cannot be told, "any" if they have no order."""
+    """What the expression's values are compared as; None if nobody knows, "any" if they have no order."""
     found = type_of(expression, codec)
     return KINDS.get(found, "any") if found is not None else None
 

@@ -131,7 +131,7 @@ class Shaped(Protocol):
 
 @runtime_checkable
 class Secluded(Protocol):
-    """A sink that may write in a session of its own, where nothing that is observed on the way is told."""
+    """A sink that may write in a session of its own, where what is observed on the way is lost."""
 
     def is_secluded(self, batch: Batch, session: Session) -> bool:
         """Whether the write of this batch, which comes next, does."""

@@ -1,4 +1,4 @@
-"""Tables as streams: rows are elements, columns are fields, and the output has struct_column columns."""
+"""Tables as streams: rows are elements, columns are fields, and the output has typed columns."""
 
 from __future__ import annotations
 

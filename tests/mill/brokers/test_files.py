@@ -34,13 +34,13 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("key_range", [1, 7, 1 << 20])
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 @pytest.mark.parametrize("layout", [None, 2])
 def test_an_array_is_read_object_by_object(
-    key_range: int, layout: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    piece: int, layout: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However it is laid out, and wherever a key_range of the file ends: in a word, in a character of several bytes."""
-    monkeypatch.setattr(array_module, "PIECE_BYTES", key_range)
+    """However it is laid out, and wherever a piece of the file ends: in a word, in a character of several bytes."""
+    monkeypatch.setattr(array_module, "PIECE_BYTES", piece)
     path = written(tmp_path, json.dumps(TRICKY, indent=layout, ensure_ascii=False))
     assert [json.loads(text) for text in ArrayReader(path).objects()] == TRICKY
 

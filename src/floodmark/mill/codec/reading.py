@@ -2,9 +2,9 @@
 per element. A value is refused rather than bent to fit.
 
 A class is read in two ways. `columns_reader` reads many elements field by field, which happens in C where all values of
-a field have its very type; it is paid for by the row "elements read and checked" of bench_elements, which it brings
-from twice the time of plain Python to the same. Where that does not do, `class_reader` reads one by one: elements take
-their defaults there, and a fault is named with the path to it.
+a field have its very type: as fast as plain Python that checks nothing, which the row "elements read and checked" of
+bench_elements asks for; `class_reader` takes 1.3 times as long. It reads one by one where columns do not do: elements
+take their defaults there, and a fault is named with the path to it.
 """
 
 from __future__ import annotations

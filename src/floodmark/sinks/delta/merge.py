@@ -62,8 +62,8 @@ def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str
     # As text, since maps cannot be compared; only rows that tie are turned into it.
     own = F.to_json(F.struct(*map(quote, columns)))
     other = F.to_json(F.struct(*(first[name].alias(name) for name in columns)))
-    shown = F.to_json(F.struct(*map(quote, key)))
-    reason = F.concat(F.lit("two different rows have the key "), shown, F.lit(" and nothing says which is newer: "))
+    key_text = F.to_json(F.struct(*map(quote, key)))
+    reason = F.concat(F.lit("two different rows have the key "), key_text, F.lit(" and nothing says which is newer: "))
     hint = F.lit("name a column that does in `sequence`")
     return F.when(ties & (own != other), raise_in_plan("sink", F.concat(reason, hint)).cast("boolean")).otherwise(
         F.lit(False)
@@ -102,9 +102,9 @@ def _same(matched: str, key: Sequence[str], named_by: Sequence[str]) -> str:
     Delta asks the condition of rows without a partner too, where one side is NULL: they collide with nobody.
     """
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in named_by)
-    shown = ", ".join(f"cast(s.{quote(name)} AS string)" for name in key)
+    key_text = ", ".join(f"cast(s.{quote(name)} AS string)" for name in key)
     reason = f"two members have the {', '.join(key)} ".replace("'", "")
-    refusal = f"cast(raise_error(concat('{fault_begin('sink')}{reason}', {shown}, '{END}')) AS boolean)"
+    refusal = f"cast(raise_error(concat('{fault_begin('sink')}{reason}', {key_text}, '{END}')) AS boolean)"
     return f"CASE WHEN {matched} AND NOT ({same}) THEN {refusal} ELSE true END"
 
 

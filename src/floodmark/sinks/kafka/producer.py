@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from floodmark.probes.kafka.client import KafkaOptions
 
-
 CALL_SECONDS = 10.0
 COMMIT_SECONDS = 20.0
 PATIENCE_SECONDS = 120.0
@@ -57,8 +56,8 @@ class LedgerAddress:
             "transactional.id": f"{self.ledger}-{writer}",
             "transaction.timeout.ms": int(self.transaction_seconds * 1000),
         }
-        users = self.options.librdkafka()
-        producer = Producer({**{k: v for k, v in DEFAULTS.items() if k not in users}, **users, **own})
+        options = self.options.librdkafka()
+        producer = Producer({**{k: v for k, v in DEFAULTS.items() if k not in options}, **options, **own})
         retry_passing_errors(lambda: producer.init_transactions(CALL_SECONDS))
         return producer
 
@@ -134,10 +133,10 @@ class TransactionalSession:
 def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Headers) -> None:
     """One message per row with the user's headers; on the last one, ours stand before them."""
     columns = [rows.column(name).to_pylist() for name in ("partition", "key", "value")]
-    users = rows.column("headers").to_pylist() if "headers" in rows.schema.names else [None] * rows.num_rows
-    users[-1] = [*({"key": key, "value": value} for key, value in stamp), *(users[-1] or ())]
+    headers_of = rows.column("headers").to_pylist() if "headers" in rows.schema.names else [None] * rows.num_rows
+    headers_of[-1] = [*({"key": key, "value": value} for key, value in stamp), *(headers_of[-1] or ())]
     produce = producer.produce
-    for partition, key, value, headers in zip(*columns, users, strict=True):
+    for partition, key, value, headers in zip(*columns, headers_of, strict=True):
         while True:
             try:
                 if headers:

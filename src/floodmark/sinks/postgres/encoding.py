@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
     from floodmark.sinks.postgres.target import TargetColumn
 
-if TYPE_CHECKING:
-    Values: TypeAlias = "np.ndarray[Any, Any] | int"
-    Part: TypeAlias = tuple[str, Values]
-    """The type of some bytes of every row, as numpy spells it, and their values, or the one value of all rows."""
+Values: TypeAlias = "np.ndarray[Any, Any] | int"
+Part: TypeAlias = "tuple[str, Values]"
+"""The type of some bytes of every row, as numpy spells it, and their values, or the one value of all rows."""
 INT2, INT4, INT8 = ">i2", ">i4", ">i8"
 MICROSECONDS_TO_2000, DAYS_TO_2000 = 946_684_800_000_000, 10_957
 """PostgreSQL counts time from 2000, Arrow from 1970."""

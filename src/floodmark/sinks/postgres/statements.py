@@ -240,14 +240,14 @@ class Merge(Move):
             f"SELECT jsonb_build_object({{}})::text FROM {NEWEST} AS t JOIN {NEWEST} AS s ON {{}}"
             f" WHERE s.{RANK} = 1 AND s.{PLACE} > 1 AND t.{PLACE} = 1 AND ROW({{}})::text <> ROW({{}})::text LIMIT 1"
         )
-        shown = SQL(", ").join(_pair(name) for name in self.key)
+        pairs = SQL(", ").join(_pair(name) for name in self.key)
         names = [column.name for column in self.columns]
         mine, other = (_join_names(", ", f"{side}.{{0}}", names) for side in ("s", "t"))
         keyed = _join_names(" AND ", "t.{0} = s.{0}", self.key)
-        found = connection.execute(SQL(find).format(shown, keyed, mine, other)).fetchone()
-        if found:
+        key = connection.execute(SQL(find).format(pairs, keyed, mine, other)).fetchone()
+        if key:
             raise BatchRefused(
-                f"two different rows have the key {found[0]} and nothing says which is newer: "
+                f"two different rows have the key {key[0]} and nothing says which is newer: "
                 "name a column that does in `sequence`"
             )
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import SinkUnreachable
 from floodmark.logs import get_logger
@@ -38,12 +38,11 @@ ATTEMPT, HEAD = struct.Struct(">q"), struct.Struct(">qq")
 """What a stream begins with; and each chunk of it: its rows, and the length of the bytes that follow."""
 LONGEST_FOLDER = 70
 """Systems take about a hundred bytes for the whole path of a socket."""
-WAITING = 128
-if TYPE_CHECKING:
-    PutRows = Callable[[Connection, Load, CopyChunks, str], int]
-    """Brings the chunks into the target; returns the rows that were written."""
-    InTransaction = Callable[[Connection, int], None]
-    """Called with the open transaction and the rows written, just before the commit."""
+BACKLOG = 128
+PutRows: TypeAlias = "Callable[[Connection, Load, CopyChunks, str], int]"
+"""Brings the chunks into the target; returns the rows that were written."""
+InTransaction: TypeAlias = "Callable[[Connection, int], None]"
+"""Called with the open transaction and the rows written, just before the commit."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Write:
                 for setting in settings:
                     connection.execute(setting.encode())
                 written = self.put(connection, load, chunks, self.batch.kind)
-                if self._is_reached(self.ledger.lock(connection)):
+                if self._is_recorded(self.ledger.lock(connection)):
                     raise AlreadyRecorded
                 batch = self.batch
                 self.ledger.record(connection, LedgerEntry(batch.number, batch.digest, written, batch.marks))
@@ -111,11 +110,11 @@ class Write:
                 return written
         except (AlreadyRecorded, psycopg.Error):
             # What the other wrote may be what stood in our way: its table, or its keys.
-            if connection.broken or not self._is_reached(self.ledger.entry(connection)):
+            if connection.broken or not self._is_recorded(self.ledger.entry(connection)):
                 raise
             return self._repeat(connection)
 
-    def _is_reached(self, entry: LedgerEntry | None) -> bool:
+    def _is_recorded(self, entry: LedgerEntry | None) -> bool:
         return entry is not None and entry.number >= self.batch.number
 
     def _repeat(self, connection: Connection) -> int | None:
@@ -165,7 +164,7 @@ def open_stream(rows: DataFrame, encoding: Encoding) -> Iterator[TaskStream]:
         path = str(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fm-"))) / "s")
         listener = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
         listener.bind(path)
-        listener.listen(WAITING)
+        listener.listen(BACKLOG)
         wakeup, waker = socket.socketpair()
         stream = TaskStream(listener, stack.enter_context(closing(wakeup)))
 

@@ -16,7 +16,7 @@ SETTLED = ("done", "dropped")
 class Call(NamedTuple):
     """One call of the user's function; `word` is what it came to, or None if it was cut off."""
 
-    visit: int
+    run: int
     worker: int
     record: Record
     attempt: int
@@ -30,7 +30,7 @@ class Book:
     fates: dict[Record, tuple[str, ...]] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
 
-    def admit(self, partition: int, fates: Iterable[str]) -> None:
+    def put(self, partition: int, fates: Iterable[str]) -> None:
         """Records that were put, in this order."""
         for fate in fates:
             end = self.ends.setdefault(partition, 0)
@@ -70,15 +70,15 @@ def calls_in(notes: Path) -> list[Call]:
 def durable(calls: Sequence[Call], killed: Mapping[int, int]) -> dict[Record, list[str | None]]:
     """What each record came to, call by call, without those calls that a kill may have undone and that came again.
 
-    `killed` tells for a visit that was killed how many records each of its workers had in its hands.
+    `killed` tells for a run that was killed how many records each of its workers had in its hands.
     """
     hands: dict[tuple[int, int], list[int]] = defaultdict(list)
     for at, call in enumerate(calls):
-        hands[call.visit, call.worker].append(at)
-    excused = {at for (visit, _), own in hands.items() if visit in killed for at in own[-killed[visit] :]}
-    told: dict[Record, list[str | None]] = defaultdict(list)
+        hands[call.run, call.worker].append(at)
+    excused = {at for (run, _), own in hands.items() if run in killed for at in own[-killed[run] :]}
+    words: dict[Record, list[str | None]] = defaultdict(list)
     for at, call in enumerate(calls):
         again = any(later.record == call.record and later.attempt == call.attempt for later in calls[at + 1 :])
         if not (at in excused and again):
-            told[call.record].append(call.word)
-    return dict(told)
+            words[call.record].append(call.word)
+    return dict(words)

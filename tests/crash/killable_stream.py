@@ -1,6 +1,6 @@
 """A stream to be killed: each record says what becomes of it, attempt by attempt, and every call is noted in a file.
 
-python patients.py VISIT      a visit as JSON
+python killable_stream.py RUN      a run as JSON
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from floodmark.streams import Stream
     from floodmark.streams.kafka import KafkaStream
 
-GROUP = "patients"
+GROUP = "killable"
 STUCK = 3
 """The exit code of a run that ends at failed records: none that Python has for other troubles."""
 
 
 @dataclass(frozen=True)
-class Visit:
+class StreamRun:
     """One run of the stream; those of one folder share the marks, and differ in all that a restart may change."""
 
     home: str
@@ -49,11 +49,11 @@ class Visit:
         params = {"bootstrap.servers": self.bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest"}
         policy, store = retry(self.tries - 1, 0) if self.tries > 1 else "stop", f"sqlite:///{self.home}/marks.db"
         source = from_kafka([self.topic], params, on_error=policy, store=store)
-        kept = self._treated(source).filter(lambda row: row[1].split()[-1] != b"dropped")
+        kept = self._with_step(source).filter(lambda row: row[1].split()[-1] != b"dropped")
         kept.sink(healing, stream=source)
         return source
 
-    def _treated(self, source: KafkaStream) -> Stream:
+    def _with_step(self, source: KafkaStream) -> Stream:
         step = self._step()
         return source.map(step) if self.together == 1 else source.partition(self.together).foreach_async(step).flatten()
 
@@ -82,9 +82,9 @@ class Visit:
 
 
 if __name__ == "__main__":
-    visit = Visit(**json.loads(sys.argv[1]))
-    fm.spark_session({"spark.master": f"local[{visit.cores}]", "spark.driver.memory": "1g"})
+    run = StreamRun(**json.loads(sys.argv[1]))
+    fm.spark_session({"spark.master": f"local[{run.cores}]", "spark.driver.memory": "1g"})
     try:
-        visit.stream().run_once()
+        run.stream().run_once()
     except RecordsFailed:
         sys.exit(STUCK)
