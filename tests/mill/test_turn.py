@@ -23,7 +23,7 @@ from tests.mill.offline import OfflineMill, offline_mill
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from floodmark.step.batch import Prepared
+    from floodmark.step.batch import PreparedBatch
 
 K = get_field("k")
 
@@ -87,7 +87,7 @@ def test_a_commit_drops_the_marks_of_streams_that_left_the_tree(tmp_path: Path) 
     step = MillStep(store, no_spark, MillWork("mill", (), ()), planner=mill.planner, run_state=RunState({}))
     with hold(store, "mill") as lease:
         store.commit(STORED, expected=0, lease=lease.lease)
-        begun = step.cut_short(OpenBatch(STORED, INTENT, None), cast("Prepared", None), lease)
+        begun = step.cut_short(OpenBatch(STORED, INTENT, None), cast("PreparedBatch", None), lease)
         store.commit(record_after(begun), expected=1, lease=lease.lease)
     kept = store.read("mill")
     assert kept is not None

@@ -50,7 +50,7 @@ def test_a_batch_is_a_folder_with_its_rows_and_its_page(ab: DataFrame, tmp_path:
 
 
 def test_a_repeated_number_changes_no_byte(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
-    """The folder is there, so the batch is; the count of then is told again."""
+    """The folder is there, so the batch is; the count of then is given again."""
     sink = Files(str(tmp_path))
     sink.write(ab, batch(1))
     before = on_disk(tmp_path)

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from floodmark.cli.invocation import Invocation, LogSettings, Tools
-from floodmark.cli.output import explain_failure
 
 Command: TypeAlias = Any  # typer gives the class no public name
 
@@ -97,6 +96,8 @@ def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
         )
         return code if isinstance(code, int) else 0
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the last place where one can be explained)
+        from floodmark.cli.output import explain_failure
+
         return explain_failure(error, invocation)
     finally:
         invocation.close()

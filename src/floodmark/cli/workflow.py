@@ -94,7 +94,7 @@ class WorkflowCommand:
         from floodmark.step.stopping import stopping_on
 
         with stopping_on(signal.SIGTERM) as stopping:
-            finished = self.prepared(stopping.wait).go(chosen)
+            finished = self.workflow_run(stopping.wait).go(chosen)
         self.announce(finished)
         return finished.exit_code
 
@@ -105,21 +105,21 @@ class WorkflowCommand:
 
         self.invocation.start_logging("info")
         with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping:
-            prepared = self.prepared(stopping.wait)
+            run = self.workflow_run(stopping.wait)
 
             def run_at(tick: datetime) -> WorkflowResult:
-                finished = prepared.go(tick=tick)
+                finished = run.go(tick=tick)
                 self.announce(finished)
                 return finished
 
             return keep_schedule(self.workflow, self.invocation.store(), run_at, stopping.wait)
 
-    def prepared(self, wait: Callable[[float], bool]) -> WorkflowRun:
+    def workflow_run(self, wait: Callable[[float], bool]) -> WorkflowRun:
         from floodmark.jobs.workflow.code import Surroundings
         from floodmark.jobs.workflow.running import WorkflowRun
 
         around = Surroundings(self.invocation.session(), self.invocation.store())
-        return WorkflowRun(self.workflow, self.library(wait), around, wait, self.report, self.notices().began)
+        return WorkflowRun(self.workflow, self.library(wait), around, wait, self.report, self.notices().announce_start)
 
     def notices(self) -> Notices:
         """Where the file's notifications go."""
@@ -132,7 +132,7 @@ class WorkflowCommand:
     def announce(self, finished: WorkflowResult) -> None:
         """The end of a run, on the screen and through the alert channels."""
         self.summarise(finished)
-        self.notices().ended(finished)
+        self.notices().announce_end(finished)
 
     def library(self, wait: Callable[[float], bool] = lambda _seconds: False) -> Library:
         """The code of the tasks: files beside the workflow and the project, its jobs and its registered functions."""
@@ -194,11 +194,11 @@ class Notices:
     subscriptions: Sequence[Subscription]
     scrub: Callable[[str], str] = str
 
-    def began(self) -> None:
+    def announce_start(self) -> None:
         """A run has its lease and is about to begin."""
         self._tell(self.workflow, "on_start", _note("run_started", self._name, "it begins"))
 
-    def ended(self, finished: WorkflowResult) -> None:
+    def announce_end(self, finished: WorkflowResult) -> None:
         """A run is over: tell of the workflow, and of each task that has wishes of its own."""
         self._tell_workflow(finished)
         for each in finished.ends:
@@ -237,7 +237,7 @@ class Notices:
 
     def _tell(self, who: NotifyingPart, moment: Moment, alert: Alert) -> None:
         if who.wants(moment):
-            send([alert], [_addressed(each, who.addresses(moment)) for each in self.subscriptions])
+            send([alert], [_with_addresses(each, who.addresses(moment)) for each in self.subscriptions])
 
     def _reason(self, ended: TaskEnd) -> str:
         return f"{ended.outcome.state}: {self.scrub(ended.outcome.error or '')[:ERROR_SHOWN]}"
@@ -256,7 +256,7 @@ def _over(trouble: Alert) -> Alert:
     return replace(trouble, status="resolved", message="it is well again")
 
 
-def _addressed(subscription: Subscription, addresses: Sequence[str]) -> Subscription:
+def _with_addresses(subscription: Subscription, addresses: Sequence[str]) -> Subscription:
     """The channel, writing to these as well if it is one for mail."""
     channel = subscription.channel
     if not isinstance(channel, Email):

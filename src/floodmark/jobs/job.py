@@ -273,7 +273,7 @@ def schema_changes(step: Step, intent: Intent) -> tuple[str, ...]:
     targets = [(name, schema) for name, schema in shaped if schema is not None]
     if not targets:
         return ()
-    rows = prepare(step.work, replace(intent, spool=None), step.session()).rows.schema
+    rows = prepare(step.work, replace(intent, spool=None), step.session()).judgement.kept_rows().schema
     drifts = [(name, compare(rows, schema)) for name, schema in targets]
     absent = [f"{name}: the rows lack column {column}" for name, drift in drifts for column in drift.absent]
     return (*(f"{name}: {what}" for name, drift in drifts for what in drift.differences()), *absent)

@@ -158,7 +158,7 @@ class TableWork:
         session, done = isolated(self.spark), []
         for name in FILE_SIZE_SETTINGS:
             session.conf.set(name, str(self.upkeep.target_file_bytes))
-        with self._locked():
+        with self._lock():
             for what, statement in self.statements():
                 session.sql(statement).collect()
                 done.append(what)
@@ -186,7 +186,7 @@ class TableWork:
         return True
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         folder, pid = local_path(self.probe.where), jvm_pid(self.spark)
         if folder is None or pid is None:
             yield

@@ -26,7 +26,7 @@ from floodmark.sinks.contract import POSITION, Batch, Sink
 from floodmark.sources.contract import Sight
 from floodmark.spark.faults import element_error_in
 from floodmark.step import Step, Work
-from floodmark.step.batch import Prepared
+from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import Judgement
 from floodmark.step.engine import OpenBatch
 from floodmark.step.looking import Outlook, look
@@ -70,7 +70,7 @@ class ReturnedEnd:
 
 
 @dataclass(frozen=True)
-class TurnOutput(Prepared):
+class TurnOutput(PreparedBatch):
     """The output of a turn, and where the function ended the stream, if it did."""
 
     end: ReturnedEnd | None = None
@@ -185,7 +185,7 @@ class MillStep(Step):
                     log.warning("elements came too late", mill=self.job, stream=name, partition=number, count=count)
         return notes
 
-    def prepare(self, intent: Intent) -> Prepared:
+    def prepare(self, intent: Intent) -> PreparedBatch:
         """The turn's output, from the spool if an earlier attempt finished it; nothing behind a returned end."""
         spark, spool = self.session(), Spool(str(intent.spool))
         try:
@@ -212,7 +212,7 @@ class MillStep(Step):
         spool.finish(counted)
         return counted
 
-    def cut_short(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease) -> OpenBatch[Outlook]:
+    def cut_short(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease) -> OpenBatch[Outlook]:
         """Where the function returned the end of the stream, the marks stay behind the element that it did so for.
 
         The commit drops the marks of streams that are no longer in the tree.

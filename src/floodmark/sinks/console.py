@@ -50,8 +50,8 @@ class Console(AtLeastOnce):
 
     def write(self, rows: DataFrame, batch: Batch) -> int:
         """Rows come from Spark a partition at a time, so that a large batch does not fill this process."""
-        shown = without_own(rows)
-        limited = shown.limit(self.limit) if self.limit is not None else shown
+        visible = without_own(rows)
+        limited = visible.limit(self.limit) if self.limit is not None else visible
         lines = _json_lines(limited) if self.format == "jsonl" else _table_lines(limited)
         return _print(lines, self._out()) - (1 if self.format == "table" else 0)
 

@@ -1,4 +1,8 @@
-"""Judging a batch: in the pass that writes it where every rule allows that, else over the spool, before any write."""
+"""What rows must pass before a sink takes them: the job's rules, and the schema of the target.
+
+Rules are judged in the pass that writes where every rule allows that, else over the spool, before any write; drift of
+the schema is judged by the job's policy.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-# Fitting rows to a target's schema before anything is written: drift is judged here, by the job's policy.
+SAMPLES = 3
 WIDER = {
     "tinyint": ("smallint", "int", "bigint", "float", "double"),
     "smallint": ("int", "bigint", "float", "double"),
@@ -35,9 +39,75 @@ NO_DIGITS = (-1, -1)
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """Rows that carry their verdict, and where the sums over them come from."""
+
+    rules: RuleSet
+    marked_rows: DataFrame
+    at: datetime
+    observation: Observation | None = None
+    frozen_tally: Tally | None = None
+    """What was found when the batch was frozen: its rows go where they went then, whatever the rules are now."""
+
+    @property
+    def legend(self) -> Legend:
+        if self.frozen_tally is None:
+            return self.rules.legend()
+        return Legend(tuple((verdict.name, verdict.action) for verdict in self.frozen_tally.verdicts))
+
+    def kept_rows(self) -> DataFrame:
+        return self.legend.kept_rows(self.marked_rows)
+
+    def quarantined_rows(self) -> DataFrame:
+        return self.legend.quarantined_rows(self.marked_rows)
+
+    def tally(self, *, was_executed: bool) -> Tally:
+        """What the write saw; where nothing was written, or nobody watched, the rows are judged on their own."""
+        if not self.rules:
+            return Tally()
+        sums = wait_for_observation(self.observation) if self.observation and was_executed else None
+        return self.rules.tally(sums or self.marked_rows.agg(*self.rules.measures(self.at)).collect()[0].asDict())
+
+    def require_no_failure(self, tally: Tally, job: str) -> None:
+        """Raises RuleBroken for the first rule that fails the batch, with a few of the rows that broke it."""
+        for broken in tally.broken("fail"):
+            samples = self._samples(broken.name) or broken.samples
+            raise RuleBroken(
+                job,
+                rule=broken.name,
+                failed=broken.failed,
+                checked=broken.checked,
+                samples=samples,
+                results=[asdict(verdict) for verdict in tally.verdicts],
+            )
+
+    def _samples(self, rule: str) -> tuple[str, ...]:
+        place = [name for name, _ in self.legend.rules].index(rule)
+        such = self.marked_rows.where(self.legend.breaks([place])).select(SAMPLE).limit(SAMPLES)
+        return tuple(row[SAMPLE] for row in such.collect())
+
+
+def judge_on_the_way(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
+    """Judge while the rows are written: the sums are taken on the way, directly above the scan."""
+    if not rules:
+        return Judgement(rules, rows, at)
+    from pyspark.sql import Observation
+
+    marked, observation = rules.mark(rows), Observation()
+    return Judgement(rules, marked.observe(observation, *rules.measures(at)), at, observation)
+
+
+def log_rules(tally: Tally, job: str) -> None:
+    """One line for every rule: a warning where it was broken. Samples are on the receipt and not in a log."""
+    for verdict in tally.verdicts:
+        write, event = (log.warning, "rule broken") if verdict.failed else (log.info, "rule held")
+        facts = {"action": verdict.action, "failed": verdict.failed, "checked": verdict.checked}
+        write(event, job=job, rule=verdict.name, **facts)
+
+
+@dataclass(frozen=True)
 class Drift:
-    """How the rows differ from the target: columns it does not have, columns whose type it cannot hold, columns they
-    lack."""
+    """How rows differ from the target: columns it lacks, columns whose type it cannot hold, columns the rows lack."""
 
     new: tuple[tuple[str, str], ...]
     unfit: tuple[str, ...]
@@ -57,8 +127,8 @@ def fit(rows: DataFrame, sink: Sink, *, job: str, policy: OnSchemaChange, sessio
     if drift.unfit or (drift.new and policy == "fail"):
         raise SchemaChanged(job, sink=sink.name, differences=drift.differences())
     log_drift(drift, sink, job, policy)
-    kept = rows.drop(*(name for name, _ in drift.new)) if policy == "ignore" else rows
-    return kept.withColumns({name: kept[f"`{name}`"].cast(wider) for name, wider in drift.widened})
+    known = rows.drop(*(name for name, _ in drift.new)) if policy == "ignore" else rows
+    return known.withColumns({name: known[f"`{name}`"].cast(wider) for name, wider in drift.widened})
 
 
 def log_drift(drift: Drift, sink: Sink, job: str, policy: OnSchemaChange) -> None:
@@ -104,76 +174,3 @@ def digits(kind: DataType) -> tuple[int, int]:
     if isinstance(kind, DecimalType):
         return kind.precision - kind.scale, kind.scale
     return INTEGER_DIGITS.get(kind.simpleString(), -1), 0 if kind.simpleString() in INTEGER_DIGITS else -1
-
-
-SAMPLES = 3
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """Rows that carry their verdict, and where the sums over them come from."""
-
-    rules: RuleSet
-    marked: DataFrame
-    at: datetime
-    observation: Observation | None = None
-    frozen: Tally | None = None
-    """What was found when the batch was frozen: its rows go where they went then, whatever the rules are now."""
-
-    @property
-    def legend(self) -> Legend:
-        if self.frozen is None:
-            return self.rules.legend()
-        return Legend(tuple((verdict.name, verdict.action) for verdict in self.frozen.verdicts))
-
-    def kept(self) -> DataFrame:
-        return self.legend.kept_rows(self.marked)
-
-    def quarantined(self) -> DataFrame:
-        return self.legend.quarantined_rows(self.marked)
-
-    def tally(self, *, was_executed: bool) -> Tally:
-        """What the write saw; where nothing was written, or nobody watched, the rows are judged on their own."""
-        if not self.rules:
-            return Tally()
-        sums = wait_for_observation(self.observation) if self.observation and was_executed else None
-        return self.rules.tally(sums or self._summed())
-
-    def require_no_failure(self, tally: Tally, job: str) -> None:
-        """Raises RuleBroken for the first rule that fails the batch, with a few of the rows that broke it."""
-        for broken in tally.broken("fail"):
-            samples = self._samples(broken.name) or broken.samples
-            raise RuleBroken(
-                job,
-                rule=broken.name,
-                failed=broken.failed,
-                checked=broken.checked,
-                samples=samples,
-                results=[asdict(verdict) for verdict in tally.verdicts],
-            )
-
-    def _summed(self) -> dict[str, object]:
-        return self.marked.agg(*self.rules.measures(self.at)).collect()[0].asDict()
-
-    def _samples(self, rule: str) -> tuple[str, ...]:
-        place = [name for name, _ in self.legend.rules].index(rule)
-        such = self.marked.where(self.legend.breaks([place])).select(SAMPLE).limit(SAMPLES)
-        return tuple(row[SAMPLE] for row in such.collect())
-
-
-def judge_on_the_way(rules: RuleSet, rows: DataFrame, at: datetime) -> Judgement:
-    """Judge while the rows are written: the sums are taken on the way, directly above the scan."""
-    if not rules:
-        return Judgement(rules, rows, at)
-    from pyspark.sql import Observation
-
-    marked, observation = rules.mark(rows), Observation()
-    return Judgement(rules, marked.observe(observation, *rules.measures(at)), at, observation)
-
-
-def log_rules(tally: Tally, job: str) -> None:
-    """One line for every rule: a warning where it was broken. Samples are on the receipt and not in a log."""
-    for verdict in tally.verdicts:
-        tell, event = (log.warning, "rule broken") if verdict.failed else (log.info, "rule held")
-        facts = {"action": verdict.action, "failed": verdict.failed, "checked": verdict.checked}
-        tell(event, job=job, rule=verdict.name, **facts)

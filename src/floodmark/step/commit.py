@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.rules import Tally
-from floodmark.step.batch import Prepared
+from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.looking import Outlook, marks_after
@@ -29,6 +29,57 @@ if TYPE_CHECKING:
     from floodmark.step.work import Work
     from floodmark.stores.lease import HeldLease
     from floodmark.stores.record import Lease
+
+
+class Save(Protocol):
+    """How the record is saved: the store's own way, or inside somebody's transaction."""
+
+    def __call__(self, record: JobRecord, *, expected: int, lease: Lease, receipt: Receipt) -> None: ...
+
+
+@dataclass(frozen=True)
+class BatchCommit:
+    """All that is known of a batch whose sinks are written, and the one act that ends it."""
+
+    work: Work
+    store: MarkStore
+    open_batch: OpenBatch[Outlook]
+    prepared: PreparedBatch
+    batch: Batch
+    lease: HeldLease
+    clock: Clock
+    is_observed: bool
+    """Whether what is counted on the way to the sinks will be known here."""
+
+    def save(self, written: Mapping[str, int], save: Save) -> Receipt:
+        """Count, put aside what was refused, and raise the mark with the receipt of it all."""
+        was_executed = self.is_observed and len(self.open_batch.confirmed_sinks) < len(self.work.sinks)
+        counts = self.prepared.row_counts(was_executed=was_executed)
+        dead = write_dead_letters(self.work, self.prepared, counts, self.batch)
+        log_rules(counts.tally, self.work.name)
+        quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, self.batch)
+        reach("before_commit")
+        outcome = BatchOutcome(written, counts.read, dead, quarantined, counts.tally)
+        receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
+        save(record_after(self.open_batch), expected=expected, lease=self.lease.lease, receipt=receipt)
+        return receipt
+
+
+@dataclass
+class JoinedCommit:
+    """What the last sink is given, to commit the batch in its own transaction; `receipt`, if it did."""
+
+    commit: BatchCommit
+    written: Mapping[str, int]
+    """What the sinks before it took."""
+    receipt: Receipt | None = None
+
+    def commit_within(self, connection: Connection[Any], rows: int) -> None:
+        """Called by the last sink before its own commit: where it leads to the store, the mark moves with the rows."""
+        store, lease = self.commit.store, self.commit.lease.lease
+        if isinstance(store, Joining) and store.is_reached_by(connection, lease):
+            written = {**self.written, self.commit.work.sinks[-1].name: rows}
+            self.receipt = self.commit.save(written, partial(store.commit_within, connection))
 
 
 @dataclass(frozen=True)
@@ -93,60 +144,3 @@ def receipt_notes(outlook: Outlook | None, intent: Intent) -> tuple[str, ...]:
     if outlook is None:
         return (*outside, "finished a batch that an earlier run had begun")
     return (*outside, *outlook.idle_notes, *outlook.notes)
-
-
-class Save(Protocol):
-    """How the record is saved: the store's own way, or inside somebody's transaction."""
-
-    def __call__(self, record: JobRecord, *, expected: int, lease: Lease, receipt: Receipt) -> None: ...
-
-
-@dataclass(frozen=True)
-class BatchCommit:
-    """All that is known of a batch whose sinks are written, and the one act that ends it."""
-
-    work: Work
-    store: MarkStore
-    open_batch: OpenBatch[Outlook]
-    prepared: Prepared
-    batch: Batch
-    lease: HeldLease
-    clock: Clock
-    is_observed: bool
-    """Whether what is counted on the way to the sinks will be known here."""
-
-    def save(self, written: Mapping[str, int], save: Save) -> Receipt:
-        """Count, put aside what was refused, and raise the mark with the receipt of it all."""
-        was_executed = self.is_observed and len(self.open_batch.confirmed_sinks) < len(self.work.sinks)
-        counted = self.prepared.counted(was_executed=was_executed)
-        dead = write_dead_letters(self.work, self.prepared, counted, self.batch)
-        log_rules(counted.tally, self.work.name)
-        aside = quarantine_broken(self.work, self.prepared.judgement, counted.tally, self.batch)
-        reach("before_commit")
-        receipt = receipt_of(
-            self.open_batch, BatchOutcome(written, counted.read, dead, aside, counted.tally), self.clock
-        )
-        save(
-            record_after(self.open_batch),
-            expected=self.open_batch.record.number,
-            lease=self.lease.lease,
-            receipt=receipt,
-        )
-        return receipt
-
-
-@dataclass
-class JoinedCommit:
-    """What the last sink is given, to commit the batch in its own transaction; `receipt`, if it did."""
-
-    commit: BatchCommit
-    written: Mapping[str, int]
-    """What the sinks before it took."""
-    receipt: Receipt | None = None
-
-    def commit_within(self, connection: Connection[Any], rows: int) -> None:
-        """Called by the last sink before its own commit: where it leads to the store, the mark moves with the rows."""
-        store, lease = self.commit.store, self.commit.lease.lease
-        if isinstance(store, Joining) and store.is_reached_by(connection, lease):
-            written = {**self.written, self.commit.work.sinks[-1].name: rows}
-            self.receipt = self.commit.save(written, partial(store.commit_within, connection))

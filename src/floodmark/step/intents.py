@@ -1,7 +1,7 @@
-"""Batches outside the mark, which leave it where it is: a backfill, a repair, a replay of dead letters.
+"""The intent of a batch: how it is made, what becomes of one that was not committed, and how its kind changes the work.
 
-They go through the step as every batch does, under the job's own numbers, so a kill at any point is finished by
-whoever comes next: `run`, or the act itself. What that needs beside the spans is kept in the intent.
+A backfill, a repair and a replay of dead letters leave the mark where it is. They go through the step as every batch
+does, under the job's own numbers, so a kill at any point is finished by whoever comes next: `run`, or the act itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Freezing, Sink, ledger_id
-from floodmark.sources.contract import Reading, Session
+from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook
 from floodmark.step.refused import Letters, SavedRecords
 from floodmark.step.spool import Spool
@@ -24,36 +24,8 @@ from floodmark.stores.extras import IntentExtras, Outside
 from floodmark.stores.record import Intent, JobRecord
 
 log = get_logger(__name__)
-# What becomes of a batch that was begun and not committed: finish it, plan it again, or ask.
-
-
-def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest) -> Intent | None:
-    """The open batch, if it is to be finished; None if it is to be dropped and planned again.
-
-    Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest.
-    """
-    intent = record.intent
-    if intent is None or request.drops_open_batch:
-        return None
-    touched, now = ledgers.sinks_touched_by(intent.number), work.fingerprints()
-    changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
-    if not changed or request.finish:
-        return intent
-    if not touched:
-        log.info("open batch is dropped: the code changed and no sink has it", job=work.name, number=intent.number)
-        return None
-    if intent.spool and Spool(intent.spool).counts():
-        log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
-        return intent
-    raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
-
-
-def fence_sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers, session: Session) -> None:
-    """Every sink has recorded the last number, or is made to: a paused run with an older one cannot write then."""
-    behind = ledgers.sinks_behind(record.number)
-    for sink in work.sinks:
-        if sink.name in behind:
-            sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
+GONE = "_fm_gone"
+"""Tells a repair's rows that delete their key from those that are put in place."""
 
 
 def new_intent(
@@ -80,6 +52,27 @@ def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
     return {sink.name: dict(sink.freeze(session)) for sink in work.sinks if isinstance(sink, Freezing)}
 
 
+def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest) -> Intent | None:
+    """The open batch, if it is to be finished; None if it is to be dropped and planned again.
+
+    Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest.
+    """
+    intent = record.intent
+    if intent is None or request.drops_open_batch:
+        return None
+    touched, now = ledgers.sinks_touched_by(intent.number), work.fingerprints()
+    changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
+    if not changed or request.finish:
+        return intent
+    if not touched:
+        log.info("open batch is dropped: the code changed and no sink has it", job=work.name, number=intent.number)
+        return None
+    if intent.spool and Spool(intent.spool).counts():
+        log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
+        return intent
+    raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
+
+
 def next_attempt(work: Work, intent: Intent) -> Intent:
     """The same batch, tried again: temporary names are new, a finished spool is kept."""
     attempt = new_attempt()
@@ -98,8 +91,12 @@ def new_attempt() -> str:
     return uuid.uuid4().hex[:12]
 
 
-GONE = "_fm_gone"
-"""Tells a repair's rows that delete their key from those that are put in place."""
+def fence_sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers, session: Session) -> None:
+    """Every sink has recorded the last number, or is made to: a paused run with an older one cannot write then."""
+    behind = ledgers.sinks_behind(record.number)
+    for sink in work.sinks:
+        if sink.name in behind:
+            sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
 
 
 def work_of(intent: Intent, work: Work) -> Work:
@@ -107,42 +104,25 @@ def work_of(intent: Intent, work: Work) -> Work:
     if intent.kind not in OUTSIDE:
         return work
     outside = intent.extras.outside or Outside()
-    ordered = tuple(with_sequence(sink, outside.sequences.get(sink.name)) for sink in work.sinks)
+    ordered = tuple(
+        with_options(sink, sequence=outside.sequences[sink.name]) if outside.sequences.get(sink.name) else sink
+        for sink in work.sinks
+    )
     if intent.kind == "backfill":
         return replace(work, sinks=ordered)
     if intent.kind == "replay":
-        return replace(work, sinks=ordered, sources=(replay_source(intent, work),))
-    chosen = tuple(for_repair(sink) for sink in work.sinks if sink.name == outside.sink)
+        letters, unread = Letters.of(work, intent.number), Spool(f"{intent.spool}-unread")
+        return replace(work, sinks=ordered, sources=(SavedRecords(work.sources[0], letters, outside.letters, unread),))
+    # A repair's rows were read from the source again: the sink believes them, whatever is stored.
+    chosen = tuple(
+        with_options(sink, sequence=(), delete_when=GONE) for sink in work.sinks if sink.name == outside.sink
+    )
     if not chosen:
         raise ConfigError(
             f"a repair of sink '{outside.sink}' of job '{work.name}' is open, and the job has no such sink any more.",
             hint=f"bring the sink back, or `floodmark run --select {work.name} --abandon`",
         )
     return replace(work, sinks=chosen, rules=RuleSet())
-
-
-def replay_source(intent: Intent, work: Work) -> SavedRecords:
-    """What a replay reads: the letters as they were when it was begun."""
-    unread = Spool(f"{intent.spool}-unread")
-    return SavedRecords(
-        work.sources[0], Letters.of(work, intent.number), (intent.extras.outside or Outside()).letters, unread
-    )
-
-
-def in_range(reading: Reading, source: str, intent: Intent) -> Reading:
-    """The rows of a span that the batch is about."""
-    condition = (intent.extras.outside or Outside()).conditions.get(source)
-    return replace(reading, rows=reading.rows.where(condition)) if condition else reading
-
-
-def with_sequence(sink: Sink, columns: tuple[str, ...] | None) -> Sink:
-    """The sink, which tells older rows from newer ones by these columns."""
-    return with_options(sink, sequence=columns) if columns else sink
-
-
-def for_repair(sink: Sink) -> Sink:
-    """The sink, which believes what it is given: the rows were read from the source again, whatever is stored."""
-    return with_options(sink, sequence=(), delete_when=GONE)
 
 
 def with_options(sink: Sink, **options: object) -> Sink:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from floodmark.hwm import HWM, Span
-    from floodmark.step.batch import Prepared
+    from floodmark.step.batch import PreparedBatch
 
 
 # The quarantine: rows that broke a rule, put aside with their reasons, once, under the number of their batch.
@@ -44,7 +44,7 @@ def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Bat
     """
     if work.quarantine is None or not (tally.quarantined or must_be_emptied(work.quarantine, judgement, batch)):
         return 0
-    broken = judgement.quarantined() if tally.quarantined else judgement.quarantined().limit(0)
+    broken = judgement.quarantined_rows() if tally.quarantined else judgement.quarantined_rows().limit(0)
     written = work.quarantine.write(quarantine_rows(broken, judgement.legend, batch), batch)
     return tally.quarantined if written is None else written
 
@@ -52,7 +52,7 @@ def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Bat
 def must_be_emptied(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
     """Whether rows of earlier batches have to go: a refresh reads everything anew, and judges them again."""
     is_refresh = batch.kind == "refresh" and bool(judgement.rules)
-    return is_refresh and quarantine.holds_rows(lambda: judgement.marked.sparkSession)
+    return is_refresh and quarantine.holds_rows(lambda: judgement.marked_rows.sparkSession)
 
 
 def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFrame:
@@ -311,7 +311,7 @@ def with_reason(reading: Reading) -> DataFrame:
     return reading.rows.withColumn(UNREAD, reading.reason if reading.reason is not None else nothing)
 
 
-def write_dead_letters(work: Work, prepared: Prepared, counted: RowCounts, batch: Batch) -> int:
+def write_dead_letters(work: Work, prepared: PreparedBatch, counted: RowCounts, batch: Batch) -> int:
     """Write what could not be parsed, or failed; how many records that were. The source is read again only for that."""
     if work.dead_letters is None:
         return 0
@@ -320,22 +320,22 @@ def write_dead_letters(work: Work, prepared: Prepared, counted: RowCounts, batch
         return write_outcome(source, prepared, work.dead_letters, batch)
     parts = list(new_letters(work, prepared, counted, batch))
     if batch.kind == "refresh":
-        return replace_letters(work, work.dead_letters, parts, prepared.rows.sparkSession, batch)
+        return replace_letters(work, work.dead_letters, parts, prepared.judgement.marked_rows.sparkSession, batch)
     return work.dead_letters.write(union_all(parts), batch) or 0 if parts else 0
 
 
-def new_letters(work: Work, prepared: Prepared, counted: RowCounts, batch: Batch) -> Iterator[DataFrame]:
+def new_letters(work: Work, prepared: PreparedBatch, counted: RowCounts, batch: Batch) -> Iterator[DataFrame]:
     """What the sources could not parse, and what the transform failed on."""
     for name, reading in prepared.readings.items():
         if reading.dead and counted.dead:
             yield letter_rows(reading.dead(), name, "source", batch)
-    if prepared.failed is not None:
-        yield letter_rows(prepared.failed, work.sources[0].name, "transform", batch)
+    if prepared.failed_records is not None:
+        yield letter_rows(prepared.failed_records, work.sources[0].name, "transform", batch)
 
 
-def write_outcome(source: SavedRecords, prepared: Prepared, sink: Sink, batch: Batch) -> int:
+def write_outcome(source: SavedRecords, prepared: PreparedBatch, sink: Sink, batch: Batch) -> int:
     """What became of the letters of a replay; how many are still open."""
-    rows = source.outcome_rows(prepared.rows.sparkSession, prepared.failed, batch)
+    rows = source.outcome_rows(prepared.judgement.marked_rows.sparkSession, prepared.failed_records, batch)
     sink.write(rows, batch)
     return rows.where("status = 'open'").count()
 

@@ -14,7 +14,7 @@ from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
-from floodmark.step.batch import Prepared, batch_of, prepare, source_error
+from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
 from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
@@ -89,7 +89,6 @@ class Step(Engine[Outlook]):
         if intent is None:
             return None
         again, confirmed = next_attempt(self.work, intent), tuple(ledgers.sinks_with(intent.number))
-        log.info("finishing an open batch", job=self.job, number=again.number, confirmed=confirmed)
         return OpenBatch(record, again, None, confirmed)
 
     def plan(self, record: JobRecord, look: Outlook) -> OpenBatch[Outlook]:
@@ -124,7 +123,7 @@ class Step(Engine[Outlook]):
         Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
         return receipt
 
-    def prepare(self, intent: Intent) -> Prepared:
+    def prepare(self, intent: Intent) -> PreparedBatch:
         """The rows of the batch, transformed and judged; frozen, if they might be others when they are read again."""
         spark = self.session()
         try:
@@ -132,14 +131,14 @@ class Step(Engine[Outlook]):
         except Exception as error:
             raise self.error_for(error, "spool", intent, spark) from error
 
-    def cut_short(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease) -> OpenBatch[Outlook]:
+    def cut_short(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease) -> OpenBatch[Outlook]:
         """The batch as its rows turned out: a step whose rows can end it early makes the shorter one durable here."""
         return batch
 
-    def write(self, batch: OpenBatch[Outlook], prepared: Prepared, lease: HeldLease, clock: Clock) -> Receipt:
+    def write(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease, clock: Clock) -> Receipt:
         """Every sink in order, then the mark. Whether the rows fit is judged for all sinks before the first write."""
         sinks, told = self.work.sinks, batch_of(self.work, batch.record, batch.intent, self.store.namespace)
-        fitted = {sink.name: self.fit(prepared.rows, sink, told) for sink in sinks}
+        fitted = {sink.name: self.fit(prepared.judgement.kept_rows(), sink, told) for sink in sinks}
         apart = all(isinstance(sink, Secluded) and sink.is_secluded(told, self.session) for sink in sinks)
         commit = BatchCommit(self.work, self.store, batch, prepared, told, lease, clock, is_observed=not apart)
         written: dict[str, int] = {}

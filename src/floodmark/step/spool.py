@@ -1,4 +1,7 @@
-"""The spool: a batch frozen as Parquet, so that every sink and every recovery sees the same rows."""
+"""The spool: a batch frozen as Parquet, so that every sink and every recovery sees the same rows; and its counts.
+
+Rows are counted in the pass that writes them, without a second one.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 
 COUNTS = "_floodmark.json"
+PATIENCE_SECONDS = 5.0
 SPARK_COLUMNS = b"org.apache.spark.sql.parquet.row.metadata"
 
 
@@ -51,10 +55,11 @@ class Spool:
         """Without dictionaries, which are a tenth of the work: it is read once or twice, and soon."""
         rows.write.mode("overwrite").option("parquet.enable.dictionary", "false").parquet(self.folder)
 
-    def finish(self, counted: RowCounts) -> None:
+    def finish(self, counts: RowCounts) -> None:
+        """Its rows are all there: from here on a recovery reads them instead of the source."""
         system, path = arrow_place(self.folder)
         with system.open_output_stream(f"{path}/{COUNTS}") as stream:
-            facts = {"read": counted.read, "dead": counted.dead, "tally": counted.tally.serialize()}
+            facts = {"read": counts.read, "dead": counts.dead, "tally": counts.tally.serialize()}
             stream.write(json.dumps(facts).encode())
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -88,12 +93,8 @@ class Spool:
         return pq.read_schema(files[0], filesystem=system).metadata[SPARK_COLUMNS]  # type: ignore[no-any-return]
 
 
-# Counting the rows of a batch in the pass that writes them, without a second one.
-PATIENCE_SECONDS = 5.0
-
-
 @dataclass(frozen=True)
-class Count:
+class RowCounter:
     """Rows of one source, observed directly above its scan, where no shuffle can have them counted twice."""
 
     rows: DataFrame
@@ -103,11 +104,7 @@ class Count:
     def result(self, *, was_executed: bool) -> RowCounts:
         """What the write saw; where nothing was written (all sinks had it already), the span is counted on its own."""
         seen = wait_for_observation(self.observation) if was_executed else None
-        return RowCounts(**seen) if seen else self._counted_again()
-
-    def _counted_again(self) -> RowCounts:
-        row = self.reading.rows.agg(*measures(self.reading)).collect()[0]
-        return RowCounts(**row.asDict())
+        return RowCounts(**(seen or self.reading.rows.agg(*measures(self.reading)).collect()[0].asDict()))
 
 
 def wait_for_observation(observation: Observation) -> dict[str, Any] | None:
@@ -119,12 +116,12 @@ def wait_for_observation(observation: Observation) -> dict[str, Any] | None:
     return answers[0] if answers and answers[0] else None
 
 
-def count(reading: Reading, rows: DataFrame) -> Count:
+def observe_rows(reading: Reading, rows: DataFrame) -> RowCounter:
     """Put the counter on the rows; it costs no job of its own."""
     from pyspark.sql import Observation
 
     observation = Observation()
-    return Count(rows.observe(observation, *measures(reading)), observation, reading)
+    return RowCounter(rows.observe(observation, *measures(reading)), observation, reading)
 
 
 def measures(reading: Reading) -> tuple[Column, Column]:

@@ -332,10 +332,10 @@ class FrozenOutcomes:
         self.spool.finish(RowCounts(read=0, dead=dead))
         return self.transform.healed_rows(self.spool.read(rows.sparkSession))
 
-    def dead(self, spark: SparkSession) -> DataFrame | None:
+    def dead_records(self, spark: SparkSession) -> DataFrame | None:
         """The records that were put aside, if there are any."""
-        counted = self.spool.counts()
-        return self.transform.failed_records(self.spool.read(spark)) if counted and counted.dead else None
+        counts = self.spool.counts()
+        return self.transform.failed_records(self.spool.read(spark)) if counts and counts.dead else None
 
 
 def failure_message(failed: DataFrame, count: int) -> str:

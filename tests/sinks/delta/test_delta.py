@@ -39,8 +39,8 @@ def test_an_append_makes_the_table_and_records_its_number_in_the_same_commit(
 def test_the_commit_says_which_batch_it_is(ab: DataFrame, tmp_path: Path) -> None:
     """What a person finds in the table's history is enough to find the run."""
     Delta(str(tmp_path)).write(ab, batch(1))
-    told = json.loads(DeltaTable(tmp_path).history(1)[0]["userMetadata"])
-    assert told == {"floodmark": {"ledger": LEDGER, "number": 1, "digest": "d1", "job": "orders", "marks": {"src": 1}}}
+    note = json.loads(DeltaTable(tmp_path).history(1)[0]["userMetadata"])
+    assert note == {"floodmark": {"ledger": LEDGER, "number": 1, "digest": "d1", "job": "orders", "marks": {"src": 1}}}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_commit_says_which_batch_it_is(ab: DataFrame, tmp_path: Path) -> Non
     ids=["append", "replace", "replace by", "merge"],
 )
 def test_a_repeated_number_changes_no_byte(spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta) -> None:
-    """A crash after the write costs a repeat, and the repeat costs nothing; the count of then is told again."""
+    """A crash after the write costs a repeat, and the repeat costs nothing; the count of then is given again."""
     there = replace(sink, path=str(tmp_path))
     first = there.write(ab, batch(1))
     before = on_disk(tmp_path)

@@ -28,7 +28,7 @@ def committed(bootstrap: str, topic: str) -> list[Message]:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
-            "fetch.wait.max.ms": 10,  # else each end of a partition is told after half a second
+            "fetch.wait.max.ms": 10,  # else each end of a partition comes after half a second
             "auto.offset.reset": "earliest",
         }
     )

@@ -73,8 +73,8 @@ def column(kind: pa.DataType, values: Sequence[object]) -> pa.RecordBatch:
 )  # fmt: skip
 def test_values_arrive_as_they_are(url: str, form: str, kept_as: str, arrow: pa.DataType, values: list[object]) -> None:
     """At both ends of the type, with and without a NULL among them."""
-    told = {'{"a": 1}': {"a": 1}, "[]": []} if form == "jsonb" or kept_as == "json" else {}
-    wanted = [(told.get(value, value) if isinstance(value, str) else value,) for value in values]
+    parsed = {'{"a": 1}': {"a": 1}, "[]": []} if form == "jsonb" or kept_as == "json" else {}
+    wanted = [(parsed.get(value, value) if isinstance(value, str) else value,) for value in values]
     whole = column(arrow, values)
     arrived = sent(url, f"c {kept_as}", BinaryRows((form,)), whole, whole.slice(2), whole.slice(1, 1))
     assert arrived == [*wanted, *wanted[2:], *wanted[1:2]]

@@ -68,8 +68,8 @@ def test_an_append_makes_the_table_and_records_its_number_with_the_rows(ab: Data
 def test_the_ledger_can_be_read_with_plain_sql(ab: DataFrame, database: str) -> None:
     """What a person finds in the database is enough to find the run."""
     Postgres(database, "orders").write(ab, batch(1))
-    told = ask(database, "select ledger, number, digest, rows, marks from floodmark_ledger")
-    assert told == [(LEDGER, 1, "d1", 2, {"src": 1})]
+    entries = ask(database, "select ledger, number, digest, rows, marks from floodmark_ledger")
+    assert entries == [(LEDGER, 1, "d1", 2, {"src": 1})]
 
 
 def test_later_batches_are_added(spark: SparkSession, ab: DataFrame, database: str) -> None:
@@ -124,7 +124,7 @@ def test_whatever_takes_an_insert_takes_a_batch(ab: DataFrame, database: str, ma
 def test_a_repeated_number_changes_nothing(
     spark: SparkSession, ab: DataFrame, database: str, options: dict[str, Any]
 ) -> None:
-    """A crash after the write costs a repeat, and the repeat costs nothing; the count of then is told again."""
+    """A crash after the write costs a repeat, and the repeat costs nothing; the count of then is given again."""
     sink = Postgres(database, "orders", **options)
     first = sink.write(ab, batch(1))
     before = ask(database, "select xmin::text, * from orders order by id")
@@ -172,10 +172,10 @@ def test_two_attempts_of_one_batch_at_once_write_it_once(spark: SparkSession, da
     sink.write(frame(spark, ID_V, (0, "z")), batch(1))
     with ThreadPoolExecutor(2) as pool, psycopg.connect(database) as holder:
         holder.execute("select * from floodmark_ledger for update")
-        told = [pool.submit(sink.write, rows, batch(2, attempt=attempt)) for attempt in ("a1", "a2")]
+        writes = [pool.submit(sink.write, rows, batch(2, attempt=attempt)) for attempt in ("a1", "a2")]
         wait_until_held(database, sessions=2)
         holder.rollback()
-        assert [each.result() for each in told] == [2, 2]
+        assert [each.result() for each in writes] == [2, 2]
     assert ask(database, "select id from orders order by id") == [(0,), (1,), (2,)]
 
 
@@ -278,7 +278,7 @@ def test_the_caller_s_part_is_in_the_same_transaction(ab: DataFrame, database: s
     def save_mark(connection: psycopg.Connection, rows: int) -> None:
         connection.execute("insert into marks select %s, count(*) from orders", [rows])
 
-    ask(database, "create table marks (told int, seen int)")
+    ask(database, "create table marks (number int, rows int)")
     assert Postgres(database, "orders").write_joined(ab, batch(1), save_mark) == 2
     assert ask(database, "select * from marks") == [(2, 2)]
 
@@ -318,8 +318,8 @@ def test_the_password_is_in_no_text(database: str) -> None:
     sink = Postgres(database.replace("@127.0.0.1", "-hunter2@127.0.0.1"), "orders")
     with pytest.raises(SinkUnreachable) as failed:
         sink.recorded(LEDGER, no_session)
-    shown = f"{sink!r} {sink.describe()} {sink.fingerprint()} {failed.value} {failed.value.__cause__}"
-    assert "hunter2" not in shown
+    texts = f"{sink!r} {sink.describe()} {sink.fingerprint()} {failed.value} {failed.value.__cause__}"
+    assert "hunter2" not in texts
 
 
 def test_a_url_that_cannot_be_read_is_not_repeated() -> None:

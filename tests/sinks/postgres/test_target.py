@@ -61,8 +61,8 @@ def test_an_hour_that_comes_twice_is_two_hours(spark: SparkSession, database: st
     )
     rows = spark.sql("select timestamp'2024-10-27T00:30:00Z' as at union all select timestamp'2024-10-27T01:30:00Z'")
     Postgres(database, "t").write(rows, batch(1))
-    told = ask(database, "select (at at time zone 'UTC')::text from t order by at")
-    assert told == [("2024-10-27 00:30:00",), ("2024-10-27 01:30:00",)]
+    moments = ask(database, "select (at at time zone 'UTC')::text from t order by at")
+    assert moments == [("2024-10-27 00:30:00",), ("2024-10-27 01:30:00",)]
 
 
 def test_nested_values_are_json_and_bytes_are_bytes(spark: SparkSession, database: str) -> None:

@@ -30,21 +30,21 @@ def stream(seed: int) -> list[Event]:
 
 def shuffled(seed: int) -> list[tuple[int, Event]]:
     """The same events, each in one of eight batches: most in order, a third anywhere."""
-    luck, told = random.Random(seed + 1000), stream(seed)
-    in_order = [(place * BATCHES // len(told), event) for place, event in enumerate(told)]
+    luck, events = random.Random(seed + 1000), stream(seed)
+    in_order = [(place * BATCHES // len(events), event) for place, event in enumerate(events)]
     return [(luck.randrange(BATCHES) if luck.random() < 0.33 else turn, event) for turn, event in in_order]
 
 
 def expected(seed: int) -> list[tuple[object, ...]]:
     """The versions by the plainest reading of the rules."""
-    return [row for _, told in groupby(stream(seed), lambda event: event[:2]) for row in versions(list(told))]
+    return [row for _, of_key in groupby(stream(seed), lambda event: event[:2]) for row in versions(list(of_key))]
 
 
-def versions(told: list[Event]) -> list[tuple[object, ...]]:
+def versions(events: list[Event]) -> list[tuple[object, ...]]:
     """One key's versions, with the last note of each."""
     rows: list[list[object]] = []
     state: str | None = None
-    for seed, key, at, value, note, gone in told:
+    for seed, key, at, value, note, gone in events:
         after = None if gone else value
         if after != state and state is not None:
             rows[-1][4] = at
@@ -68,8 +68,8 @@ def sink(kind: type[Scd1], folder: Path) -> Scd1:
 @pytest.fixture(scope="module")
 def batches(spark: SparkSession) -> list[DataFrame]:
     """All seeds at once, since the seed is part of the key."""
-    told = [each for seed in range(SEEDS) for each in shuffled(seed)]
-    return [frame(spark, SCHEMA, *(event for turn, event in told if turn == number)) for number in range(BATCHES)]
+    events = [each for seed in range(SEEDS) for each in shuffled(seed)]
+    return [frame(spark, SCHEMA, *(event for turn, event in events if turn == number)) for number in range(BATCHES)]
 
 
 @pytest.mark.crash

@@ -68,7 +68,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kept(spark: SparkSession, home: Path) -> Scd2:
+def sink_with_cases(spark: SparkSession, home: Path) -> Scd2:
     """All cases, in two batches."""
     sink = history(home)
     sink.write(events(spark, **FIRST), batch(1))
@@ -77,15 +77,17 @@ def kept(spark: SparkSession, home: Path) -> Scd2:
 
 
 @pytest.mark.spark
-def test_the_cases_of_the_specification(spark: SparkSession, home: Path, kept: Scd2) -> None:
+def test_the_cases_of_the_specification(spark: SparkSession, home: Path, sink_with_cases: Scd2) -> None:
     """Order of arrival has no say; a delete ends a version; equal neighbours are one; NULL is a value like others."""
     assert version_lines(spark, home) == EXPECTED
 
 
 @pytest.mark.spark
-def test_events_without_a_key_or_a_moment_are_kept_apart_with_the_reason(spark: SparkSession, kept: Scd2) -> None:
+def test_events_without_a_key_or_a_moment_are_kept_apart_with_the_reason(
+    spark: SparkSession, sink_with_cases: Scd2
+) -> None:
     """The rest of the batch goes on."""
-    refused = kept.refused(spark)
+    refused = sink_with_cases.refused(spark)
     assert refused is not None
     assert sorted((row.v, row._event_refused) for row in refused.collect()) == [
         ("a", "key column k is NULL"),
@@ -94,22 +96,24 @@ def test_events_without_a_key_or_a_moment_are_kept_apart_with_the_reason(spark: 
 
 
 @pytest.mark.spark
-def test_the_same_batch_again_writes_nothing(spark: SparkSession, home: Path, kept: Scd2) -> None:
+def test_the_same_batch_again_writes_nothing(spark: SparkSession, home: Path, sink_with_cases: Scd2) -> None:
     """Neither to the log nor to the table."""
     before = on_disk(home)
-    assert kept.write(events(spark, **SECOND), batch(2, attempt="again")) == 13
+    assert sink_with_cases.write(events(spark, **SECOND), batch(2, attempt="again")) == 13
     assert on_disk(home) == before
-    assert kept.recorded(LEDGER, lambda: spark) == Recorded(2, "d2")
+    assert sink_with_cases.recorded(LEDGER, lambda: spark) == Recorded(2, "d2")
 
 
 @pytest.mark.spark
-def test_a_contradiction_is_named_and_nothing_is_written(spark: SparkSession, home: Path, kept: Scd2) -> None:
+def test_a_contradiction_is_named_and_nothing_is_written(
+    spark: SparkSession, home: Path, sink_with_cases: Scd2
+) -> None:
     """Whether the other event came in the same batch or long ago."""
     before = on_disk(home)
     with pytest.raises(ConflictingEvents) as stored:
-        kept.write(events(spark, unsorted="b@1", fresh="a@1"), batch(3))
+        sink_with_cases.write(events(spark, unsorted="b@1", fresh="a@1"), batch(3))
     with pytest.raises(ConflictingEvents) as arriving:
-        kept.write(events(spark, fresh="a@1 b@1"), batch(3))
+        sink_with_cases.write(events(spark, fresh="a@1 b@1"), batch(3))
     assert (stored.value.key, stored.value.sequence) == ('{"k":"unsorted"}', '{"at":1}')
     assert (arriving.value.key, arriving.value.sequence) == ('{"k":"fresh"}', '{"at":1}')
     assert on_disk(home) == before

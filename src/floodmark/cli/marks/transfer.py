@@ -238,7 +238,7 @@ class CacheTable:
         return fields[self.field]
 
     def _fields(self) -> Mapping[str, object]:
-        stored = self._stored()
+        stored = self._stored_value()
         text = bytes(stored).decode() if isinstance(stored, bytes | memoryview) else stored
         try:
             fields = json.loads(text, parse_float=Decimal) if isinstance(text, str) else text
@@ -248,7 +248,7 @@ class CacheTable:
             raise ConfigError(f"key '{self.key}' in {self.table} holds no JSON object.", hint='such as {"seq": 123}')
         return fields
 
-    def _stored(self) -> object:
+    def _stored_value(self) -> object:
         from floodmark.postgres import Address
         from floodmark.probes.postgres import connect_read_only, failing_as_unreadable
 

@@ -117,7 +117,7 @@ class JobLint:
         if isinstance(source, PythonSource):
             yield from self._python(source.object, ("source", "object"))
         else:
-            yield from self._refused(source, ("source",))
+            yield from self._build_errors(source, ("source",))
         yield from lint_safety(self.job, self._finding)
         yield from lint_cursor(self.job, self._finding)
 
@@ -147,7 +147,7 @@ class JobLint:
         wrong = list(self._delta(sink, place)) if isinstance(sink, DeltaSink) else []
         yield from wrong
         if not any(finding.severity == "error" for finding in wrong):
-            yield from self._refused(sink, place)
+            yield from self._build_errors(sink, place)
         if isinstance(sink, ConsoleSink):
             yield self._finding(
                 place, "FM302", "after a crash the console may show rows again", "read it with that in mind"
@@ -166,7 +166,7 @@ class JobLint:
             said = "two drivers on one table may overwrite each other's commits here"
             yield self._finding(place, "FM205", said, "run one at a time, or configure a multi-writer log store")
 
-    def _refused(self, part: SourceModel | SinkModel, place: Place) -> Iterator[Finding]:
+    def _build_errors(self, part: SourceModel | SinkModel, place: Place) -> Iterator[Finding]:
         """What the source or sink itself says to its options; building it connects to nothing."""
         try:
             part.build(Site(self.document.folder))

@@ -131,7 +131,7 @@ def lint_sql(sql: str, finding: FindingInSql, sources: Sequence[str] = ("source"
         yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-        yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_listed(sources)}")
+        yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_name_list(sources)}")
         return
     yield from _tables(statements[0], finding, sources)
     yield from _functions(statements[0], finding)
@@ -183,7 +183,7 @@ def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
     return f"the SQL cannot be parsed ({near}): {first.get('description')}"
 
 
-def _listed(sources: Sequence[str]) -> str:
+def _name_list(sources: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in sources)
 
 

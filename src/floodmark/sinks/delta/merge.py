@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from floodmark.locations import quote
-from floodmark.sinks.contract import POSITION, written_columns
+from floodmark.sinks.contract import DELETE, POSITION, with_deletes, written_columns
 from floodmark.spark.faults import END, fault_begin, raise_in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-DELETE, ROW = "_fm_delete", "_fm_row"
+ROW = "_fm_row"
 GONE = "_fm_gone"
 """True on a member of a dimension that its table no longer has; it never reaches the dimension."""
 
@@ -35,8 +35,7 @@ def newest_per_key(rows: DataFrame, key: Sequence[str], sequence: Sequence[str],
     ranked = _with_keys(rows, key).select("*", F.row_number().over(keyed).alias("_fm_rank"))
     against = ranked.withColumn("_fm_first", F.first(row).over(keyed))
     chosen = against.where((F.col("_fm_rank") == 1) | _contradicts(key, order, written_columns(rows)))
-    deletes = F.coalesce(F.expr(delete_when), F.lit(False)) if delete_when else F.lit(False)
-    return chosen.select(*map(quote, written_columns(rows)), deletes.alias(DELETE))
+    return with_deletes(chosen, delete_when).select(*map(quote, written_columns(rows)), DELETE)
 
 
 def _with_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -62,8 +61,8 @@ def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str
     # As text, since maps cannot be compared; only rows that tie are turned into it.
     own = F.to_json(F.struct(*map(quote, columns)))
     other = F.to_json(F.struct(*(first[name].alias(name) for name in columns)))
-    shown = F.to_json(F.struct(*map(quote, key)))
-    reason = F.concat(F.lit("two different rows have the key "), shown, F.lit(" and nothing says which is newer: "))
+    key_text = F.to_json(F.struct(*map(quote, key)))
+    reason = F.concat(F.lit("two different rows have the key "), key_text, F.lit(" and nothing says which is newer: "))
     hint = F.lit("name a column that does in `sequence`")
     return F.when(ties & (own != other), raise_in_plan("sink", F.concat(reason, hint)).cast("boolean")).otherwise(
         F.lit(False)
@@ -102,9 +101,9 @@ def _same(matched: str, key: Sequence[str], named_by: Sequence[str]) -> str:
     Delta asks the condition of rows without a partner too, where one side is NULL: they collide with nobody.
     """
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in named_by)
-    shown = ", ".join(f"cast(s.{quote(name)} AS string)" for name in key)
+    key_text = ", ".join(f"cast(s.{quote(name)} AS string)" for name in key)
     reason = f"two members have the {', '.join(key)} ".replace("'", "")
-    refusal = f"cast(raise_error(concat('{fault_begin('sink')}{reason}', {shown}, '{END}')) AS boolean)"
+    refusal = f"cast(raise_error(concat('{fault_begin('sink')}{reason}', {key_text}, '{END}')) AS boolean)"
     return f"CASE WHEN {matched} AND NOT ({same}) THEN {refusal} ELSE true END"
 
 
