@@ -29,7 +29,7 @@ def start(home: Path, sinks: Sequence[str] = shop.SINKS, **environment: str) -> 
 
 
 def run_until_killed(home: Path, point: str, sinks: Sequence[str] = shop.SINKS) -> int:
-    """The return code of a run that was told to die at the point; its JVM may live on for a moment."""
+    """The return code of a run that was to die at the point; its JVM may live on for a moment."""
     return start(home, sinks, FLOODMARK_CRASH_AT=point).wait(120)
 
 

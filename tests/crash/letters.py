@@ -24,7 +24,7 @@ def strict(record: Any) -> dict[str, Any]:  # noqa: ANN401 (a record)
     return {"id": record["id"]}
 
 
-def mended(record: Any) -> dict[str, Any]:  # noqa: ANN401 (a record)
+def corrected(record: Any) -> dict[str, Any]:  # noqa: ANN401 (a record)
     """Fails on every ninth record."""
     if record["id"] % 9 == 0:
         raise ValueError("every ninth")
@@ -44,7 +44,7 @@ def letters(home: Path, bootstrap: str, topic: str, function: Callable[[Any], di
 
 def main() -> None:
     home, bootstrap, topic = sys.argv[1:]
-    job = letters(Path(home), bootstrap, topic, mended)
+    job = letters(Path(home), bootstrap, topic, corrected)
     replay_letters(job, (), lambda: fm.spark_session(SETTINGS), open_store(Path(home)))
 
 

@@ -33,7 +33,7 @@ def home(spark: SparkSession, tmp_path: Path) -> Path:
 
 
 def killed(home: Path, point: str) -> int:
-    """The return code of a workflow that was told to die at the point."""
+    """The return code of a workflow that was to die at the point."""
     root = Path(__file__).parents[2]
     environment = {
         **os.environ,

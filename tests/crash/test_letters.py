@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def killed(point: str, *arguments: str) -> int:
-    """The return code of a replay that was told to die at the point."""
+    """The return code of a replay that was to die at the point."""
     program = [sys.executable, "-m", "tests.crash.letters", *arguments]
     environment = {**os.environ, "FLOODMARK_CRASH_AT": point}
     child = subprocess.Popen(program, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -66,11 +66,11 @@ def test_a_replay_that_was_killed_is_finished_by_whoever_comes_next(
     put(kafka, name, *(json.dumps({"id": number}) for number in range(1, 31)))
     letters.letters(tmp_path, kafka.bootstrap, name, letters.strict).run(spark, store)
     assert killed(point, str(tmp_path), kafka.bootstrap, name) == -signal.SIGKILL
-    mended = letters.letters(tmp_path, kafka.bootstrap, name, letters.mended)
-    finish(mended, spark, store)
+    job = letters.letters(tmp_path, kafka.bootstrap, name, letters.corrected)
+    finish(job, spark, store)
     expected = [number for number in range(1, 31) if number % 9]
     assert ids_in_table(spark, tmp_path / "lake") == ids_in_table(spark, tmp_path / "mart") == expected
-    opened = Letters.of(mended.work(store), 1_000).open_letters(spark)
+    opened = Letters.of(job.work(store), 1_000).open_letters(spark)
     assert opened is not None
     assert sorted((json.loads(row.text)["id"], row.attempts) for row in opened.collect()) == [
         (9, attempts),

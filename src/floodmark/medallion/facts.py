@@ -24,7 +24,7 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.delta import DeltaDates, with_dates
 from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO, state_of
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
-from floodmark.sources.delta import CHANGE, TIME, VERSION, Planner
+from floodmark.sources.delta import CHANGE, TIME, VERSION, VersionPlanner
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step.transform import Transform
 
@@ -176,7 +176,7 @@ class TouchedDates(Immutable):
 
     def _sight(self, table: Input, version: int | None, session: Session) -> Sight:
         place = place_of(table)
-        planner = Planner(self._probe(table, session), str(place), place.sql, "feed")
+        planner = VersionPlanner(self._probe(table, session), str(place), place.sql, "feed")
         mark = lambda number: VersionHWM(table.name, number)  # noqa: E731 - what a planner makes marks with
         return planner.snapshot(mark) if version is None else planner.feed_after(version, mark)
 

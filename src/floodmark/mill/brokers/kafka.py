@@ -20,7 +20,7 @@ from floodmark.sinks.kafka import Kafka as KafkaSink
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.kafka import Kafka as KafkaSource
 from floodmark.sources.kafka import StartOption
-from floodmark.sources.kafka.offsets import as_json, from_json, offsets_in, shown
+from floodmark.sources.kafka.offsets import as_json, from_json, offsets_in, offsets_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +125,7 @@ class KafkaStream(Immutable):
         if sight.span is not None:
             return sight
         known = offsets_in(mark, self.kafka.topics)
-        start = shown(known, self.kafka.topics) if known else str(self.kafka.start)
+        start = offsets_text(known, self.kafka.topics) if known else str(self.kafka.start)
         return self.kafka.look(mark, replace(request, start=start), session)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
@@ -149,8 +149,6 @@ class KafkaStream(Immutable):
 
     def _missing_topic(self) -> ConfigError | None:
         """The error of a topic that is not there, with those that have a name like it; None if it is there."""
-        if self.kafka.probe is None:
-            return None
         topics = self.kafka.probe.partition_counts()
         if self.topic in topics:
             return None

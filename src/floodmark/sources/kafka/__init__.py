@@ -21,7 +21,7 @@ from floodmark.logs import get_logger
 from floodmark.probes.kafka import KafkaProbe, Offsets, PartitionBounds, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
-from floodmark.sources.kafka.offsets import Planner, flat, from_json, mark_of, offsets_in
+from floodmark.sources.kafka.offsets import OffsetPlanner, flatten, from_json, mark_of, offsets_in
 from floodmark.sources.kafka.reading import COLUMNS, KafkaReading, Key, Malformed
 from floodmark.sources.values import ValueOption, value_of
 from floodmark.spark.faults import fault_in
@@ -31,80 +31,27 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
-# Where a source without a mark begins: at an end of the topic, where a consumer group stands, or at named offsets.
 StartOption: TypeAlias = "str | Mapping[int, int] | Mapping[str, Mapping[int, int]]"
 
 GROUP = "group:"
-
-
-@dataclass(frozen=True)
-class Start:
-    """A beginning as it was asked for: a word, the name of a group, or offsets."""
-
-    word: str | None = None
-    group: str | None = None
-    offsets: Offsets | None = None
-
-    @classmethod
-    def parse(cls, given: StartOption, topics: Sequence[str]) -> Start:
-        """From an option, or from the text of `--from`. Raises ConfigError for what is none of the four."""
-        if given in ("earliest", "latest"):
-            return cls(word=str(given))
-        if isinstance(given, str) and given.startswith(GROUP) and len(given) > len(GROUP):
-            return cls(group=given.removeprefix(GROUP))
-        return cls(offsets=_named_offsets(given, topics))
-
-    def offsets_in(
-        self, probe: KafkaProbe, topics: Sequence[Topic], bounds: Mapping[Place, PartitionBounds]
-    ) -> Offsets:
-        """The first offset of each partition that the start says something about."""
-        if self.word is not None:
-            return {place: seen.earliest if self.word == "earliest" else seen.stable for place, seen in bounds.items()}
-        if self.group is not None:
-            return _of_group(self.group, probe, topics)
-        return self._known_only(bounds)
-
-    @property
-    def is_earliest(self) -> bool:
-        return self.word == "earliest"
-
-    def _known_only(self, bounds: Mapping[Place, PartitionBounds]) -> Offsets:
-        named = self.offsets or {}
-        unknown = [f"{topic}/{partition}" for topic, partition in named if (topic, partition) not in bounds]
-        if unknown:
-            raise ConfigError(f"start names {', '.join(unknown)}, which is not there.", hint="name partitions that are")
-        return named
-
-
-def _named_offsets(given: Any, topics: Sequence[str]) -> Offsets:  # noqa: ANN401 (whatever a user wrote)
-    try:
-        found = flat(mark_of("start", topics, {}).parse(given), topics)
-    except MarkInvalid as error:
-        raise ConfigError(
-            f"start {given!r} is not known: {error.reason}.",
-            hint="one of: earliest, latest, group:<id>, or offsets as "
-            + ('{"0": 100}' if len(topics) == 1 else '{"topic": {"0": 100}}'),
-        ) from error
-    if not found or any(offset < 0 for offset in found.values()):
-        raise ConfigError(f"start {given!r} names no offsets that could be read.", hint="offsets are 0 or higher")
-    return found
-
-
-def _of_group(group: str, probe: KafkaProbe, topics: Sequence[Topic]) -> Offsets:
-    committed = probe.committed(group, topics)
-    if committed:
-        return committed
-    names = ", ".join(topic.name for topic in topics)
-    raise SourceUnreadable(
-        f"kafka group {group}",
-        reason=f"it has committed no offset of {names}, or they have expired",
-        hint="check the group's name, or choose where to begin: earliest, latest or offsets",
-    )
-
-
 OnGap = Literal["fail", "skip"]
 MALFORMED_AT = re.compile(r"(?P<topic>\S+) (?P<partition>\d+) (?P<offset>\d+): ")
 LOST = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRange", "UnknownTopicOrPartition")
+
+
+class SharedState:
+    """What a source shares with its copies that have another setting: the connection, and what it said before."""
+
+    def __init__(self) -> None:
+        self.topic_ids: dict[str, str] = {}
+        self.warnings: set[str] = set()
+        self._probe: KafkaProbe | None = None
+
+    def probe(self, options: KafkaOptions) -> KafkaProbe:
+        """The connection; another one if the options are others."""
+        if self._probe is None or self._probe.options != options:
+            self._probe = KafkaProbe(options)
+        return self._probe
 
 
 @dataclass(frozen=True)
@@ -130,10 +77,7 @@ class Kafka(Immutable):
     key: Key | None = None
     columns: Sequence[str] = COLUMNS
     malformed: Malformed = "fail"
-    # Fields of their own, so that a copy of the source with another setting keeps its connection.
-    probe: KafkaProbe | None = field(default=None, repr=False, compare=False)
-    fingerprinted: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    warned: set[str] = field(default_factory=set, repr=False, compare=False)
+    shared: SharedState = field(default_factory=SharedState, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _require_known("on_gap", self.on_gap, get_args(OnGap))
@@ -144,19 +88,22 @@ class Kafka(Immutable):
         if not self.topics or len(set(self.topics)) != len(self.topics) or not all(self.topics):
             raise ConfigError(f"topic {self.topic!r} names no topic, or one twice.", hint="name each topic once")
         Start.parse(self.start, self.topics)
-        options = KafkaOptions(self.bootstrap, self.options)
-        if self.probe is None or self.probe.options != options:
-            object.__setattr__(self, "probe", KafkaProbe(options))
+        KafkaOptions(self.bootstrap, self.options)
 
     @property
     def topics(self) -> tuple[str, ...]:
         return (self.topic,) if isinstance(self.topic, str) else tuple(sorted(self.topic))
 
+    @property
+    def probe(self) -> KafkaProbe:
+        """Answers about the topics, over a connection that is kept."""
+        return self.shared.probe(KafkaOptions(self.bootstrap, self.options))
+
     def fingerprint(self, session: Session) -> str:
         """The topics by name and id, and the cluster: a topic that was made anew is another one."""
-        found = self._probe.topics(self.topics)
-        self.fingerprinted.update({name: topic.id for name, topic in found.items()})
-        return f"kafka topic {_with_ids(found.values())} of cluster {self._probe.cluster_id}"
+        found = self.probe.topics(self.topics)
+        self.shared.topic_ids.update({name: topic.id for name, topic in found.items()})
+        return f"kafka topic {_with_ids(found.values())} of cluster {self.probe.cluster_id}"
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One question for the bounds of every partition.
@@ -165,16 +112,16 @@ class Kafka(Immutable):
         `on_gap` is fail, SourceRegressed if a partition ends below the mark.
         """
         planner = self._planner(offsets_in(mark, self.topics), request.max_rows)
-        self._require_fingerprinted(planner.topics)
+        self._require_same_ids(planner.topics)
         self._warn_of(planner)
         has_mark = mark is not None and bool(mark.value)
         if has_mark and request.start is None:
             return planner.sight(planner.known, sets_mark=False, has_mark=True)
         own = "earliest" if request.whole else self.start
         start = Start.parse(own if request.start is None else request.start, self.topics)
-        asked = start.offsets_in(self._probe, planner.topics, planner.bounds)
+        first = start.offsets_in(self.probe, planner.topics, planner.bounds)
         sets_mark = request.start is not None or not start.is_earliest
-        return planner.sight({**planner.known, **asked}, sets_mark=sets_mark, has_mark=has_mark)
+        return planner.sight({**planner.known, **first}, sets_mark=sets_mark, has_mark=has_mark)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The messages of the span. Raises a DecisionNeeded if they are no longer those that were looked at."""
@@ -201,43 +148,37 @@ class Kafka(Immutable):
             return self._lost(span)
         return None
 
-    @property
-    def _probe(self) -> KafkaProbe:
-        if self.probe is None:
-            raise LookupError("made by __post_init__")
-        return self.probe
+    def _planner(self, known: Offsets, max_rows: int | None = None) -> OffsetPlanner:
+        topics = tuple(self.probe.topics(self.topics).values())
+        bounds = self.probe.bounds(topics)
+        return OffsetPlanner(self.name, topics, bounds, known, skips_gaps=self.on_gap == "skip", max_rows=max_rows)
 
-    def _planner(self, known: Offsets, max_rows: int | None = None) -> Planner:
-        topics = tuple(self._probe.topics(self.topics).values())
-        bounds = self._probe.bounds(topics)
-        return Planner(self.name, topics, bounds, known, skips_gaps=self.on_gap == "skip", max_rows=max_rows)
-
-    def _require_fingerprinted(self, topics: Sequence[Topic]) -> None:
+    def _require_same_ids(self, topics: Sequence[Topic]) -> None:
         """A topic that was made anew between two questions of one look must not be read under the old one's mark."""
         for topic in topics:
-            if self.fingerprinted.get(topic.name, topic.id) != topic.id:
+            if self.shared.topic_ids.get(topic.name, topic.id) != topic.id:
                 raise SourceUnreadable(
                     f"kafka topic {topic.name}", reason="it was made anew just now", hint="run again"
                 )
 
-    def _warn_of(self, planner: Planner) -> None:
+    def _warn_of(self, planner: OffsetPlanner) -> None:
         """Once for each thing that an operator should know, not at every tick of a loop."""
-        skipped = planner.skipped(planner.known) if self.on_gap == "skip" else {}
-        gaps = {f"{topic}/{part}: {low} to {high - 1}": high - low for (topic, part), (low, high) in skipped.items()}
-        for gap, offsets in gaps.items():
-            self._warn("offsets are gone and are skipped", gap, offsets=offsets)
-        for partition in planner.gone:
+        gaps = planner.gaps(planner.known) if self.on_gap == "skip" else {}
+        for (topic, number), (low, high) in gaps.items():
+            lost = f"{topic}/{number}: {low} to {high - 1}"
+            self._warn("offsets are gone and are skipped", lost, offsets=high - low)
+        for partition in planner.missing_partitions:
             self._warn("a partition of the mark is gone; its offset is kept", partition)
 
     def _warn(self, event: str, what: str, **facts: object) -> None:
-        if what not in self.warned:
-            self.warned.add(what)
+        if what not in self.shared.warnings:
+            self.shared.warnings.add(what)
             log.warning(event, source=self.name, where=what, **facts)
 
     def _reading(self, spark: SparkSession, start: Offsets, upto: Offsets) -> KafkaReading:
         value = value_of(self.value)
         key = self.key or ("bytes" if value == "bytes" else "text")
-        return KafkaReading(spark, self._probe.options.spark(), start, upto, value, key, tuple(self.columns))
+        return KafkaReading(spark, self.probe.options.spark(), start, upto, value, key, tuple(self.columns))
 
     def _malformed(self, spark: SparkSession, place: tuple[str, int], offset: int) -> RecordMalformed:
         """The one message, read again for its text."""
@@ -255,6 +196,71 @@ class Kafka(Immutable):
         except FloodmarkError as error:
             return error
         return None
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a source without a mark begins: at an end of the topic, where a consumer group stands, or at offsets."""
+
+    word: str | None = None
+    group: str | None = None
+    offsets: Offsets | None = None
+
+    @classmethod
+    def parse(cls, option: StartOption, topics: Sequence[str]) -> Start:
+        """From an option, or from the text of `--from`. Raises ConfigError for what is none of the four."""
+        if option in ("earliest", "latest"):
+            return cls(word=str(option))
+        if isinstance(option, str) and option.startswith(GROUP) and len(option) > len(GROUP):
+            return cls(group=option.removeprefix(GROUP))
+        return cls(offsets=_named_offsets(option, topics))
+
+    def offsets_in(
+        self, probe: KafkaProbe, topics: Sequence[Topic], bounds: Mapping[Place, PartitionBounds]
+    ) -> Offsets:
+        """The first offset of each partition that the start says something about."""
+        if self.word is not None:
+            return {place: seen.earliest if self.word == "earliest" else seen.stable for place, seen in bounds.items()}
+        if self.group is not None:
+            return _group_offsets(self.group, probe, topics)
+        return self._known_only(bounds)
+
+    @property
+    def is_earliest(self) -> bool:
+        return self.word == "earliest"
+
+    def _known_only(self, bounds: Mapping[Place, PartitionBounds]) -> Offsets:
+        named = self.offsets or {}
+        unknown = [f"{topic}/{partition}" for topic, partition in named if (topic, partition) not in bounds]
+        if unknown:
+            raise ConfigError(f"start names {', '.join(unknown)}, which is not there.", hint="name partitions that are")
+        return named
+
+
+def _named_offsets(option: Any, topics: Sequence[str]) -> Offsets:  # noqa: ANN401 (whatever a user wrote)
+    try:
+        found = flatten(mark_of("start", topics, {}).parse(option), topics)
+    except MarkInvalid as error:
+        raise ConfigError(
+            f"start {option!r} is not known: {error.reason}.",
+            hint="one of: earliest, latest, group:<id>, or offsets as "
+            + ('{"0": 100}' if len(topics) == 1 else '{"topic": {"0": 100}}'),
+        ) from error
+    if not found or any(offset < 0 for offset in found.values()):
+        raise ConfigError(f"start {option!r} names no offsets that could be read.", hint="offsets are 0 or higher")
+    return found
+
+
+def _group_offsets(group: str, probe: KafkaProbe, topics: Sequence[Topic]) -> Offsets:
+    committed = probe.committed(group, topics)
+    if committed:
+        return committed
+    names = ", ".join(topic.name for topic in topics)
+    raise SourceUnreadable(
+        f"kafka group {group}",
+        reason=f"it has committed no offset of {names}, or they have expired",
+        hint="check the group's name, or choose where to begin: earliest, latest or offsets",
+    )
 
 
 def _require_same(span: Span, topics: Sequence[Topic]) -> None:

@@ -1,7 +1,11 @@
-"""Planning what one batch reads from Kafka: from the bounds of the partitions alone, before any record is read."""
+"""Offsets of a Kafka source: planning what one batch reads, and how they stand in marks and in stored spans.
+
+A batch is planned from the bounds of the partitions alone, before any record is read.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,47 +16,8 @@ from floodmark.probes.kafka import Offsets, PartitionBounds, Place, Topic
 from floodmark.sources.contract import Sight
 
 
-# How the next offsets of a source stand in its mark: a map for one topic, a map of maps for several.
-def mark_of(name: str, topics: Sequence[str], offsets: Offsets) -> HWM[Any]:
-    """The mark of a source: of the kind for one topic, or for several."""
-    nested = by_topic(offsets)
-    if len(topics) == 1:
-        return KeyValueIntHWM(name, nested.get(topics[0], {}), topic=topics[0])
-    return TopicOffsetsHWM(name, nested, topics=",".join(topics))
-
-
-def offsets_in(mark: HWM[Any] | None, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """The next offsets that a mark holds. Raises MarkKindMismatch if it is not a mark of such a source."""
-    if mark is None:
-        return {}
-    expected = mark_of(mark.name, topics, {})
-    if type(mark) is not type(expected):
-        raise MarkKindMismatch(mark, expected, reason="a Kafka source keeps the next offsets of its partitions")
-    return flat(mark.value, topics)
-
-
-def by_topic(offsets: Offsets) -> dict[str, dict[int, int]]:
-    """Offsets as `{topic: {partition: offset}}`."""
-    topics = sorted({topic for topic, _ in offsets})
-    return {topic: {part: at for (name, part), at in sorted(offsets.items()) if name == topic} for topic in topics}
-
-
-def flat(offsets: Mapping[Any, Any], topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """The other way round; a map without topics belongs to the only one."""
-    nested = {topics[0]: offsets} if len(topics) == 1 else offsets
-    return {(topic, int(part)): at for topic, parts in nested.items() for part, at in parts.items()}
-
-
-def shown(offsets: Offsets, topics: Iterable[str]) -> str:
-    """Offsets as people read them, and as `--from` takes them back."""
-    import json
-
-    names, nested = list(topics), by_topic(offsets)
-    return json.dumps(nested.get(names[0], {}) if len(names) == 1 else nested)
-
-
 @dataclass(frozen=True)
-class Planner:
+class OffsetPlanner:
     """One look at the topics of a source; `known` is what its mark holds."""
 
     name: str
@@ -62,12 +27,12 @@ class Planner:
     skips_gaps: bool = False
     max_rows: int | None = None
 
-    def sight(self, asked: Offsets, *, sets_mark: bool, has_mark: bool) -> Sight:
+    def sight(self, wanted: Offsets, *, sets_mark: bool, has_mark: bool) -> Sight:
         """The next span, where partitions that nobody asked about begin at their earliest offset.
 
         `sets_mark`: somebody chose where to begin, so the mark is put there even if there is no record to read.
         """
-        position = {place: asked.get(place, seen.earliest) for place, seen in self.bounds.items()}
+        position = {place: wanted.get(place, seen.earliest) for place, seen in self.bounds.items()}
         self._require_not_beyond(position)
         start = self._above_gaps(position)
         upto = self._upto(start)
@@ -82,11 +47,11 @@ class Planner:
         )
 
     @property
-    def gone(self) -> list[str]:
+    def missing_partitions(self) -> list[str]:
         """Partitions of the mark that the topics no longer list."""
         return [f"{topic}/{partition}" for topic, partition in self.known if (topic, partition) not in self.bounds]
 
-    def skipped(self, position: Offsets) -> dict[Place, tuple[int, int]]:
+    def gaps(self, position: Offsets) -> dict[Place, tuple[int, int]]:
         """What retention took away: from and to, for each partition where the oldest record lies above the position."""
         return {
             place: (position[place], seen.earliest)
@@ -96,7 +61,7 @@ class Planner:
 
     def require_whole(self, start: Offsets, upto: Offsets) -> None:
         """For a span that was begun earlier: every offset of it has to be there still."""
-        gaps = self.skipped(start)
+        gaps = self.gaps(start)
         if gaps:
             raise self._gap(gaps)
         self._require_not_beyond(upto)
@@ -105,10 +70,10 @@ class Planner:
         beyond = {place: at for place, at in position.items() if place in self.bounds and at > self.bounds[place].end}
         if beyond:
             ends = {place: self.bounds[place].end for place in beyond}
-            raise SourceRegressed(self._where, mark=self._shown(beyond), highest=self._shown(ends))
+            raise SourceRegressed(self._where, mark=self._text(beyond), highest=self._text(ends))
 
     def _above_gaps(self, position: Offsets) -> dict[Place, int]:
-        gaps = self.skipped(position)
+        gaps = self.gaps(position)
         if gaps and not self.skips_gaps:
             raise self._gap(gaps)
         return {place: max(at, self.bounds[place].earliest) for place, at in position.items()}
@@ -118,9 +83,9 @@ class Planner:
         lost = sum(high - low for low, high in gaps.values())
         return SourceGap(
             self._where,
-            mark=self._shown(mark),
-            oldest=self._shown(oldest),
-            hint=f"`floodmark run --from '{self._shown(oldest)}'` or `on_gap: skip` accepts the loss of up to "
+            mark=self._text(mark),
+            oldest=self._text(oldest),
+            hint=f"`floodmark run --from '{self._text(oldest)}'` or `on_gap: skip` accepts the loss of up to "
             f"{lost} records, `--full-refresh` rebuilds the target from what is left",
         )
 
@@ -152,8 +117,8 @@ class Planner:
     def _where(self) -> str:
         return f"kafka topic {', '.join(topic.name for topic in self.topics)}"
 
-    def _shown(self, offsets: Offsets) -> str:
-        return shown(offsets, [topic.name for topic in self.topics])
+    def _text(self, offsets: Offsets) -> str:
+        return offsets_text(offsets, [topic.name for topic in self.topics])
 
 
 def split(lags: Offsets, rows: int) -> dict[Place, int]:
@@ -187,3 +152,39 @@ def _held_reason(held: Mapping[Place, int]) -> str | None:
     (topic, partition), offsets = max(held.items(), key=lambda entry: entry[1])
     others = f" and of {len(held) - 1} more partitions" if len(held) > 1 else ""
     return f"an open transaction holds back {offsets} offsets of {topic}/{partition}{others}"
+
+
+def mark_of(name: str, topics: Sequence[str], offsets: Offsets) -> HWM[Any]:
+    """The mark of a source: a map of the next offsets for one topic, a map of maps for several."""
+    nested = by_topic(offsets)
+    if len(topics) == 1:
+        return KeyValueIntHWM(name, nested.get(topics[0], {}), topic=topics[0])
+    return TopicOffsetsHWM(name, nested, topics=",".join(topics))
+
+
+def offsets_in(mark: HWM[Any] | None, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    """The next offsets that a mark holds. Raises MarkKindMismatch if it is not a mark of such a source."""
+    if mark is None:
+        return {}
+    expected = mark_of(mark.name, topics, {})
+    if type(mark) is not type(expected):
+        raise MarkKindMismatch(mark, expected, reason="a Kafka source keeps the next offsets of its partitions")
+    return flatten(mark.value, topics)
+
+
+def by_topic(offsets: Offsets) -> dict[str, dict[int, int]]:
+    """Offsets as `{topic: {partition: offset}}`."""
+    topics = sorted({topic for topic, _ in offsets})
+    return {topic: {part: at for (name, part), at in sorted(offsets.items()) if name == topic} for topic in topics}
+
+
+def flatten(offsets: Mapping[Any, Any], topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    """The other way round; a map without topics belongs to the only one."""
+    nested = {topics[0]: offsets} if len(topics) == 1 else offsets
+    return {(topic, int(part)): at for topic, parts in nested.items() for part, at in parts.items()}
+
+
+def offsets_text(offsets: Offsets, topics: Iterable[str]) -> str:
+    """Offsets as people read them, and as `--from` takes them back."""
+    names, nested = list(topics), by_topic(offsets)
+    return json.dumps(nested.get(names[0], {}) if len(names) == 1 else nested)

@@ -13,7 +13,7 @@ from floodmark.logs import get_logger
 from floodmark.probes.kafka import KafkaProbe, Offsets, PartitionBounds, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.probes.kafka.group import committed_offsets
-from floodmark.sources.kafka.offsets import Planner, as_json, from_json, mark_of
+from floodmark.sources.kafka.offsets import OffsetPlanner, as_json, from_json, mark_of
 from floodmark.stores.record import JobRecord
 from floodmark.streams.healer.progress import Progress, Range, StreamProgress, progress_in
 
@@ -88,7 +88,7 @@ class TopicLook:
         known = progress_in(record, self.topics)
         progress = {**known, **self._beginnings(known, topics, bounds)}
         positions = {place: min(waiting.get(place, each.read_upto), each.read_upto) for place, each in progress.items()}
-        planner = Planner(self.group, topics, bounds, positions, max_rows=MOST_AT_ONCE)
+        planner = OffsetPlanner(self.group, topics, bounds, positions, max_rows=MOST_AT_ONCE)
         sight = planner.sight(positions, sets_mark=False, has_mark=True)
         ends = {place: each.stable for place, each in bounds.items()}
         reads, notes = self._within_bounds(progress, reads_in({"": sight.span}) if sight.span else {}, upto or ends)

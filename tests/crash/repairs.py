@@ -1,6 +1,6 @@
 """A job over a SQLite table that the crash tests kill while it is backfilled or repaired.
 
-python mending.py FOLDER backfill | repair      one act on the job in FOLDER
+python repairs.py FOLDER backfill | repair      one act on the job in FOLDER
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash import mending
+from tests.crash import repairs
 from tests.crash.killing import ids_in_table
 from tests.crash.shop import open_store
 
@@ -31,10 +31,10 @@ ONCE, AGAIN = list(range(1, 61)), list(range(10, 40))
 
 
 def killed(home: Path, act: str, point: str) -> int:
-    """The return code of an act that was told to die at the point."""
+    """The return code of an act that was to die at the point."""
     root = Path(__file__).parents[2]
     return subprocess.run(
-        [sys.executable, "-m", "tests.crash.mending", str(home), act],
+        [sys.executable, "-m", "tests.crash.repairs", str(home), act],
         env={**os.environ, "FLOODMARK_CRASH_AT": point},
         cwd=root,
         stderr=subprocess.DEVNULL,
@@ -53,13 +53,13 @@ def test_a_killed_backfill_goes_on_and_delivers_each_row_of_the_range_once(
     spark: SparkSession, tmp_path: Path, point: str
 ) -> None:
     """Also after a run came between, which finishes the open chunk and delivers its own rows."""
-    mending.make_table(tmp_path, 60)
-    job, store = mending.job(tmp_path), open_store(tmp_path)
+    repairs.make_table(tmp_path, 60)
+    job, store = repairs.job(tmp_path), open_store(tmp_path)
     job.run(spark, store)
     assert killed(tmp_path, "backfill", point) == -signal.SIGKILL
-    mending.change(tmp_path, "insert into o values (61, 61, 'new')")
+    repairs.change(tmp_path, "insert into o values (61, 61, 'new')")
     assert job.run(spark, store).mark_after == 61
-    job.backfill(*mending.RANGE, spark, store, chunk_rows=mending.CHUNK_ROWS)
+    job.backfill(*repairs.RANGE, spark, store, chunk_rows=repairs.CHUNK_ROWS)
     assert ids_in_table(spark, tmp_path / "log") == sorted([*ONCE, *AGAIN, 61])
     assert ids_in_table(spark, tmp_path / "keyed") == [*ONCE, 61]
 
@@ -68,10 +68,10 @@ def test_a_killed_backfill_goes_on_and_delivers_each_row_of_the_range_once(
 @pytest.mark.parametrize("point", ["after_intent", "during_sink:1", "after_sink:1", "before_commit", "after_commit"])
 def test_a_killed_repair_is_finished_by_the_next_run(spark: SparkSession, tmp_path: Path, point: str) -> None:
     """What was frozen is written, and the number of the batch is taken."""
-    mending.make_table(tmp_path, 6)
-    job, store = mending.job(tmp_path), open_store(tmp_path)
+    repairs.make_table(tmp_path, 6)
+    job, store = repairs.job(tmp_path), open_store(tmp_path)
     job.run(spark, store)
-    mending.change(tmp_path, "update o set v = 'silent' where id = 2", "delete from o where id = 3")
+    repairs.change(tmp_path, "update o set v = 'silent' where id = 2", "delete from o where id = 3")
     assert killed(tmp_path, "repair", point) == -signal.SIGKILL
     job.run(spark, store)
     rest = [(1, 1, "v1"), (2, 2, "silent"), (4, 4, "v4"), (5, 5, "v5"), (6, 6, "v6")]
