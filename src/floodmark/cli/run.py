@@ -94,9 +94,8 @@ class RunCommand:
         """Low, high and count of each job; nothing is touched."""
         from floodmark.cli.plan import print_plans
 
-        session, store, o = self.invocation.session(), self.invocation.store(), self.options
-        bounds = {"start": o.start, "full_refresh": o.full_refresh, "max_rows": o.max_rows}
-        print_plans([job.plan(session, store, **bounds) for job in jobs], as_json=self.as_json)  # type: ignore[arg-type]
+        session, store = self.invocation.session(), self.invocation.store()
+        print_plans([job.plan_request(self.options, session, store) for job in jobs], as_json=self.as_json)
 
     def once(self, jobs: Sequence[Runnable]) -> int:
         """Each job once; SIGTERM lets the current one finish and skips the rest."""

@@ -54,17 +54,11 @@ class Runnable(Protocol):
     @property
     def retries(self) -> RetryRule: ...
 
-    def run(
+    def run_request(
         self,
+        request: RunRequest,
         spark: Callable[[], SparkSession] | None = None,
         store: MarkStore | None = None,
-        *,
-        start: str | None = None,
-        full_refresh: bool = False,
-        max_rows: int | None = None,
-        finish: bool = False,
-        abandon: bool = False,
-        waits_for_settling: bool = True,
     ) -> Receipt:
         """One run; raises a FloodmarkError if it fails."""
 
@@ -98,7 +92,7 @@ class Runner:
         """Run the job once; whatever it raises becomes its outcome."""
         started, clock = datetime.now(timezone.utc), time.monotonic()
         try:
-            receipt = job.run(self.session, self.store, **vars(self.options))
+            receipt = job.run_request(self.options, self.session, self.store)
             if self.notes_looks and receipt.status == "nothing_new":
                 self.store.looked(job.name, started)
             return Outcome(receipt)

@@ -27,6 +27,8 @@ OWN = "_fm_"
 """Every column whose name begins so is ours: the step adds it for the sinks, and it never reaches a target."""
 POSITION = f"{OWN}position"
 """A column that orders rows as the source did; sinks that need it find it here if the transform kept it."""
+DELETE = f"{OWN}delete"
+"""True on a row that deletes its key, on its way through a sink."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,13 @@ def mode_fingerprint(sink: TableSink) -> str:
     parts = {"key": sink.key, "by": sink.by, "sequence": sink.sequence, "delete_when": sink.delete_when}
     options = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
     return f"{sink.mode}{f' ({options})' if options else ''}"
+
+
+def with_deletes(rows: DataFrame, delete_when: str | None) -> DataFrame:
+    """The rows with DELETE, by a condition in SQL; one that is NULL does not hold, and without any no row deletes."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn(DELETE, F.coalesce(F.expr(delete_when or "false"), F.lit(False)))
 
 
 def written_columns(rows: DataFrame) -> list[str]:

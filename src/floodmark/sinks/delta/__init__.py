@@ -12,6 +12,7 @@ from floodmark.fields import ColumnNames
 from floodmark.locations import quote
 from floodmark.probes.delta import FEED
 from floodmark.sinks.contract import (
+    DELETE,
     Atomic,
     Batch,
     Recorded,
@@ -21,7 +22,7 @@ from floodmark.sinks.contract import (
     without_own,
     written_columns,
 )
-from floodmark.sinks.delta.merge import DELETE, GONE, merge_statement, newest_per_key, replace_statement, shared_view
+from floodmark.sinks.delta.merge import GONE, merge_statement, newest_per_key, replace_statement, shared_view
 from floodmark.sinks.delta.target import DeltaTarget
 from floodmark.spark.tables import DeltaPlace, cluster_table
 

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from floodmark.locations import quote
-from floodmark.sinks.contract import POSITION, written_columns
+from floodmark.sinks.contract import DELETE, POSITION, with_deletes, written_columns
 from floodmark.spark.faults import END, fault_begin, raise_in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-DELETE, ROW = "_fm_delete", "_fm_row"
+ROW = "_fm_row"
 GONE = "_fm_gone"
 """True on a member of a dimension that its table no longer has; it never reaches the dimension."""
 
@@ -35,8 +35,7 @@ def newest_per_key(rows: DataFrame, key: Sequence[str], sequence: Sequence[str],
     ranked = _with_keys(rows, key).select("*", F.row_number().over(keyed).alias("_fm_rank"))
     against = ranked.withColumn("_fm_first", F.first(row).over(keyed))
     chosen = against.where((F.col("_fm_rank") == 1) | _contradicts(key, order, written_columns(rows)))
-    deletes = F.coalesce(F.expr(delete_when), F.lit(False)) if delete_when else F.lit(False)
-    return chosen.select(*map(quote, written_columns(rows)), deletes.alias(DELETE))
+    return with_deletes(chosen, delete_when).select(*map(quote, written_columns(rows)), DELETE)
 
 
 def _with_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.locations import quote
-from floodmark.sinks.contract import POSITION, written_columns
+from floodmark.sinks.contract import DELETE, POSITION, with_deletes, written_columns
 from floodmark.sinks.postgres.encoding import Encoding, encoding_of
 from floodmark.sinks.postgres.target import Target, TargetColumn
 from floodmark.sinks.postgres.transport import BatchRefused, CopyIn, require_all
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
     from pyspark.sql import DataFrame
 
-DELETE, POSITION_PART = "_fm_delete", "_fm_position_"
+POSITION_PART = f"{POSITION}_"
 ARRIVED_ROWS, NEWEST, PLACE, RANK = "_fm_rows", "_fm_newest", "_fm_place", "_fm_rank"
 
 
@@ -73,11 +73,7 @@ def load_of(rows: DataFrame, target: Target) -> Load:
 
 def merge_load_of(rows: DataFrame, target: Target, key: Sequence[str], delete_when: str | None) -> Load:
     """For a merge: with the source's position and whether a row deletes beside the columns of the target."""
-    from pyspark.sql import functions as F
-
-    own = _with_position_parts(rows).withColumn(
-        DELETE, F.coalesce(F.expr(delete_when), F.lit(False)) if delete_when else F.lit(False)
-    )
+    own = with_deletes(_with_position_parts(rows), delete_when)
     parts = [name for name in own.columns if name.startswith(POSITION_PART)]
     fields = [own.schema[name] for name in written_columns(rows)]
     helping = [own.schema[name] for name in (*parts, DELETE)]

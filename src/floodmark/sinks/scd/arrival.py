@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SnapshotRefused
 from floodmark.locations import quote
-from floodmark.sinks.contract import Batch, without_own
-from floodmark.sinks.scd.events import DELETE, LOG_COLUMNS, state_of
+from floodmark.sinks.contract import DELETE, Batch, with_deletes, without_own
+from floodmark.sinks.scd.events import LOG_COLUMNS, state_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,14 +43,12 @@ class EventReader:
 
     def events(self, rows: DataFrame, current: DataFrame | None, batch: Batch) -> DataFrame:
         """The rows as events, with DELETE on those that delete; `current` is what the table shows now."""
-        from pyspark.sql import functions as F
 
         if self.changes == "feed":
             return events_of_feed(rows, self.key)
         if self.changes == "snapshot":
             return events_of_snapshots(self, rows, current, batch)
-        deletes = F.coalesce(F.expr(self.delete_when), F.lit(False)) if self.delete_when else F.lit(False)
-        return rows.withColumn(DELETE, deletes)
+        return with_deletes(rows, self.delete_when)
 
     def expected_schema(self, stored: StructType) -> StructType:
         """What the rows of a batch have to fit: the user's columns of the log, and those of a feed."""

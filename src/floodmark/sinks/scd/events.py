@@ -12,7 +12,7 @@ from operator import and_
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.locations import quote
-from floodmark.sinks.contract import POSITION, without_own
+from floodmark.sinks.contract import DELETE, POSITION, without_own
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -27,7 +27,7 @@ LOG_COLUMNS = (LEDGER, NUMBER, PLACE, DELETED, REFUSED, FLOOR, SINCE)
 why it was refused; on the first event of a key whose older ones were pruned, the floor and the start of its version."""
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 INTERVAL = (VALID_FROM, VALID_TO, IS_CURRENT)
-DELETE, CONTESTED, BEST = "_fm_delete", "_fm_contested", "_fm_best"
+CONTESTED, BEST = "_fm_contested", "_fm_best"
 RUN, ROW = "_fm_run", "_fm_row"
 CONFLICT = "_fm_conflict"
 SET_ASIDE = "set aside: another event of the same key and sequence was chosen"
