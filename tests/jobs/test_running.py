@@ -23,7 +23,7 @@ class Clock:
 
     ends: float
     now: float = 0.0
-    requested: bool = False
+    is_requested: bool = False
 
     def wait(self, seconds: float) -> bool:
         self.now += max(0.0, seconds)
@@ -134,7 +134,7 @@ def test_a_request_during_a_run_lets_it_finish_and_starts_no_other() -> None:
     """SIGTERM finishes the current batch and stops."""
     clock = Clock(ends=100)
     loop = Watched(clock)
-    first = ScriptedJob("first", [done("first")], every="5s", during=lambda: setattr(clock, "requested", True))
+    first = ScriptedJob("first", [done("first")], every="5s", during=lambda: setattr(clock, "is_requested", True))
     assert loop.go(first, ScriptedJob("second", [done("second")], every="5s")) == 0
     assert (loop.begun, len(loop.reported)) == ([("first", 0)], 1)
 
