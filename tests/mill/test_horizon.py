@@ -113,14 +113,14 @@ def test_what_is_needed_begins_at_the_first_master_that_is_not_final() -> None:
     """Its mark stays before the right's 3; 1 and 2 are behind it."""
     right = partition(1, 2, 3, 3)
     found = horizon(JOIN, {"l": {0: partition(1, 2, 3, 4)}, "r": {0: right}})
-    assert right.first_from(found.needed["r"]) == 2
+    assert right.first_from(found.needed_levels["r"]) == 2
 
 
 def test_a_right_stream_that_lags_keeps_only_what_masters_may_still_want() -> None:
     """The master's next key is 9: the right's 1 and 2 are passed, also where nothing follows them yet."""
     right = partition(1, 2)
     found = horizon(JOIN, {"l": {0: partition(9)}, "r": {0: right}}, done=at(2))
-    assert right.first_from(found.needed["r"]) == 1
+    assert right.first_from(found.needed_levels["r"]) == 1
 
 
 def test_an_end_message_is_passed_with_the_last_element() -> None:

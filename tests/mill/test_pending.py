@@ -12,8 +12,8 @@ STORED = StreamMemory(
     last={0: (Decimal("1.5"), 7, 7)},
     next_unseen={0: 12, 1: 3},
     ends={1: 3},
-    done=at(Decimal("1.5")),
-    promised=at(9),
+    done_level=at(Decimal("1.5")),
+    promised_level=at(9),
     has_rest=True,
     expressions=("price", "k", "k"),
 )
@@ -26,7 +26,7 @@ def test_a_memory_comes_out_of_a_record_as_it_went_in() -> None:
 
 def test_a_stream_that_is_new_to_the_record_has_an_empty_memory() -> None:
     """No mark is a state of its own."""
-    assert StreamMemory.from_json({}) == StreamMemory(done=NOTHING)
+    assert StreamMemory.from_json({}) == StreamMemory(done_level=NOTHING)
 
 
 def test_the_highest_keys_follow_their_expressions_when_a_node_leaves_the_tree() -> None:
@@ -46,4 +46,4 @@ def test_the_highest_keys_follow_their_expressions_when_a_node_comes_into_the_tr
 
 def test_what_was_promised_does_not_bind_the_run_after_an_end() -> None:
     """Partitions that ended begin anew behind their end, perhaps at lower keys."""
-    assert STORED.for_next_run().promised == NOTHING
+    assert STORED.for_next_run().promised_level == NOTHING

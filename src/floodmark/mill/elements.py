@@ -60,49 +60,49 @@ class NodeShape:
             yield from branch.walk()
 
 
-def shape_of(declared: Declaration, stream: Stream, edge: int = -1) -> NodeShape:
+def shape_of(declaration: Declaration, stream: Stream, edge: int = -1) -> NodeShape:
     """The tree as the rows have it."""
-    numbers = {each: number for number, each in enumerate(declared.tree.edges)}
-    leaving = declared.tree.edges_from(stream)
-    branches = tuple(shape_of(declared, each.right, numbers[each]) for each in leaving)
-    is_inner = edge < 0 or declared.tree.edges[edge].how == "inner"
-    return NodeShape(declared.codecs[stream], edge, branches, is_inner)
+    numbers = {each: number for number, each in enumerate(declaration.tree.edges)}
+    leaving = declaration.tree.edges_from(stream)
+    branches = tuple(shape_of(declaration, each.right, numbers[each]) for each in leaving)
+    is_inner = edge < 0 or declaration.tree.edges[edge].how == "inner"
+    return NodeShape(declaration.codecs[stream], edge, branches, is_inner)
 
 
-def joined_rows(declared: Declaration, frames: Mapping[str, DataFrame]) -> DataFrame:
+def joined_rows(declaration: Declaration, frames: Mapping[str, DataFrame]) -> DataFrame:
     """A turn's elements, by stream, as `merged_calls_in` or, of a tree with several keys, `calls_in` takes them."""
     from pyspark.sql import functions as F
 
-    if declared.has_one_key():
-        return rows_by_key(declared, frames)
-    joined = with_partners(declared, declared.tree.root, frames)
+    if declaration.has_one_key():
+        return rows_by_key(declaration, frames)
+    joined = with_partners(declaration, declaration.tree.root, frames)
     rows = joined.select(*(name for name in joined.columns if name == KEY), _record(joined).alias(ELEMENT))
-    if declared.tree.window is None:
+    if declaration.tree.window is None:
         return rows
     return rows.groupBy(KEY).agg(F.sort_array(F.collect_list(ELEMENT)).alias(ELEMENT))
 
 
-def rows_by_key(declared: Declaration, frames: Mapping[str, DataFrame]) -> DataFrame:
+def rows_by_key(declaration: Declaration, frames: Mapping[str, DataFrame]) -> DataFrame:
     """The elements of all streams, those of a key together, in the order of key, stream and offset."""
     from pyspark.sql import functions as F
 
-    is_float = declared.edge_keys[declared.tree.edges[0]][0].kind == "float"
+    is_float = declaration.edge_keys[declaration.tree.edges[0]][0].kind == "float"
     key = F.col(KEY) + F.lit(0.0) if is_float else F.col(KEY)  # -0.0 and 0.0 are one key
     streams = [
         frames[name_of(stream)].select(F.lit(number).alias(NODE), key.alias(KEY), PARTITION, OFFSET, VALUE)
-        for number, stream in enumerate(declared.tree.nodes)
+        for number, stream in enumerate(declaration.tree.nodes)
     ]
     rows = reduce(lambda one, other: one.unionByName(other), streams)
     return rows.repartition(KEY).sortWithinPartitions(KEY, NODE, PARTITION, OFFSET)
 
 
-def with_partners(declared: Declaration, stream: Stream, frames: Mapping[str, DataFrame]) -> DataFrame:
+def with_partners(declaration: Declaration, stream: Stream, frames: Mapping[str, DataFrame]) -> DataFrame:
     """The elements of a stream, each with a list of partners for every edge that leaves it."""
     from pyspark.sql import functions as F
 
     rows = frames[name_of(stream)]
-    for place, edge in enumerate(declared.tree.edges_from(stream)):
-        partners = grouped_by_key(with_partners(declared, edge.right, frames), f"b{place}")
+    for place, edge in enumerate(declaration.tree.edges_from(stream)):
+        partners = grouped_by_key(with_partners(declaration, edge.right, frames), f"b{place}")
         rows = rows.join(partners, rows[f"k{place + 1}"] == partners["partner"], edge.how).drop("partner")
         if edge.how == "left":
             no_partners = F.array().cast(rows.schema[f"b{place}"].dataType)
@@ -159,7 +159,7 @@ class JoinedElements:
     def gather(self, begin: int, end: int, by_edge: list[Pairs]) -> None:
         """Add the pairs of the elements between two places, and of their partners."""
         for lists in self.partners:
-            bounds, joined = lists.bounds, lists.joined
+            bounds, joined = lists.bounds, lists.members
             pairs, partners = by_edge[joined.node.edge], joined.elements
             for place in range(begin, end):
                 pairs.append((self.elements[place], partners[bounds[place] : bounds[place + 1]]))
@@ -178,15 +178,15 @@ class ElementLists:
     """Lists of elements: the one at a place begins where its bound says and ends before the next bound."""
 
     bounds: Sequence[int]
-    joined: JoinedElements
+    members: JoinedElements
 
     def lists(self) -> list[list[Any]]:
-        elements = self.joined.elements
+        elements = self.members.elements
         return [elements[begin:end] for begin, end in pairwise(self.bounds)]
 
     def is_flat(self) -> bool:
         """Whether every list has one element, and no partner has partners of its own."""
-        return isinstance(self.bounds, range) and not any(lists.joined.partners for lists in self.joined.partners)
+        return isinstance(self.bounds, range) and not any(lists.members.partners for lists in self.members.partners)
 
 
 def one_by_one(joined: JoinedElements) -> ElementLists:

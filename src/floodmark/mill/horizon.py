@@ -111,10 +111,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Horizon:
-    """Masters below `until` are final. `needed` is the level, per stream, from which elements are still needed."""
+    """Masters below `until` are final. `needed_levels`: the level, per stream, from which elements are still needed."""
 
     until: Level
-    needed: Mapping[str, Level]
+    needed_levels: Mapping[str, Level]
     stops: bool
     waits_for: frozenset[tuple[str, int]]
     """Partitions (stream, partition) that hold the horizon where it is: unless one of them rises, it will not."""

@@ -108,11 +108,11 @@ class StreamInput:
         return dict(source.offsets(span)) if isinstance(source, Cuttable) else {}
 
 
-def stream_inputs(declared: Declaration, broker: MessageBroker) -> dict[str, StreamInput]:
+def stream_inputs(declaration: Declaration, broker: MessageBroker) -> dict[str, StreamInput]:
     """Every stream of the tree, by its name."""
     return {
-        name_of(stream): StreamInput(broker.inlet(stream), declared.codecs[stream], declared.keys_of(stream))
-        for stream in declared.tree.nodes
+        name_of(stream): StreamInput(broker.inlet(stream), declaration.codecs[stream], declaration.keys_of(stream))
+        for stream in declaration.tree.nodes
     }
 
 

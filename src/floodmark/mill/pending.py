@@ -45,16 +45,16 @@ UNBOUNDED = 1 << 64
 class StreamMemory:
     """What is remembered of one stream: by partition the highest keys, the next unseen offset, and where it ended.
 
-    `done` and `has_stopped` are kept with the master: the level below which everything was given to the function, and
-    whether the mill has come to its end. `promised` is kept with the others: the level below which masters were given
-    out without waiting for partners. `has_rest`: elements were seen behind an end, which the next run reads.
+    Kept with the master: `done_level`, below which everything was given to the function, and whether the mill
+    `has_stopped`, that is, come to its end. Kept with the others: `promised_level`, below which masters were given out
+    without waiting for partners. `has_rest`: elements were seen behind an end, which the next run reads.
     """
 
     last: Mapping[int, Keys] = field(default_factory=dict)
     next_unseen: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
-    done: Level = NOTHING
-    promised: Level = NOTHING
+    done_level: Level = NOTHING
+    promised_level: Level = NOTHING
     has_stopped: bool = False
     has_rest: bool = False
     expressions: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ class StreamMemory:
             "last": {str(partition): [key_to_json(key) for key in keys] for partition, keys in self.last.items()},
             "seen": {str(partition): offset for partition, offset in self.next_unseen.items()},
             "ended": {str(partition): offset for partition, offset in self.ends.items()},
-            "done": level_to_json(self.done),
-            "promised": level_to_json(self.promised),
+            "done": level_to_json(self.done_level),
+            "promised": level_to_json(self.promised_level),
             "stopped": self.has_stopped,
             "has_rest": self.has_rest,
             "expressions": list(self.expressions),
@@ -81,8 +81,8 @@ class StreamMemory:
             last={int(partition): tuple(map(key_from_json, keys)) for partition, keys in stored["last"].items()},
             next_unseen={int(partition): offset for partition, offset in stored["seen"].items()},
             ends={int(partition): offset for partition, offset in stored["ended"].items()},
-            done=level_from_json(stored["done"]),
-            promised=level_from_json(stored.get("promised", NOTHING)),
+            done_level=level_from_json(stored["done"]),
+            promised_level=level_from_json(stored.get("promised", NOTHING)),
             has_stopped=stored["stopped"],
             has_rest=stored["has_rest"],
             expressions=tuple(stored.get("expressions", ())),
@@ -104,7 +104,7 @@ class StreamMemory:
         return StreamMemory(
             last={partition: keys for partition, keys in self.last.items() if partition not in self.ends},
             next_unseen=self.next_unseen,
-            done=NOTHING if has_ended else self.done,
+            done_level=NOTHING if has_ended else self.done_level,
             expressions=self.expressions,
         )
 
@@ -132,8 +132,8 @@ def _without(part: Mapping[str, Part], streams: Sequence[str]) -> dict[str, Part
 class NotWaitedFor:
     """For whom a turn does not wait any longer: streams that timed out, partitions that are left out as idle."""
 
-    timed_out: frozenset[str] = frozenset()
-    idle: frozenset[tuple[str, int]] = frozenset()
+    late_streams: frozenset[str] = frozenset()
+    idle_partitions: frozenset[tuple[str, int]] = frozenset()
     leaves_out_late: bool = False
     """Whether elements of a partition that was idle may come too late: then they are counted, and no error."""
 
@@ -165,7 +165,7 @@ class PendingInput:
     @property
     def floor(self) -> Level:
         """What comes below this comes too late."""
-        return max(self.memory.done, self.memory.promised)
+        return max(self.memory.done_level, self.memory.promised_level)
 
     @property
     def unread(self) -> Span | None:
@@ -178,7 +178,7 @@ class PendingInput:
 
     def has_ended(self, partition: int) -> bool:
         """Whether it had before this turn, or does by the clock."""
-        has_timed_out = self.stream.name in self.not_waited_for.timed_out
+        has_timed_out = self.stream.name in self.not_waited_for.late_streams
         return partition in self.memory.ends or has_timed_out or self.stream.inlet.ends == "with_source"
 
     def elements_from(
@@ -206,7 +206,7 @@ class PendingInput:
         has_end_message = result.end is not None
         next_ = result.end if result.end is not None else self._end(partition, upto)
         last = highest(self.memory.last.get(partition), result.key_ranges[-1].high if result.key_ranges else None)
-        is_idle = (self.stream.name, partition) in self.not_waited_for.idle
+        is_idle = (self.stream.name, partition) in self.not_waited_for.idle_partitions
         has_ended = has_end_message or self.has_ended(partition)
         state: State = "ended" if has_ended else "idle" if is_idle else "live"
         return PartitionView(first, next_, result.key_ranges, last, state, has_end_message, result.has_rest)

@@ -48,14 +48,14 @@ class Turn:
     stops: bool
     waits_for: frozenset[tuple[str, int]]
     until: Level = EVERYTHING
-    promised: Mapping[str, Level] = field(default_factory=dict)
+    promised_levels: Mapping[str, Level] = field(default_factory=dict)
     runs: bool = False
     windows: Sequence[OffsetRanges] | None = None
 
     @property
     def moves(self) -> bool:
         """Whether there is anything to commit."""
-        done = self.inputs[self.root].memory.done
+        done = self.inputs[self.root].memory.done_level
         has_new_end = any(self._ends(name) != pending.memory.ends for name, pending in self.inputs.items())
         firsts = {name: {n: view.first for n, view in own.items()} for name, own in self.partitions.items()}
         has_passed = any(offset > firsts[name][n] for name, own in self.passes.items() for n, offset in own.items())
@@ -97,7 +97,7 @@ class Turn:
             span = replace(span, upto=span.after or span.upto.reset())
         detail: dict[str, Json] = {"elements": self.element_count(name)}
         if name == self.root:
-            detail |= {"after": level_to_json(pending.memory.done), "until": level_to_json(self.until)}
+            detail |= {"after": level_to_json(pending.memory.done_level), "until": level_to_json(self.until)}
             detail |= {"runs": True} if self.runs else {}
             detail |= {"windows": windows_to_json(self.windows)} if self.windows is not None else {}
         return replace(span, detail={**span.detail, DETAIL: detail})
@@ -109,8 +109,8 @@ class Turn:
             last={number: view.last for number, view in views.items() if view.last},
             next_unseen={**pending.memory.next_unseen, **ends},
             ends=self._ends(name),
-            done=self.until if is_root and pending.stream.keys and not self.runs else NOTHING,
-            promised=max(self.promised.get(name, NOTHING), pending.memory.promised),
+            done_level=self.until if is_root and pending.stream.keys and not self.runs else NOTHING,
+            promised_level=max(self.promised_levels.get(name, NOTHING), pending.memory.promised_level),
             has_stopped=is_root and self.stops,
             has_rest=any(view.has_rest for view in views.values()),
             expressions=pending.stream.expressions,
@@ -120,7 +120,7 @@ class Turn:
         """Where partitions ended: those whose end is behind the mark and will not be met again, or by the clock."""
         pending, views, passes = self.inputs[name], self.partitions[name], self.passes[name]
         met = {n: view for n, view in views.items() if view.has_end_message and passes[n] >= view.beyond}
-        late = views if name in pending.not_waited_for.timed_out else {}
+        late = views if name in pending.not_waited_for.late_streams else {}
         return {**{n: view.beyond for n, view in {**late, **met}.items()}, **pending.memory.ends}
 
 
@@ -154,7 +154,7 @@ class Planner:
         """
         if not self.root.branches:
             return EVERYTHING
-        return horizon(self.root, partitions_of(inputs, scans), inputs[self.root.name].memory.done).until
+        return horizon(self.root, partitions_of(inputs, scans), inputs[self.root.name].memory.done_level).until
 
     def is_in_runs(self, pending: PendingInput) -> bool:
         """Whether windows are runs of neighbours in one partition: then their keys may go down."""
@@ -181,8 +181,8 @@ class Planner:
 
     def _plan_joined(self, inputs: Inputs, views: Mapping[str, Partitions]) -> Turn:
         name = self.root.name
-        reached = horizon(self.root, views, inputs[name].memory.done)
-        passes = {each: _passes(own, reached, reached.needed[each]) for each, own in views.items()}
+        reached = horizon(self.root, views, inputs[name].memory.done_level)
+        passes = {each: _passes(own, reached, reached.needed_levels[each]) for each, own in views.items()}
         reads = {each: {n: view.next for n, view in own.items()} for each, own in views.items()}
         reads[name] = {n: view.end_below(reached.until) for n, view in views[name].items()}
         promised = promised_levels(self.root, views)
@@ -201,7 +201,7 @@ class Planner:
     def _plan_joined_windows(self, inputs: Inputs, views: Mapping[str, Partitions], windows: TimedWindows) -> Turn:
         """The same of a master that is joined: what its elements that stay behind the mark may want is still needed."""
         name, own = self.root.name, views[self.root.name]
-        reached = horizon(self.root, views, inputs[name].memory.done)
+        reached = horizon(self.root, views, inputs[name].memory.done_level)
         closed = windows.closed_windows(has_ended=reached.stops)
         behind = offsets_behind(own, closed)
         level = reached.until if reached.stops else min(reached.until, _lowest_left(own, behind))

@@ -58,7 +58,7 @@ YOUNG_OBJECTS = 200_000
 class ProcessTransform:
     """The transform of a mill: from the elements of its streams to its output as JSON text, in column `value`."""
 
-    declared: Declaration
+    declaration: Declaration
     form: Literal["json", "columns"] = "json"
     number: int = 0
 
@@ -66,7 +66,7 @@ class ProcessTransform:
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
 
-        rows, task = joined_rows(self.declared, frames), ProcessTask.of(self.declared, self.output(), self.number)
+        rows, task = joined_rows(self.declaration, frames), ProcessTask.of(self.declaration, self.output(), self.number)
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from task.run(batches)
@@ -83,16 +83,16 @@ class ProcessTransform:
 
     def fingerprint(self) -> str:
         """The function's own code; what the keys are is part of the sources' fingerprints."""
-        code = getattr(self.declared.signature.function, "__code__", None)
-        texts = code_texts(code) if code else (self.declared.signature.name,)
-        return short_hash(self.declared.tree.describe(), *texts)
+        code = getattr(self.declaration.signature.function, "__code__", None)
+        texts = code_texts(code) if code else (self.declaration.signature.name,)
+        return short_hash(self.declaration.tree.describe(), *texts)
 
     def is_deterministic(self) -> bool:
         return False
 
     def output(self) -> Codec | None:
         """How output is written; columns refuse what they cannot hold exactly."""
-        output = self.declared.output
+        output = self.declaration.output
         return output.for_columns() if output is not None and self.form == "columns" else output
 
     def _output_columns(self) -> list[Column | str]:
@@ -127,9 +127,11 @@ class ProcessTask:
     merges: bool = False
 
     @classmethod
-    def of(cls, declared: Declaration, output: Codec | None, batch: int) -> ProcessTask:
-        root, edge_count = shape_of(declared, declared.tree.root), len(declared.tree.edges)
-        return cls(root, declared.signature, declared.injector, output, batch, edge_count, declared.has_one_key())
+    def of(cls, declaration: Declaration, output: Codec | None, batch: int) -> ProcessTask:
+        root, edge_count = shape_of(declaration, declaration.tree.root), len(declaration.tree.edges)
+        return cls(
+            root, declaration.signature, declaration.injector, output, batch, edge_count, declaration.has_one_key()
+        )
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         has_window = self.signature.has_window
@@ -163,7 +165,7 @@ class ProcessTask:
 
     def firsts(self, masters: ElementLists) -> Iterable[Any]:
         """What each call gets first: an element, or the list of a window."""
-        return masters.lists() if self.signature.has_window else masters.joined.elements
+        return masters.lists() if self.signature.has_window else masters.members.elements
 
     def others(self, masters: ElementLists) -> Iterator[tuple[list[Pairs], Attempt]]:
         """What each call gets besides the master.
@@ -173,7 +175,7 @@ class ProcessTask:
         wants_attempt = Attempt in (each.type_hint for each in self.signature.injected_arguments)
         if not wants_attempt and not self.signature.mapped_arguments:
             return repeat(NOTHING_BESIDE)
-        joined = masters.joined
+        joined = masters.members
         pairs = joined.each_with_partners() if masters.is_flat() else self.pairs_by_edge(masters)
         if not wants_attempt:
             return zip(pairs, repeat(NO_ATTEMPT), strict=False)
@@ -183,7 +185,7 @@ class ProcessTask:
     def pairs_by_edge(self, masters: ElementLists) -> Iterator[list[Pairs]]:
         for begin, end in pairwise(masters.bounds):
             pairs: list[Pairs] = [[] for _ in range(self.edge_count)]
-            masters.joined.gather(begin, end, pairs)
+            masters.members.gather(begin, end, pairs)
             yield pairs
 
     def texts(self, output: CallOutput, masters: ElementLists) -> list[str | None]:
@@ -202,7 +204,7 @@ class ProcessTask:
     def fault_of(self, error: Exception, masters: ElementLists, number: int) -> ElementFault:
         """What the driver learns of a call that failed, or of what it gave."""
         begin, end = masters.bounds[number], masters.bounds[number + 1]
-        position, elements = masters.joined.position(begin), masters.joined.elements
+        position, elements = masters.members.position(begin), masters.members.elements
         if isinstance(error, ElementInvalid):
             return ElementFault.invalid(error, position.partition, position.offset)
         master = elements[begin:end] if self.signature.has_window else elements[begin]
@@ -284,7 +286,7 @@ def output_columns(
     import pyarrow.compute as pc
 
     calls, bounds = pa.array(numbers, pa.int64()), pa.array(masters.bounds, pa.int64())
-    values, joined = pa.array(texts, pa.string()), masters.joined
+    values, joined = pa.array(texts, pa.string()), masters.members
     first, last = bounds.take(calls), pc.subtract(bounds.take(pc.add(calls, 1)), 1)
     columns = {name: column.take(calls) for name, column in keys.items()}
     columns |= {PARTITION: joined.partitions.take(first), OFFSET: joined.offsets.take(first)}

@@ -55,7 +55,7 @@ class RunState:
     is_over: bool = False
     cache: MessageCache = field(default_factory=MessageCache)
     limit: int | None = field(init=False)
-    started: float = field(init=False)
+    start_time: float = field(init=False)
     record_number: int | None = None
     """That of the record at the last look that read something."""
     turn: Turn | None = None
@@ -70,7 +70,7 @@ class RunState:
     """Up to which offset of a partition those that came too late were reported."""
 
     def __post_init__(self) -> None:
-        self.limit, self.started = self.max_elements, self.now()
+        self.limit, self.start_time = self.max_elements, self.now()
 
     def blank(self) -> RunState:
         """One that has seen nothing yet, of the same streams."""
@@ -78,7 +78,7 @@ class RunState:
 
     def begin(self) -> None:
         """A new run: time-outs count from now, and what ended has ended."""
-        self.started, self.rise_times, self.is_over, self.record_number = self.now(), {}, False, None
+        self.start_time, self.rise_times, self.is_over, self.record_number = self.now(), {}, False, None
 
     def note_offsets(self, inputs: Inputs) -> None:
         """Where the streams end now, and which of their partitions have risen."""
@@ -150,10 +150,10 @@ class RunState:
         if timeout is None:
             return False
         rises = [at for (stream, _), at in self.rise_times.items() if stream == name]
-        return self.now() - max(rises, default=self.started) >= timeout
+        return self.now() - max(rises, default=self.start_time) >= timeout
 
     def _idle_seconds(self, partition: PartitionId) -> float:
-        return self.now() - self.rise_times.get(partition, self.started)
+        return self.now() - self.rise_times.get(partition, self.start_time)
 
 
 def display_key(level: Level) -> object:

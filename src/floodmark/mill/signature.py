@@ -1,4 +1,4 @@
-"""What a process function asks for and gives, read from its signature and held signature_for the join tree."""
+"""What a process function asks for and gives, read from its signature and compared with the join tree."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class SignatureReader:
 
     def __init__(self, function: Process, injector: Injector) -> None:
         self.function, self.injector = function, injector
-        self.written = _without_partial(function)
-        self.name = getattr(self.written, "__qualname__", type(self.written).__name__)
+        self.plain_function = _without_partial(function)
+        self.name = getattr(self.plain_function, "__qualname__", type(self.plain_function).__name__)
         self.hints = self._hints()
         self.parameters = self._parameters()
 
@@ -159,9 +159,9 @@ class SignatureReader:
         return f"nothing provides {display_name(hint)}", f"give WaterMill injector={{{display_name(hint)}: …}}"
 
     def _hints(self) -> dict[str, Hint]:
-        is_plain = inspect.isroutine(self.written) or isinstance(self.written, type)
+        is_plain = inspect.isroutine(self.plain_function) or isinstance(self.plain_function, type)
         try:
-            return get_type_hints(self.written if is_plain else type(self.written).__call__)
+            return get_type_hints(self.plain_function if is_plain else type(self.plain_function).__call__)
         except NameError as error:
             raise SignatureInvalid(
                 self.name,

@@ -268,15 +268,15 @@ def advise(error: FloodmarkError) -> None:
     error.hint = HINTS.get(type(error), error.hint)
 
 
-def outlet_of(declared: Declaration, broker: MessageBroker) -> Outlet | None:
+def outlet_of(declaration: Declaration, broker: MessageBroker) -> Outlet | None:
     """Where output goes, if the function gives any."""
-    return broker.outlet(declared.output.stream) if declared.output else None
+    return broker.outlet(declaration.output.stream) if declaration.output else None
 
 
-def mill_name(broker: MessageBroker, declared: Declaration) -> str:
+def mill_name(broker: MessageBroker, declaration: Declaration) -> str:
     """What positions are saved under where nobody said it."""
     group = getattr(broker, "consumer_group_name", None)
-    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", group or declared.signature.name).strip("._-") or "mill"
+    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", group or declaration.signature.name).strip("._-") or "mill"
 
 
 def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Callable[[], SparkSession]:

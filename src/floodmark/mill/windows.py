@@ -97,33 +97,33 @@ class TimedWindows:
             raise error.at(position_text(partition, offset)) from error
 
 
-def timed_windows(declared: Declaration, poll_seconds: float | None) -> TimedWindows | None:
+def timed_windows(declaration: Declaration, poll_seconds: float | None) -> TimedWindows | None:
     """The windows of a mill, if a function gives their keys.
 
     Raises ConfigError where `poll_timeout` is given and nobody could be asked on an idle poll.
     """
-    key = declared.window_key
-    if poll_seconds is not None and declared.tree.edges:
-        raise _not_polled(declared, "it is joined, and a window waits for the partners of its elements")
-    if key is None or not declared.tree.has_function_windows:
+    key = declaration.window_key
+    if poll_seconds is not None and declaration.tree.edges:
+        raise _not_polled(declaration, "it is joined, and a window waits for the partners of its elements")
+    if key is None or not declaration.tree.has_function_windows:
         if poll_seconds is not None and key is not None:
-            raise _not_polled(declared, "windows by fields have nothing to say about an idle poll")
+            raise _not_polled(declaration, "windows by fields have nothing to say about an idle poll")
         return None
     if poll_seconds is not None:
-        _require_an_answer(declared, key)
+        _require_an_answer(declaration, key)
     return TimedWindows(key, poll_seconds)
 
 
-def _require_an_answer(declared: Declaration, key: Key) -> None:
+def _require_an_answer(declaration: Declaration, key: Key) -> None:
     try:
         key.of(None)
     except ElementInvalid as error:
-        raise _not_polled(declared, f"its window expression fails on None: {error.reason}") from error
+        raise _not_polled(declaration, f"its window expression fails on None: {error.reason}") from error
 
 
-def _not_polled(declared: Declaration, reason: str) -> ConfigError:
+def _not_polled(declaration: Declaration, reason: str) -> ConfigError:
     return ConfigError(
-        f"poll_timeout does not go with {name_of(declared.tree.root)}: {reason}.",
+        f"poll_timeout does not go with {name_of(declaration.tree.root)}: {reason}.",
         hint="give a single stream with window_expression=function_call(…) that takes None, or leave poll_timeout out",
     )
 

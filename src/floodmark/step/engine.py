@@ -165,6 +165,9 @@ class Engine(ABC, Generic[LookT]):
             if look.is_empty:
                 return nothing_new(current, look, clock)
             batch = self.plan(current, look)
+        else:
+            number, confirmed = batch.intent.number, batch.confirmed_sinks
+            log.info("finishing an open batch", job=self.job, number=number, confirmed=confirmed)
         return self.write_batch(batch, lease, clock)
 
     def write_batch(self, batch: OpenBatch[LookT], lease: HeldLease, clock: Clock) -> Receipt:

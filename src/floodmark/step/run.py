@@ -89,7 +89,6 @@ class Step(Engine[Outlook]):
         if intent is None:
             return None
         again, confirmed = next_attempt(self.work, intent), tuple(ledgers.sinks_with(intent.number))
-        log.info("finishing an open batch", job=self.job, number=again.number, confirmed=confirmed)
         return OpenBatch(record, again, None, confirmed)
 
     def plan(self, record: JobRecord, look: Outlook) -> OpenBatch[Outlook]:

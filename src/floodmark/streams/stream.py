@@ -71,7 +71,7 @@ class Stream:
         >>> source.emit((1, 2))
         3
         """
-        return self._then(operators.Starmap(self._no_healing(Call(func, args, kwargs), "starmap")))
+        return self._then(operators.Starmap(self._without_healing(Call(func, args, kwargs), "starmap")))
 
     def filter(self, predicate: Function | None, *args: object, **kwargs: object) -> Stream:
         """Hand on the elements for which the predicate is true; with None, those that are true themselves.
@@ -83,7 +83,7 @@ class Stream:
         0
         2
         """
-        call = None if predicate is None else self._no_healing(Call(predicate, args, kwargs), "filter")
+        call = None if predicate is None else self._without_healing(Call(predicate, args, kwargs), "filter")
         return self._then(operators.Filter(call))
 
     def pluck(self, pick: object) -> Stream:
@@ -251,14 +251,11 @@ class Stream:
 
     def _then(self, operator: operators.Operator, *others: program.Node) -> Stream:
         step = Stream.__new__(Stream)
-        step.node, step.source, step.clock = (
-            self.node.then(operator, *others, clock=self.source.clock),
-            self.source,
-            self.source.clock,
-        )
+        step.source, step.clock = self.source, self.source.clock
+        step.node = self.node.then(operator, *others, clock=step.clock)
         return step
 
-    def _no_healing(self, call: Call, step: str) -> Call:
+    def _without_healing(self, call: Call, step: str) -> Call:
         if as_healing(call, self.source) is None:
             return plain_call(call, step)
         raise ConfigError(

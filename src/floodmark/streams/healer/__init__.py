@@ -6,16 +6,15 @@ What a turn does on Spark is in `turn`, how it ends in `commit`, and which recor
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from floodmark.failpoints import reach
-from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
 from floodmark.sources.contract import Session
 from floodmark.step.engine import Clock, Engine, OpenBatch, nothing_new, session_under
+from floodmark.step.intents import new_attempt
 from floodmark.stores.extras import IntentExtras
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -26,8 +25,6 @@ from floodmark.streams.healer.turn import Turn
 from floodmark.streams.healer.unsettled import TurnLimit, TurnPlan, UnsettledRecords
 from floodmark.streams.program import Program
 from floodmark.streams.task import TaskPlan
-
-log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Healer(Engine[TurnLook]):
     rows_at_once: int | None = None
     side_by_side: int | None = None
     limit: TurnLimit = field(default_factory=TurnLimit)
-    run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    run_id: str = field(default_factory=new_attempt)
     unhealed_progress: dict[Place, Progress] = field(default_factory=dict)
     """How far a stream without healing was read: this process alone knows, for nothing of it is ever done."""
     now: Callable[[], float] = time.time
@@ -107,8 +104,7 @@ class Healer(Engine[TurnLook]):
         if record.intent is None:
             return None
         self.topic_look.require_same(record.intent.extras.sources or {})
-        log.info("finishing an open batch", stream=self.job, number=record.intent.number)
-        return OpenBatch(record, replace(record.intent, attempt=uuid.uuid4().hex[:12]), None)
+        return OpenBatch(record, replace(record.intent, attempt=new_attempt()), None)
 
     def plan(self, record: JobRecord, look: TurnLook) -> OpenBatch[TurnLook]:
         """Fix what the turn reads, and where the partitions stand before it."""
@@ -118,7 +114,7 @@ class Healer(Engine[TurnLook]):
             kind="batch",
             spans=look.outlook.spans(),
             batch_time=datetime.now(timezone.utc),
-            attempt=uuid.uuid4().hex[:12],
+            attempt=new_attempt(),
             spool=None,
             fingerprints={"the program": self.program.fingerprint()},
             extras=IntentExtras(sources=look.outlook.sources, healing=healing, flushes=look.plan.flushes),
@@ -127,11 +123,10 @@ class Healer(Engine[TurnLook]):
 
     def carry_out(self, batch: OpenBatch[TurnLook], lease: HeldLease, clock: Clock) -> Receipt:
         """Run the records of the turn, and move the marks past what is settled."""
-        record = replace(batch.record, intent=batch.intent)
-        plan = batch.look.plan if batch.look else self.plan_of_open_turn(record, batch.intent)
+        plan = batch.look.plan if batch.look else self.plan_of_open_turn(batch.record, batch.intent)
         turn = None if plan.is_empty else self.heal(plan, self.session)
         reach("after_read")
-        return self.commit.close(record, plan, turn, lease, clock)
+        return self.commit.close(batch, plan, turn, lease, clock)
 
     def plan_of_open_turn(self, record: JobRecord, intent: Intent) -> TurnPlan:
         """What a turn that was cut off has to do still."""
