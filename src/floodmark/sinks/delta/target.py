@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkFailed
 from floodmark.locations import local_path
-from floodmark.probes.delta import DeltaProbe, files_gone, note
+from floodmark.probes.delta import DeltaProbe, missing_files, note
 from floodmark.sinks.contract import Batch, Recorded, Session, without_own
 from floodmark.sinks.delta.lock import TableBusy, table_lock
 from floodmark.spark.faults import fault_in
@@ -199,7 +199,7 @@ def _require_own(later: Sequence[Commit], ledger: str, table: Delta) -> None:
 
 def _require_files(probe: DeltaProbe, version: int, number: int, table: Delta) -> None:
     """RESTORE finds out by itself, but only when other tables may have been put back already."""
-    gone = files_gone(probe.where, version, probe.latest())
+    gone = missing_files(probe.where, version, probe.latest())
     if gone == ():
         return
     what = f"{len(gone)} of its files are gone (vacuum), as {gone[0]}" if gone else "its log no longer reaches back"
