@@ -109,7 +109,7 @@ def test_what_the_catalog_said_is_asked_once_for_each_connection(table: str) -> 
     """Then a look is one statement, in one round trip."""
     probe = probe_of(table, "ts")
     probe.bounds(LowerBound(), None)
-    connection = probe._connected()
+    connection = probe._open()
     before = probe.cursor()
     probe.bounds(LowerBound(), None)
-    assert (probe.cursor() is before, probe._connected() is connection) == (True, True)
+    assert (probe.cursor() is before, probe._open() is connection) == (True, True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.errors import ConnectorsMissing, JavaMissing
-from floodmark.spark.connectors import MANIFEST, check_spark_version, connectors, connectors_folder, wanted
+from floodmark.spark.connectors import MANIFEST, brings_connectors, check_spark_version, connectors, connectors_folder
 
 if TYPE_CHECKING:
     from tests.spark.conftest import FakeJava
@@ -127,7 +127,7 @@ def test_without_java_the_error_is_about_java(no_java: Path) -> None:
 def test_connectors_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster may bring its own."""
     monkeypatch.setenv("FLOODMARK_CONNECTORS", "none")
-    assert not wanted()
+    assert not brings_connectors()
 
 
 def test_another_spark_is_refused_by_its_version() -> None:

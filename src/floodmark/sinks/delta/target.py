@@ -13,7 +13,7 @@ from floodmark.probes.delta import DeltaProbe, missing_files, note
 from floodmark.sinks.contract import Batch, Recorded, Session, without_own
 from floodmark.sinks.delta.lock import TableBusy, table_lock
 from floodmark.spark.faults import fault_in
-from floodmark.spark.session import isolated, jvm_pid
+from floodmark.spark.session import isolated_session, jvm_pid
 from floodmark.spark.tables import DeltaPlace, create_table
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class DeltaTarget:
             "spark.databricks.delta.write.txnVersion": str(batch.number),
             "spark.databricks.delta.commitInfo.userMetadata": self._note(batch),
         }
-        own = isolated(spark)
+        own = isolated_session(spark)
         for name, value in {**transaction, **settings}.items():
             own.conf.set(name, value)
         own.sql(statement).collect()
@@ -181,7 +181,7 @@ class RestorePoint:
 
     def restore(self, spark: SparkSession, number: int) -> None:
         """In one commit, with the number of this act; done twice it is the same."""
-        own, target = isolated(spark), self.table.target
+        own, target = isolated_session(spark), self.table.target
         own.conf.set("spark.databricks.delta.commitInfo.userMetadata", note(self.ledger, number, None))
         with target.lock(spark, self.ledger):
             own.sql(f"RESTORE TABLE {target.place.sql} TO VERSION AS OF {self.version}").collect()
