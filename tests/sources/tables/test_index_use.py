@@ -11,7 +11,7 @@ from floodmark.probes.postgres import PostgresProbe
 from floodmark.probes.tables import LowerBound, UpperBound
 from floodmark.sources import Postgres
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.reading_tables import Reader, run, statement
+from tests.sources.tables.reader import Reader, run, statement
 
 LATE = "2024-01-07 12:00:00"
 """Some of the rows lie above."""
