@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from floodmark.jobs.job import Retries
+from floodmark.step import RunRequest
 from floodmark.stores.record import Receipt
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -32,10 +33,10 @@ class ScriptedJob:
     calls: list[dict[str, object]] = field(default_factory=list)
     during: Callable[[], None] = lambda: None
 
-    def run(self, spark: object = None, store: object = None, **options: object) -> Receipt:
+    def run_request(self, request: RunRequest, spark: object = None, store: object = None) -> Receipt:
         self.during()
         outcome = self.outcomes[min(len(self.calls), len(self.outcomes) - 1)]
-        self.calls.append(options)
+        self.calls.append(vars(request))
         if isinstance(outcome, Exception):
             raise outcome
         return outcome

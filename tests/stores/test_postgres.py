@@ -12,7 +12,15 @@ import psycopg
 import pytest
 
 from floodmark import stores
-from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, MarkMoved, StoreNotPrepared, StoreUnreachable
+from floodmark.errors import (
+    ConfigError,
+    FormatTooNew,
+    LeaseHeld,
+    LeaseLost,
+    MarkMoved,
+    StoreNotPrepared,
+    StoreUnreachable,
+)
 from floodmark.stores import LayeredMarkStore, MemoryMarkStore, PostgresMarkStore
 from floodmark.stores.contract import Clocked, Joining
 from floodmark.stores.extras import RecordExtras
@@ -104,7 +112,7 @@ def test_a_table_of_a_newer_version_is_left_alone(store: PostgresMarkStore, data
     """Its records may mean something that this version does not know."""
     store.prepare()
     sql.execute("comment on table floodmark_marks is 'Floodmark marks, format 99'")
-    with pytest.raises(StoreUnreachable, match="its format is 99"):
+    with pytest.raises(FormatTooNew, match="has format 99"):
         PostgresMarkStore(database).read("orders")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.errors import MarkUnreadable, StoreUnreachable
+from floodmark.errors import FormatTooNew, MarkUnreadable, StoreUnreachable
 from floodmark.stores import SqliteMarkStore
 from floodmark.testing.law_records import files, record, saved
 
@@ -105,7 +105,7 @@ def test_a_database_of_a_newer_version_is_left_alone(path: Path) -> None:
     saved(SqliteMarkStore(path), record(1))
     with sqlite3.connect(path) as connection:
         connection.execute("pragma user_version = 99")
-    with pytest.raises(StoreUnreachable, match="its format is 99"):
+    with pytest.raises(FormatTooNew, match="has format 99"):
         SqliteMarkStore(path).read("orders")
 
 

@@ -94,17 +94,16 @@ class RunCommand:
         """Low, high and count of each job; nothing is touched."""
         from floodmark.cli.plan import print_plans
 
-        session, store, o = self.invocation.session(), self.invocation.store(), self.options
-        bounds = {"start": o.start, "full_refresh": o.full_refresh, "max_rows": o.max_rows}
-        print_plans([job.plan(session, store, **bounds) for job in jobs], as_json=self.as_json)  # type: ignore[arg-type]
+        session, store = self.invocation.session(), self.invocation.store()
+        print_plans([job.plan_request(self.options, session, store) for job in jobs], as_json=self.as_json)
 
     def once(self, jobs: Sequence[Runnable]) -> int:
         """Each job once; SIGTERM lets the current one finish and skips the rest."""
         from floodmark.jobs.running import exit_code, run_each
-        from floodmark.step.stopping import stopping_on
+        from floodmark.patience import stop_on
 
         outcomes: list[Outcome] = []
-        with stopping_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
+        with stop_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
             for outcome in run_each(jobs, self.runner(self.options), stopping.wait):
                 outcomes.append(outcome)
                 self.report(outcome)
@@ -114,11 +113,11 @@ class RunCommand:
     def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
         """All jobs at their own beat until a signal comes; the current batch is finished first."""
         from floodmark.jobs.running import Loop
-        from floodmark.step.stopping import stopping_on
+        from floodmark.patience import stop_on
 
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         self.invocation.start_logging("info")
-        with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
+        with stop_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
             loop = Loop(lambda job: self.add_up(runner.run(job)), stopping, self.report)
             if status is not None:
                 loop.status = lambda text: status.update(text or LOOPING)

@@ -24,6 +24,7 @@ FloodmarkError
 │   └── LeaseLost               this run's lease expired or was taken over
 ├── LeaseHeld                   exit 4: another run works on this job
 ├── DecisionNeeded              exit 5: going on would lose or repeat rows; a person has to choose
+│   ├── FormatTooNew            what is stored was written by a newer Floodmark
 │   ├── MarkMissing             no mark, but the target already holds rows
 │   ├── SinkAhead               a sink has recorded a batch that the store has not
 │   ├── SinkDisagrees           a sink recorded this number for other rows
@@ -109,6 +110,7 @@ from floodmark.errors.decisions import (
     CursorNull,
     DecisionNeeded,
     FenceBlind,
+    FormatTooNew,
     LeaseHeld,
     LeaseLost,
     MarkError,
@@ -150,6 +152,7 @@ __all__ = [
     "FenceBlind",
     "FieldInvalid",
     "FloodmarkError",
+    "FormatTooNew",
     "HealingFailed",
     "JavaMissing",
     "JobNotFound",

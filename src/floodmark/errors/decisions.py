@@ -115,6 +115,17 @@ class DecisionNeeded(FloodmarkError):
     exit_code = 5
 
 
+class FormatTooNew(DecisionNeeded):
+    """Something stored was written by a newer Floodmark: reading it as if it were older could lose rows."""
+
+    def __init__(self, what: str, *, where: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{what} in {where} has format {found}, and this version of Floodmark knows {known}: a newer one wrote it.",
+            hint="upgrade floodmark: pip install --upgrade floodmark",
+        )
+        self.what, self.where, self.found, self.known = what, where, found, known
+
+
 class MarkMissing(DecisionNeeded):
     """The store has no mark, but the target already holds rows."""
 

@@ -93,9 +93,16 @@ class Job:
         waits_for_settling: bool = True,
     ) -> Receipt:
         """Do all there is to do now: finish an open batch, then read what is new. Raises FloodmarkError."""
-        limit = max_rows or self.max_rows
-        request = RunRequest(start, full_refresh, limit, finish, abandon, waits_for_settling)
-        step = self.step(spark, store, request)
+        return self.run_request(
+            RunRequest(start, full_refresh, max_rows, finish, abandon, waits_for_settling), spark, store
+        )
+
+    def run_request(
+        self, request: RunRequest, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+    ) -> Receipt:
+        """As `run`, with all that is asked of it in one piece."""
+        limit = request.max_rows or self.max_rows
+        step = self.step(spark, store, replace(request, max_rows=limit))
         with noting_failure(step):
             return Chunks(step, self.chunk_rows, limit).run() if self.chunk_rows else run_to_the_end(step)
 
@@ -109,8 +116,14 @@ class Job:
         max_rows: int | None = None,
     ) -> Plan:
         """What the next run would do; touches nothing."""
-        limits = [limit for limit in (max_rows or self.max_rows, self.chunk_rows) if limit]
-        request = RunRequest(start, full_refresh, min(limits, default=None), waits_for_settling=False)
+        return self.plan_request(RunRequest(start, full_refresh, max_rows), spark, store)
+
+    def plan_request(
+        self, request: RunRequest, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+    ) -> Plan:
+        """As `plan`, with all that is asked of it in one piece."""
+        limits = [limit for limit in (request.max_rows or self.max_rows, self.chunk_rows) if limit]
+        request = replace(request, max_rows=min(limits, default=None), waits_for_settling=False)
         return plan(self.step(spark, store, request))
 
     def reset(self, spark: SparkSession | Session | None = None, store: MarkStore | None = None) -> None:

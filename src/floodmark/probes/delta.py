@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from floodmark.errors import SourceUnreadable
+from floodmark.formats import with_format, without_format
 from floodmark.hwm import Json
 from floodmark.locations import local_path, native_uri
 
@@ -144,7 +145,8 @@ class Commit:
 
 def note(ledger: str, number: int, digest: str | None, **more: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
     """The user metadata that goes into the commit of a batch."""
-    return json.dumps({NOTE: {"ledger": ledger, "number": number, "digest": digest, **more}}, sort_keys=True)
+    facts = {"ledger": ledger, "number": number, "digest": digest, **more}
+    return json.dumps({NOTE: with_format(facts)}, sort_keys=True)
 
 
 def _note(text: object) -> Mapping[str, Any]:
@@ -154,7 +156,7 @@ def _note(text: object) -> Mapping[str, Any]:
     except ValueError:
         return {}
     found = told.get(NOTE) if isinstance(told, dict) else None
-    return found if isinstance(found, dict) else {}
+    return without_format(found, "a commit", where="the log of a Delta table") if isinstance(found, dict) else {}
 
 
 def _whole_numbers(metrics: Mapping[str, Any]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from floodmark.errors import ConfigError
+from floodmark.formats import with_format, without_format
 from floodmark.locations import local_path
 from floodmark.machine import locked
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, without_own
@@ -184,7 +185,7 @@ class Manifest:
     files: Mapping[str, int] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        (folder / MANIFEST).write_text(json.dumps(asdict(self), sort_keys=True), encoding="utf-8")
+        (folder / MANIFEST).write_text(json.dumps(with_format(asdict(self)), sort_keys=True), encoding="utf-8")
 
 
 def batch_folder(folder: Path, number: int) -> Path:
@@ -205,7 +206,8 @@ def manifest_of(folder: Path, number: int) -> Manifest:
     """What the batch's own manifest says; raises ConfigError if it has none, for then it is not this sink's."""
     published = batch_folder(folder, number)
     try:
-        return Manifest(**json.loads((published / MANIFEST).read_text(encoding="utf-8")))
+        stored = json.loads((published / MANIFEST).read_text(encoding="utf-8"))
+        return Manifest(**without_format(stored, MANIFEST, where=str(published)))
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(
             f"{published} has no readable {MANIFEST}: it was not published by this sink, or was damaged ({error}).",

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 CORRUPT = "_fm_corrupt"
+REASON, PARSED, TEXT = "_fm_reason", "_fm_parsed", "_fm_text"
+WHITESPACE = " \t\r\n"
 HINT = 'one of: bytes, text, or {format: json, schema: "id long, v string"}'
 
 
@@ -32,7 +34,7 @@ class Json:
             raise ConfigError(f"{self.schema.__name__} is no dataclass.", hint=HINT)
         return ClassColumns("give the schema as DDL text", has_bytes=True).schema(self.schema)
 
-    def parsed(self, text: Column, options: Mapping[str, str] | None = None) -> Column:
+    def parse(self, text: Column, options: Mapping[str, str] | None = None) -> Column:
         """A struct of the schema and of CORRUPT, which holds the text of what does not fit it."""
         from pyspark.sql import functions as F
 
@@ -45,19 +47,19 @@ Value: TypeAlias = "Literal['bytes', 'text'] | Json"
 ValueOption: TypeAlias = "Literal['bytes', 'text'] | Json | Mapping[str, Any] | type"
 
 
-def value_of(given: object) -> Value:
+def value_of(option: object) -> Value:
     """The format that an option means. Raises ConfigError if it means none."""
-    if given == "bytes" or given == "text":
-        return given
-    if isinstance(given, Json):
-        return given
-    if isinstance(given, type) and is_dataclass(given):
-        return Json(given)
-    if isinstance(given, Mapping) and given.get("format") == "json" and set(given) == {"format", "schema"}:
-        return Json(given["schema"])
-    if isinstance(given, Mapping) and given.get("format") in ("bytes", "text") and set(given) == {"format"}:
-        return value_of(given["format"])
-    raise ConfigError(f"value {given!r} is not known.", hint=HINT)
+    if option == "bytes" or option == "text":
+        return option
+    if isinstance(option, Json):
+        return option
+    if isinstance(option, type) and is_dataclass(option):
+        return Json(option)
+    if isinstance(option, Mapping) and option.get("format") == "json" and set(option) == {"format", "schema"}:
+        return Json(option["schema"])
+    if isinstance(option, Mapping) and option.get("format") in ("bytes", "text") and set(option) == {"format"}:
+        return value_of(option["format"])
+    raise ConfigError(f"value {option!r} is not known.", hint=HINT)
 
 
 def _with_corrupt(schema: str | StructType) -> str | StructType:
@@ -66,3 +68,16 @@ def _with_corrupt(schema: str | StructType) -> str | StructType:
     if isinstance(schema, str):
         return f"{schema.strip().rstrip(',')}, {CORRUPT} STRING"
     return StructType([*schema.fields, StructField(CORRUPT, StringType())])
+
+
+def is_no_object() -> Column:
+    """Whether TEXT is not the one JSON object that PARSED was made from.
+
+    Spark takes the first object of a text and leaves the rest: the second question is whether that was all.
+    """
+    from pyspark.sql import functions as F
+
+    text, parsed = F.col(TEXT), F.col(PARSED)
+    as_list = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
+    is_whole = (F.coalesce(as_list, F.lit(0)) == 1) & F.rtrim(text, F.lit(WHITESPACE)).endswith("}")
+    return text.isNotNull() & (parsed.isNull() | parsed[CORRUPT].isNotNull() | ~is_whole)

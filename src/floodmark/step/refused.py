@@ -1,4 +1,9 @@
-"""The dead letters of a batch: written once, under its number, after the sinks and before the mark is raised."""
+"""Rows that did not get to the sinks: dead letters (not parsed, or failed) and the quarantine (broke a rule).
+
+Both are written once, under the number of their batch, after the sinks and before the mark is raised. A batch that no
+sink has may still be dropped and planned again under another number, and its rows would be put aside twice; a kill
+between these writes and the commit repeats them under the same number. What a person does with them is in `jobs`.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +30,60 @@ if TYPE_CHECKING:
     from floodmark.step.batch import PreparedBatch
 
 
-# The quarantine: rows that broke a rule, put aside with their reasons, once, under the number of their batch.
-SCHEMA = (
-    "id string, job string, number long, batch_time timestamp, reasons array<string>, row string, schema string, "
-    "status string, replay string, repaired string, claim string"
-)
-"""`row` is the row as JSON and `schema` its types; `status` is open, replaying, replayed or discarded.
+MetBy = Literal["source", "transform"]
+"""Whether a letter's `record` is what came in, not parsed yet, or a row that was on its way; `shape` is its schema.
 
-A replay writes its id, the repaired row and what it has to find again (`claim`) beside the row.
+A letter without a record can only be read by a person.
 """
+PLACE = ("file", "line", "text")
+UNREAD = "_fm_unread"
+"""Why a saved record cannot be parsed even now."""
+
+
+def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> int:
+    """Write what could not be parsed, or failed; how many records that were. The source is read again only for that."""
+    if work.dead_letters is None:
+        return 0
+    source = work.sources[0]
+    if isinstance(source, SavedRecords):
+        return write_outcome(source, prepared, work.dead_letters, batch)
+    parts = list(new_letters(work, prepared, counts, batch))
+    if batch.kind == "refresh":
+        return replace_letters(work, work.dead_letters, parts, prepared.judgement.marked_rows.sparkSession, batch)
+    return work.dead_letters.write(union_all(parts), batch) or 0 if parts else 0
+
+
+def new_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> Iterator[DataFrame]:
+    """What the sources could not parse, and what the transform failed on."""
+    for name, reading in prepared.readings.items():
+        if reading.dead and counts.dead:
+            yield letter_rows(reading.dead(), name, "source", batch)
+    if prepared.failed_records is not None:
+        yield letter_rows(prepared.failed_records, work.sources[0].name, "transform", batch)
+
+
+def write_outcome(source: SavedRecords, prepared: PreparedBatch, sink: Sink, batch: Batch) -> int:
+    """What became of the letters of a replay; how many are still open."""
+    rows = source.outcome_rows(prepared.judgement.marked_rows.sparkSession, prepared.failed_records, batch)
+    sink.write(rows, batch)
+    return rows.where("status = 'open'").count()
+
+
+def replace_letters(work: Work, sink: Sink, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> int:
+    """A refresh reads every record again: earlier letters are given up, so that none is delivered a second time.
+
+    The table may hold letters of other jobs, so it is not overwritten.
+    """
+    earlier = Letters.of(work, batch.number).open_letters(spark)
+    found = union_all(parts).count() if parts else 0
+    gone = [discarded_rows(earlier, batch.number - 1)] if earlier is not None else []
+    if parts or gone:
+        sink.write(union_all([*parts, *gone]), replace(batch, kind="batch"))
+    return found
 
 
 def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
-    """Write what broke a rule to the quarantine; nothing is read or written if no row did.
-
-    It comes after the sinks: a batch that no sink has may still be dropped and planned again under another number,
-    and its rows would be put aside twice. It comes before the commit: a kill in between repeats it.
-    """
+    """Write what broke a rule to the quarantine, and how many rows that were; nothing is read if no row did."""
     if work.quarantine is None or not (tally.quarantined or must_be_emptied(work.quarantine, judgement, batch)):
         return 0
     broken = judgement.quarantined_rows() if tally.quarantined else judgement.quarantined_rows().limit(0)
@@ -56,7 +98,11 @@ def must_be_emptied(quarantine: Sink, judgement: Judgement, batch: Batch) -> boo
 
 
 def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFrame:
-    """The rows in the form of the quarantine: any row fits, whatever its columns are tomorrow."""
+    """The rows in the form of the quarantine: any row fits, whatever its columns are tomorrow.
+
+    `row` is the row as JSON and `schema` its types; `status` is open, replaying, replayed or discarded. A replay
+    writes its id, the repaired row and what it has to find again (`claim`) beside the row.
+    """
     from pyspark.sql import functions as F
 
     nothing = F.lit(None).cast("string")
@@ -75,39 +121,14 @@ def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFram
     )
 
 
-# Rows as JSON text with their schema beside it, as the quarantine and the dead letters keep them, and back.
-def json_text(record: Column) -> Column:
-    """A struct as JSON, with every digit of its times; bytes become base64."""
-    from pyspark.sql import functions as F
-
-    return F.to_json(record, JSON_OPTIONS)
-
-
-def parse_rows(rows: DataFrame, column: str, schema: str, *, beside: str) -> DataFrame:
-    """The JSON of a column as columns, after the one that is named; a text that somebody edited wrongly stops it."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
-    shape = StructType.fromJson(json.loads(schema))
-    row = F.from_json(F.col(column), shape, {**JSON_OPTIONS, "mode": "FAILFAST"})
-    return rows.select(beside, row.alias("row")).select(beside, "row.*")
-
-
-# The table of a job's dead letters: a row for each record that was put aside, and one for all done about it since.
-#
-# Rows are only ever appended, each under the number of its batch. So what a letter was before a batch can be read at
-# any time after it, and a batch that is written again after a kill finds the same letters.
-MetBy = Literal["source", "transform"]
-"""Whether a letter's `record` is what came in, not parsed yet, or a row that was on its way; `shape` is its schema.
-
-A letter without a record can only be read by a person.
-"""
-PLACE = ("file", "line", "text")
-
-
 @dataclass(frozen=True)
 class Letters:
-    """The letters of one job as they were before the batch of this number."""
+    """The letters of one job as they were before the batch of this number.
+
+    The table has a row for each record that was put aside, and one for all done about it since. Rows are only ever
+    appended, each under the number of its batch: what a letter was before a batch can be read at any time after it,
+    and a batch that is written again after a kill finds the same letters.
+    """
 
     job: str
     path: str
@@ -141,87 +162,6 @@ class Letters:
             return None
         whole = opened.where("record is not null")
         return whole.where(F.col("id").isin(list(ids))) if ids else whole
-
-
-def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
-    """New letters: what was met (file, line, text, reason, and the record where it can be run again), and by which
-    batch of which job.
-
-    A place that has a line is met by one record only, so a letter of it has the same id when it is put aside again.
-    """
-    from pyspark.sql import functions as F
-
-    where = F.concat_ws(":", F.lit(source), "file", "line")
-    return frame.select(
-        *_heading(source, batch),
-        *PLACE,
-        "reason",
-        F.when(F.col("line").isNotNull() & F.col("file").isNotNull(), where).otherwise(F.expr("uuid()")).alias("id"),
-        F.lit("open").alias("status"),
-        F.lit(1).alias("attempts"),
-        F.lit(met_by).alias("met_by"),
-        *_record_columns(frame),
-    )
-
-
-def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> DataFrame:
-    """What a replay made of these letters: done with, or open as before with one attempt more and the new reason.
-
-    `failures` are (letter, why).
-    """
-    from pyspark.sql import functions as F
-
-    why = letters.withColumn("why", F.lit(None).cast("string"))
-    if failures is not None:
-        why = letters.join(failures, letters["id"] == failures["letter"], "left").drop("letter")
-    failed = F.col("why").isNotNull()
-    return why.select(
-        *_heading(None, batch),
-        *PLACE,
-        F.coalesce("why", "reason").alias("reason"),
-        "id",
-        F.when(failed, "open").otherwise("replayed").alias("status"),
-        (F.col("attempts") + 1).alias("attempts"),
-        "met_by",
-        F.when(failed, F.col("record")).alias("record"),
-        "shape",
-    )
-
-
-def discarded_rows(letters: DataFrame, number: int) -> DataFrame:
-    """These letters as discarded, under the number of a batch that is committed."""
-    from pyspark.sql import functions as F
-
-    nothing = F.lit(None).cast("string")
-    return letters.withColumns({"number": F.lit(number).cast("long"), "status": F.lit("discarded"), "record": nothing})
-
-
-def _heading(source: str | None, batch: Batch) -> list[Column]:
-    from pyspark.sql import functions as F
-
-    return [
-        F.lit(batch.job).alias("job"),
-        F.col("source") if source is None else F.lit(source).alias("source"),
-        F.lit(batch.number).cast("long").alias("number"),
-        F.lit(batch.batch_time).alias("batch_time"),
-    ]
-
-
-def _record_columns(frame: DataFrame) -> list[Column]:
-    """The record and its schema, whether the frame has it as a struct, as text, or not at all."""
-    from pyspark.sql import functions as F
-
-    if "shape" in frame.columns:
-        return [F.col("record"), F.col("shape")]
-    if "record" not in frame.columns:
-        return [F.lit(None).cast("string").alias(name) for name in ("record", "shape")]
-    shape = frame.select("record.*").schema.json()
-    return [json_text(F.col("record")).alias("record"), F.lit(shape).alias("shape")]
-
-
-# Dead letters as the source of a batch: saved records, parsed as the job's own source would parse them today.
-UNREAD = "_fm_unread"
-"""Why a saved record cannot be parsed even now."""
 
 
 @dataclass(frozen=True)
@@ -311,46 +251,97 @@ def with_reason(reading: Reading) -> DataFrame:
     return reading.rows.withColumn(UNREAD, reading.reason if reading.reason is not None else nothing)
 
 
-def write_dead_letters(work: Work, prepared: PreparedBatch, counted: RowCounts, batch: Batch) -> int:
-    """Write what could not be parsed, or failed; how many records that were. The source is read again only for that."""
-    if work.dead_letters is None:
-        return 0
-    source = work.sources[0]
-    if isinstance(source, SavedRecords):
-        return write_outcome(source, prepared, work.dead_letters, batch)
-    parts = list(new_letters(work, prepared, counted, batch))
-    if batch.kind == "refresh":
-        return replace_letters(work, work.dead_letters, parts, prepared.judgement.marked_rows.sparkSession, batch)
-    return work.dead_letters.write(union_all(parts), batch) or 0 if parts else 0
+def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
+    """New letters: what was met (file, line, text, reason, and the record where it can be run again), and by which
+    batch of which job.
 
-
-def new_letters(work: Work, prepared: PreparedBatch, counted: RowCounts, batch: Batch) -> Iterator[DataFrame]:
-    """What the sources could not parse, and what the transform failed on."""
-    for name, reading in prepared.readings.items():
-        if reading.dead and counted.dead:
-            yield letter_rows(reading.dead(), name, "source", batch)
-    if prepared.failed_records is not None:
-        yield letter_rows(prepared.failed_records, work.sources[0].name, "transform", batch)
-
-
-def write_outcome(source: SavedRecords, prepared: PreparedBatch, sink: Sink, batch: Batch) -> int:
-    """What became of the letters of a replay; how many are still open."""
-    rows = source.outcome_rows(prepared.judgement.marked_rows.sparkSession, prepared.failed_records, batch)
-    sink.write(rows, batch)
-    return rows.where("status = 'open'").count()
-
-
-def replace_letters(work: Work, sink: Sink, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> int:
-    """A refresh reads every record again: earlier letters are given up, so that none is delivered a second time.
-
-    The table may hold letters of other jobs, so it is not overwritten.
+    A place that has a line is met by one record only, so a letter of it has the same id when it is put aside again.
     """
-    earlier = Letters.of(work, batch.number).open_letters(spark)
-    found = union_all(parts).count() if parts else 0
-    gone = [discarded_rows(earlier, batch.number - 1)] if earlier is not None else []
-    if parts or gone:
-        sink.write(union_all([*parts, *gone]), replace(batch, kind="batch"))
-    return found
+    from pyspark.sql import functions as F
+
+    where = F.concat_ws(":", F.lit(source), "file", "line")
+    return frame.select(
+        *_heading(source, batch),
+        *PLACE,
+        "reason",
+        F.when(F.col("line").isNotNull() & F.col("file").isNotNull(), where).otherwise(F.expr("uuid()")).alias("id"),
+        F.lit("open").alias("status"),
+        F.lit(1).alias("attempts"),
+        F.lit(met_by).alias("met_by"),
+        *_record_columns(frame),
+    )
+
+
+def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> DataFrame:
+    """What a replay made of these letters: done with, or open as before with one attempt more and the new reason.
+
+    `failures` are (letter, why).
+    """
+    from pyspark.sql import functions as F
+
+    why = letters.withColumn("why", F.lit(None).cast("string"))
+    if failures is not None:
+        why = letters.join(failures, letters["id"] == failures["letter"], "left").drop("letter")
+    failed = F.col("why").isNotNull()
+    return why.select(
+        *_heading(None, batch),
+        *PLACE,
+        F.coalesce("why", "reason").alias("reason"),
+        "id",
+        F.when(failed, "open").otherwise("replayed").alias("status"),
+        (F.col("attempts") + 1).alias("attempts"),
+        "met_by",
+        F.when(failed, F.col("record")).alias("record"),
+        "shape",
+    )
+
+
+def discarded_rows(letters: DataFrame, number: int) -> DataFrame:
+    """These letters as discarded, under the number of a batch that is committed."""
+    from pyspark.sql import functions as F
+
+    nothing = F.lit(None).cast("string")
+    return letters.withColumns({"number": F.lit(number).cast("long"), "status": F.lit("discarded"), "record": nothing})
+
+
+def _heading(source: str | None, batch: Batch) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [
+        F.lit(batch.job).alias("job"),
+        F.col("source") if source is None else F.lit(source).alias("source"),
+        F.lit(batch.number).cast("long").alias("number"),
+        F.lit(batch.batch_time).alias("batch_time"),
+    ]
+
+
+def _record_columns(frame: DataFrame) -> list[Column]:
+    """The record and its schema, whether the frame has it as a struct, as text, or not at all."""
+    from pyspark.sql import functions as F
+
+    if "shape" in frame.columns:
+        return [F.col("record"), F.col("shape")]
+    if "record" not in frame.columns:
+        return [F.lit(None).cast("string").alias(name) for name in ("record", "shape")]
+    shape = frame.select("record.*").schema.json()
+    return [json_text(F.col("record")).alias("record"), F.lit(shape).alias("shape")]
+
+
+def parse_rows(rows: DataFrame, column: str, schema: str, *, beside: str) -> DataFrame:
+    """The JSON of a column as columns, after the one that is named; a text that somebody edited wrongly stops it."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    shape = StructType.fromJson(json.loads(schema))
+    row = F.from_json(F.col(column), shape, {**JSON_OPTIONS, "mode": "FAILFAST"})
+    return rows.select(beside, row.alias("row")).select(beside, "row.*")
+
+
+def json_text(record: Column) -> Column:
+    """A struct as JSON, with every digit of its times; bytes become base64."""
+    from pyspark.sql import functions as F
+
+    return F.to_json(record, JSON_OPTIONS)
 
 
 def union_all(parts: list[DataFrame]) -> DataFrame:

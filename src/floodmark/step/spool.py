@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from floodmark.formats import with_format, without_format
 from floodmark.locations import arrow_place
 from floodmark.rules import Tally
 from floodmark.sources.contract import Reading
@@ -47,7 +48,7 @@ class Spool:
         if system.get_file_info(f"{path}/{COUNTS}").type == FileType.NotFound:
             return None
         with system.open_input_stream(f"{path}/{COUNTS}") as stream:
-            stored = json.loads(stream.read())
+            stored = without_format(json.loads(stream.read()), "the spool", where=self.folder)
         tally = Tally.deserialize(stored["tally"]) if "tally" in stored else Tally()
         return RowCounts(stored["read"], stored["dead"], tally)
 
@@ -60,7 +61,7 @@ class Spool:
         system, path = arrow_place(self.folder)
         with system.open_output_stream(f"{path}/{COUNTS}") as stream:
             facts = {"read": counts.read, "dead": counts.dead, "tally": counts.tally.serialize()}
-            stream.write(json.dumps(facts).encode())
+            stream.write(json.dumps(with_format(facts)).encode())
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Its rows; Spark would run a job of its own to learn what columns they have."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
+from floodmark.formats import KEY, require_known
 from floodmark.machine import append_after, ensure_folder, file_name, locked, replace_file, sync_folder
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.wire import Entry, compact
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from floodmark.stores.wire import ItemRow, Page
 
 
+FORMAT = 1
 Part = Literal["history", "run"]
 
 
@@ -226,7 +228,7 @@ class MarkFile:
 
     def text(self, job: str) -> str:
         one = self.entry
-        first = {"format": 1, "job": job, "stamp": one and one.stamp, "number": one and one.number}
+        first = {KEY: FORMAT, "job": job, "stamp": one and one.stamp, "number": one and one.number}
         whole = {**first, "modified_time": one and one.modified_time, "logs": dict(self.logs)}
         return "\n".join([compact(whole), one.val if one else "null", *self.tail, ""])
 
@@ -281,9 +283,10 @@ def salvage(path: Path) -> MarkFile:
 def _header(line: bytes, job: str, where: str) -> Mapping[str, Any]:
     try:
         first: dict[str, Any] = json.loads(line)
-        if line.endswith(b"\n") and first["format"] == 1 and {"job", "stamp", "number", "logs"} <= first.keys():
+        require_known(first[KEY], f"the file of job '{job}'", where=where, known=FORMAT)
+        if line.endswith(b"\n") and {"job", "stamp", "number", "logs"} <= first.keys():
             return first
-        reason = "its file is not of a format that this version knows"
+        reason = "the first line of its file is not whole"
     except (ValueError, KeyError, TypeError) as error:
         reason = f"the first line of its file is damaged ({error})"
     raise MarkUnreadable(job, where=where, reason=reason)

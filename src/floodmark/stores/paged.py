@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
+from floodmark.errors import FormatTooNew, LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
+from floodmark.formats import with_format, without_format
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 from floodmark.stores.wire import (
@@ -140,7 +141,7 @@ class PagedMarkStore(HwmAccess):
         page.add_history(record.number, encoded.history_val(), self._keep_history)
         self._drop_unused(page, encoded, cached_marks)
         if receipt:
-            page.add_run(compact(receipt.serialize()), self._keep_runs)
+            page.add_run(compact(with_format(receipt.serialize())), self._keep_runs)
         return CachedRecord(stamp, record, encoded.cached_marks)
 
     def fill(self, record: JobRecord, stamp: str) -> None:
@@ -233,14 +234,17 @@ class PagedMarkStore(HwmAccess):
 
     def _receipt(self, job: str, text: str) -> Receipt:
         try:
-            return Receipt.deserialize(json.loads(text))
+            stored = without_format(json.loads(text), f"a receipt of job '{job}'", where=self.describe())
+            return Receipt.deserialize(stored)
+        except FormatTooNew:
+            raise
         except UNREADABLE as error:
             raise MarkUnreadable(job, where=self.describe(), reason=f"a receipt is damaged: {error}") from error
 
     def add_run(self, receipt: Receipt) -> None:
         """Keep a receipt alone."""
         with self._pages.writing(receipt.job) as page:
-            page.add_run(compact(receipt.serialize()), self._keep_runs)
+            page.add_run(compact(with_format(receipt.serialize())), self._keep_runs)
 
     def lease(self, job: str) -> Lease | None:
         """The lease as stored."""
@@ -254,14 +258,16 @@ class PagedMarkStore(HwmAccess):
             if stored and (over is None or stored.token != over.token):
                 raise LeaseHeld(job, holder=str(stored.owner), since=stored.since.isoformat())
             lease = Lease(job, owner, uuid.uuid4().hex, 0, self._now())
-            page.put_lease(compact(lease.serialize()))
+            page.put_lease(compact(with_format(lease.serialize())))
         return lease
 
     def beat(self, lease: Lease, owner: Owner | None = None) -> None:
         """Show that the owner lives."""
         with self._pages.writing(lease.job) as page:
             stored = self._require(page, lease)
-            page.put_lease(compact(replace(stored, beat=stored.beat + 1, owner=owner or stored.owner).serialize()))
+            page.put_lease(
+                compact(with_format(replace(stored, beat=stored.beat + 1, owner=owner or stored.owner).serialize()))
+            )
 
     def release(self, lease: Lease) -> None:
         """Give the lease back."""
@@ -279,7 +285,12 @@ class PagedMarkStore(HwmAccess):
     def _lease(self, job: str, page: Page) -> Lease | None:
         text = page.lease()
         try:
-            return Lease.deserialize(json.loads(text)) if text is not None else None
+            if text is None:
+                return None
+            stored = without_format(json.loads(text), f"the lease of job '{job}'", where=self.describe())
+            return Lease.deserialize(stored)
+        except FormatTooNew:
+            raise
         except UNREADABLE as error:
             raise MarkUnreadable(job, where=self.describe(), reason=f"its lease is damaged: {error}") from error
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from floodmark.formats import KEY, require_known
 from floodmark.hwm import HWM, Json, Span, deserialize
 from floodmark.stores.extras import IntentExtras, RecordExtras
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+FORMAT = 1
+"""Of the record as JSON, with all that is in it: marks, the open intent, extras."""
 Origin = Literal["commit", "set", "reset", "import", "rollback"]
 IntentKind = Literal["batch", "refresh", "backfill", "repair", "replay"]
 """A backfill, a repair and a replay of dead letters write rows and leave the marks where they are."""
@@ -73,7 +76,7 @@ class JobRecord:
 
     def serialize(self) -> dict[str, Json]:
         return {
-            "format": 1,
+            KEY: FORMAT,
             "job": self.job,
             "number": self.number,
             "marks": {source: mark.serialize() for source, mark in self.marks.items()},
@@ -85,7 +88,9 @@ class JobRecord:
         }
 
     @classmethod
-    def deserialize(cls, stored: Mapping[str, Any]) -> JobRecord:
+    def deserialize(cls, stored: Mapping[str, Any], *, where: str = "its store") -> JobRecord:
+        """The record that was serialised. Raises FormatTooNew."""
+        require_known(stored.get(KEY, FORMAT), f"the record of job '{stored['job']}'", where=where, known=FORMAT)
         return cls(
             job=stored["job"],
             number=stored["number"],

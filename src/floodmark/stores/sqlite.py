@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import StoreUnreachable
+from floodmark.formats import require_known
 from floodmark.machine import ensure_folder, locked, sync_folder
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.paged import PagedMarkStore, utc_now
@@ -290,8 +291,7 @@ def connect(path: Path, patience_seconds: float) -> sqlite3.Connection:
         (version,) = connection.execute("pragma user_version").fetchone()
         if application != APPLICATION_ID:
             raise OSError("this SQLite database was not made by Floodmark")
-        if version > FORMAT:
-            raise OSError(f"its format is {version}, and this version of Floodmark knows {FORMAT}")
+        require_known(version, "the database of the marks", where=str(path), known=FORMAT)
     except BaseException:
         connection.close()
         raise

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from floodmark.errors import FloodmarkError, MarkUnreadable
+from floodmark.errors import FloodmarkError, FormatTooNew, MarkUnreadable
 from floodmark.hwm import HWM, Itemised, Json
 from floodmark.stores.record import Intent, JobRecord
 
@@ -235,11 +235,11 @@ def decode(
     """The record of a text, with the items that the page has for it; what `cached` has already is not read again."""
     try:
         head = json.loads(val)
-        record = JobRecord.deserialize(head)
+        record = JobRecord.deserialize(head, where=where)
         itemised = {s: _load(page, record, s, base, cached) for s, base in head.get(ITEMS, {}).items()}
         marks = {source: itemised[source].mark if source in itemised else mark for source, mark in record.marks.items()}
         intent = _whole(record.intent, marks, head.get(AFTER_IS_MARK, []))
-    except MarkUnreadable:
+    except (FormatTooNew, MarkUnreadable):
         raise
     except UNREADABLE as error:
         raise MarkUnreadable(job, where=where, reason=f"{type(error).__name__}: {error}") from error

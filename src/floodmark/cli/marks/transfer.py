@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
 
 
-FORMAT = "floodmark-marks/1"
+KIND, FORMAT = "floodmark-marks", 1
 KINDS = ("rpcn:TABLE/KEY", "kafka-group:ID", "hwm-yaml:FOLDER")
 
 
@@ -55,7 +55,7 @@ def export(
     invocation: Invocation = ctx.obj
     store = invocation.store()
     records = [record.without_intent().serialize() for job in store.jobs() if (record := store.read(job)) is not None]
-    document = {"format": FORMAT, "namespace": store.namespace, "records": records}
+    document = {"format": f"{KIND}/{FORMAT}", "namespace": store.namespace, "records": records}
     if file is None:
         print_json(document)
         return
@@ -124,15 +124,18 @@ def _values(record: JobRecord | None) -> str:
 
 def read_export(file: Path) -> list[JobRecord]:
     """The records in the file. Raises ConfigError if it is not an export."""
+    from floodmark.formats import require_known
     from floodmark.stores.record import JobRecord
 
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} cannot be read: {error}.", hint="floodmark marks export FILE writes one") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    kind, _, version = str(document.get("format") if isinstance(document, dict) else None).partition("/")
+    if kind != KIND or not version.isdigit():
         raise ConfigError(f"{file} is not an export of marks.", hint="floodmark marks export FILE writes one")
-    return [JobRecord.deserialize(record) for record in document["records"]]
+    require_known(version, "the export of marks", where=str(file), known=FORMAT)
+    return [JobRecord.deserialize(record, where=str(file)) for record in document["records"]]
 
 
 def _from_export(file: Path, select: Sequence[str]) -> list[JobRecord]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from floodmark.formats import with_format, without_format
 from floodmark.machine import locked, started, this_machine
 from floodmark.patience import patiently
 
@@ -71,7 +72,7 @@ def _take(file: Path, own: Holder, patience_seconds: float) -> None:
         other = _holder_in(handle)
         if other is not None and not other.is_gone():
             raise TableBusy(file, other, patience_seconds)
-        _write(handle, json.dumps(asdict(own)))
+        _write(handle, json.dumps(with_format(asdict(own))))
 
 
 def _release(file: Path, own: Holder) -> None:
@@ -82,7 +83,7 @@ def _release(file: Path, own: Holder) -> None:
 
 def _holder_in(handle: int) -> Holder | None:
     text = os.pread(handle, 4096, 0)
-    return Holder(**json.loads(text)) if text else None
+    return Holder(**without_format(json.loads(text), "the lock", where=LOCK_FILE)) if text else None
 
 
 def _write(handle: int, text: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from floodmark.formats import with_format, without_format
 from floodmark.sinks.contract import Batch, Recorded
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class LedgerPage:
         """As the group keeps it."""
         from confluent_kafka import TopicPartition
 
-        return TopicPartition(topic, partition, self.number, json.dumps(asdict(self), separators=(",", ":")))
+        return TopicPartition(
+            topic, partition, self.number, json.dumps(with_format(asdict(self)), separators=(",", ":"))
+        )
 
     @classmethod
     def from_offset(cls, offset: TopicPartition) -> LedgerPage | None:
@@ -92,8 +95,9 @@ class LedgerPage:
         if offset.offset < 0 or not offset.metadata:
             return None
         try:
-            return cls(**json.loads(offset.metadata))
-        except (TypeError, ValueError):
+            where = f"partition {offset.partition} of topic {offset.topic}"
+            return cls(**without_format(json.loads(offset.metadata), "the ledger", where=where))
+        except (AttributeError, TypeError, ValueError):
             return None
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkUnreachable
+from floodmark.formats import FIRST, require_known
 from floodmark.postgres import Address, connect, driver
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ DEFAULTS = {
     "tcp_user_timeout": 60_000,
 }
 TABLE = "floodmark_ledger"
+COMMENT = "Floodmark ledger, format "
 COLUMNS = (
     "ledger text PRIMARY KEY, number bigint NOT NULL, digest text, rows bigint, marks jsonb, "
     "modified_time timestamptz NOT NULL DEFAULT now()"
@@ -144,11 +146,19 @@ class PostgresLedger:
 
         table = SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._table, SQL(COLUMNS))
         there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [self.schema]).fetchone()
-        return [table] if there else [SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self.schema)), table]
+        schema = [] if there else [SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self.schema))]
+        return [*schema, table, SQL("COMMENT ON TABLE {} IS {}").format(self._table, f"{COMMENT}{FIRST}")]
 
     def _exists(self, connection: Connection) -> bool:
-        query = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = to_regnamespace(quote_ident(%s))"
-        return connection.execute(query, [TABLE, self.schema]).fetchone() is not None
+        query = (
+            "SELECT obj_description(oid, 'pg_class') FROM pg_class"
+            " WHERE relname = %s AND relnamespace = to_regnamespace(quote_ident(%s))"
+        )
+        row = connection.execute(query, [TABLE, self.schema]).fetchone()
+        version = (row[0] or "").removeprefix(COMMENT) if row else ""
+        if version.isdigit():
+            require_known(version, "the ledger", where=f"{self.schema}.{TABLE}")
+        return row is not None
 
     def _read(self, connection: Connection, query: str) -> LedgerEntry | None:
         from psycopg.sql import SQL

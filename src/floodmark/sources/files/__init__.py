@@ -23,14 +23,195 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# Which of the listed files the next batch reads: pure decisions over what was seen and what is remembered.
 OnRewritten = Literal["fail", "reread"]
 NANOSECONDS = 10**9
 SEEN = "seen"
+By = Literal["list", "modified"]
+FOOTERS_READ_FOR_A_PLAN = 100
 
 
 @dataclass(frozen=True)
-class Choice:
+class Files(Immutable):
+    """Files in a folder, on a local disk or behind a URL (s3://, gs://, hdfs://), or one file.
+
+    `json` is one JSON value per file (an object, or a list of them), `jsonl` one per line; `csv` has a header unless
+    `options` say otherwise, and without a schema its columns are text. A `schema` (DDL text or StructType) saves the
+    pass that infers one, and keeps batches from differing. `by` list remembers every file; by modified keeps one time
+    and the files of the last `lag`. A file younger than `settle` may still be written, and waits.
+    """
+
+    path: str | os.PathLike[str]
+    format: Format = "jsonl"
+    schema: str | StructType | None = None
+    by: By = "list"
+    name: str = "files"
+    options: Mapping[str, str] | None = None
+    settle: str | float = "5s"
+    lag: str | float = "1h"
+    on_rewritten: OnRewritten = "fail"
+    glob: str | None = None
+    recursive: bool = True
+    malformed: Malformed = "fail"
+    now: Callable[[], float] = field(default=time.time, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _require_known("file format", self.format, Format)
+        _require_known("way to choose files", self.by, By)
+        _require_known("on_rewritten", self.on_rewritten, OnRewritten)
+        _require_known("malformed", self.malformed, Malformed)
+        seconds_in(self.settle, field="settle")
+        seconds_in(self.lag, field="lag")
+
+    def fingerprint(self, session: Session) -> str:
+        """Where the files are and how they are read; never with a login."""
+        glob = f", only {self.glob}" if self.glob else ""
+        return f"files {without_login(path_in_marks(self.path))} ({self.format}, by {self.by}{glob})"
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        """One listing of the folder.
+
+        Raises SourceUnreadable if it cannot be listed, SourceRewritten if a file that was read is another one now.
+        """
+        listed = list_files(path_in_marks(self.path), recursive=self.recursive, glob=self.glob)
+        unsettled = UnsettledFiles.among(listed, seconds_in(self.settle, field="settle"), self.now())
+        choice = self._choose(unsettled.others_in(listed), mark, request)
+        return Sight(
+            choice.span,
+            held_back=len(unsettled.files),
+            held_reason=unsettled.reason(self.settle),
+            settles_in_seconds=unsettled.seconds,
+            expected_rows=self._expected_rows(choice.files),
+            extras=choice.extras,
+        )
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        """The rows of the span's files. Raises SourceRewritten if one of them is gone or changed since."""
+        files = files_of(span)
+        self._require_unchanged(files)
+        return self._reading(spark, files).reading(self.malformed)
+
+    def without_rows(self, spark: SparkSession) -> Reading:
+        """The declared columns, else those of the newest file. Raises ConfigError if there is neither."""
+        if self.schema is not None:
+            return Reading(spark.createDataFrame([], self.schema))
+        listed = list_files(path_in_marks(self.path), recursive=self.recursive, glob=self.glob)
+        if not listed:
+            raise ConfigError(
+                f"source '{self.name}' has no file yet, so nothing tells its columns.",
+                hint='declare them: schema: "id long, name string"',
+            )
+        return self._reading(spark, [max(listed, key=lambda seen: seen.mtime_ns)]).reading(self.malformed)
+
+    def read_saved(self, saved: DataFrame) -> Reading:
+        """Lines of JSON from the dead letters. Raises ConfigError if nothing says what they should be."""
+        from floodmark.sources.files.reading import saved_lines
+
+        if self.format != "jsonl" or self.schema is None:
+            raise ConfigError(
+                f"source '{self.name}' cannot parse a line of JSON by itself.",
+                hint='it has to be of format jsonl, with a schema: "id long, name string"',
+            )
+        return saved_lines(saved, self.schema, self._options())
+
+    def explain(self, error: Exception, spark: SparkSession, span: Span) -> RecordMalformed | None:
+        """The malformed record that a failed write met, with its file and line; None if it met something else."""
+        from floodmark.sources.files.reading import first_malformed
+
+        return first_malformed(error, self._reading(spark, files_of(span)), source=self.fingerprint(lambda: spark))
+
+    def _choose(self, settled: list[SeenFile], mark: HWM[Any] | None, request: Request) -> FileChoice:
+        chooser = FileChooser(
+            source=f"files {without_login(path_in_marks(self.path))}",
+            name=self.name,
+            directory=self._directory(settled),
+            on_rewritten=self.on_rewritten,
+            start=request.start,
+            first_fitting=lambda files: self._first_fitting(files, request.max_rows),
+        )
+        if self.by == "list":
+            return chooser.by_list(settled, mark)
+        return chooser.by_modified(settled, mark, seconds_in(self.lag, field="lag"), request.extras)
+
+    def _directory(self, listed: list[SeenFile]) -> str:
+        """The folder; for a path that is a file, the folder it lies in."""
+        path = path_in_marks(self.path)
+        is_file = len(listed) == 1 and listed[0].path == path
+        return path.rsplit("/", 1)[0] or "/" if is_file else path
+
+    def _first_fitting(self, files: list[SeenFile], max_rows: int | None) -> list[SeenFile]:
+        """Whole files in order while their rows fit, and always the first: half a file has no mark."""
+        if max_rows is None or not files:
+            return files
+        fitting, rows = files[:1], self._rows_in(files[0])
+        for seen in files[1:]:
+            rows += self._rows_in(seen)
+            if rows > max_rows:
+                break
+            fitting.append(seen)
+        return fitting
+
+    def _expected_rows(self, files: tuple[SeenFile, ...]) -> int | None:
+        if not files:
+            return 0
+        is_cheap = self.format == "parquet" and len(files) <= FOOTERS_READ_FOR_A_PLAN
+        return sum(map(self._rows_in, files)) if is_cheap else None
+
+    def _rows_in(self, seen: SeenFile) -> int:
+        header = (self.options or {}).get("header", "true")
+        return rows_in(seen.path, self.format, header=str(header).lower() == "true")
+
+    def _reading(self, spark: SparkSession, files: list[SeenFile]) -> FileReading:
+        paths = tuple(seen.path for seen in files)
+        return FileReading(spark, paths, self.format, self.schema, self._options(), times_differ=_times_differ(files))
+
+    def _options(self) -> dict[str, str]:
+        return {name: _option_text(value) for name, value in (self.options or {}).items()}
+
+    def _require_unchanged(self, files: list[SeenFile]) -> None:
+        """Spark would read what is there now; after a crash the batch has to be the one that was begun."""
+        found = current(seen.path for seen in files)
+        for seen in files:
+            there = found.get(seen.path)
+            if there is None or (seen.size >= 0 and there != seen):
+                raise SourceRewritten(
+                    f"files {without_login(path_in_marks(self.path))}",
+                    what=f"{seen.path} {_difference(seen, there)} since the batch was begun",
+                    hint="bring the file back as it was and run again, or `floodmark run --abandon` to drop the open "
+                    "batch and plan it again from what is there now",
+                )
+
+
+@dataclass(frozen=True)
+class UnsettledFiles:
+    """Files so young that somebody may still be writing them, and how long until the last of them counts as whole."""
+
+    files: tuple[SeenFile, ...]
+    seconds: float | None
+
+    @classmethod
+    def among(cls, listed: list[SeenFile], settle_seconds: float, now: float) -> UnsettledFiles:
+        """Those of the listed files that changed less than this many seconds before now."""
+        now_ns, settle_ns = int(now * NANOSECONDS), int(settle_seconds * NANOSECONDS)
+        young = tuple(seen for seen in listed if now_ns - seen.mtime_ns < settle_ns)
+        # A time in the future is no reason to wait for it: such a file is shown as held back until its time has come.
+        waits = [settle_ns - (now_ns - seen.mtime_ns) for seen in young if seen.mtime_ns <= now_ns + NANOSECONDS]
+        return cls(young, max(waits) / NANOSECONDS if waits else None)
+
+    def others_in(self, listed: list[SeenFile]) -> list[SeenFile]:
+        """The files that nobody has to wait for."""
+        waiting = set(self.files)
+        return [seen for seen in listed if seen not in waiting] if waiting else listed
+
+    def reason(self, settle: str | float) -> str | None:
+        """Why they wait, in words that name one of them."""
+        if not self.files:
+            return None
+        others = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return f"{self.files[0].path}{others} changed less than {settle} ago, or has a time in the future"
+
+
+@dataclass(frozen=True)
+class FileChoice:
     """The files of the next batch in reading order, its span, and what to remember beside the mark."""
 
     files: tuple[SeenFile, ...]
@@ -39,47 +220,50 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Chooser:
-    """What both ways of choosing share: the source's words, its folder, and how many rows fit."""
+class FileChooser:
+    """Decides which of the listed files the next batch reads, over what was seen and what is remembered.
+
+    Both ways of choosing share the source's words, its folder, and how many rows fit.
+    """
 
     source: str
     name: str
     directory: str
     on_rewritten: OnRewritten
     start: str | None
-    fitting: Callable[[list[SeenFile]], list[SeenFile]]
+    first_fitting: Callable[[list[SeenFile]], list[SeenFile]]
 
-    def by_list(self, settled: Iterable[SeenFile], mark: HWM[Any] | None) -> Choice:
+    def by_list(self, settled: Iterable[SeenFile], mark: HWM[Any] | None) -> FileChoice:
         """Every file the mark does not know. Under `--from` older files count as read, known ones are read again."""
         known: Mapping[str, FileStat | None] = mark.value if mark and not self.start else {}
         fresh = [seen for seen in settled if seen.path not in known or self._is_rewritten(seen, known[seen.path])]
-        chosen = self._chosen(seen for seen in fresh if seen.mtime_ns >= self._start_ns)
+        chosen = self._choose(seen for seen in fresh if seen.mtime_ns >= self._start_ns)
         if not chosen:
-            return Choice((), None, {})
+            return FileChoice((), None, {})
         passed = [seen for seen in fresh if seen.mtime_ns < self._start_ns]
         upto = FileListHWM(self.name, _stats_of((*passed, *chosen)), directory=self.directory)
-        return Choice(tuple(chosen), Span(None, upto, _detail_of(chosen) if passed else {}), {})
+        return FileChoice(tuple(chosen), Span(None, upto, _detail_of(chosen) if passed else {}), {})
 
     def by_modified(
         self, settled: Iterable[SeenFile], mark: HWM[Any] | None, lag_seconds: float, extras: Mapping[str, Json]
-    ) -> Choice:
+    ) -> FileChoice:
         """Every file after the mark, and those within the lag before it that are not remembered as read.
 
         Without anything remembered (a mark that somebody set) the mark alone decides.
         """
         lag_ns, seen_before = int(lag_seconds * NANOSECONDS), _remembered(extras)
-        chosen = self._chosen(self._due(settled, mark, lag_ns, seen_before))
+        chosen = self._choose(self._due(settled, mark, lag_ns, seen_before))
         if not chosen:
-            return Choice((), None, {})
+            return FileChoice((), None, {})
         last = FileMoment(chosen[-1].mtime_ns, chosen[-1].path)
         upto = mark.update(last) if mark else FileModifiedTimeHWM(self.name, last, directory=self.directory)
         keep_from_ns = (upto.value or last).modified_ns - lag_ns
         known = {**(seen_before or {}), **_stats_of(chosen)}
         kept: dict[str, Json] = {path: list(stat) for path, stat in known.items() if stat.modified_ns >= keep_from_ns}
-        return Choice(tuple(chosen), Span(mark, upto, _detail_of(chosen)), {SEEN: kept})
+        return FileChoice(tuple(chosen), Span(mark, upto, _detail_of(chosen)), {SEEN: kept})
 
-    def _chosen(self, due: Iterable[SeenFile]) -> list[SeenFile]:
-        return self.fitting(sorted(due, key=_in_order))
+    def _choose(self, due: Iterable[SeenFile]) -> list[SeenFile]:
+        return self.first_fitting(sorted(due, key=_in_order))
 
     def _due(
         self,
@@ -155,191 +339,7 @@ def files_of(span: Span) -> list[SeenFile]:
     return [SeenFile(path, *(stat or (-1, -1))) for path, stat in stats.items()]
 
 
-By = Literal["list", "modified"]
-FOOTERS_READ_FOR_A_PLAN = 100
-
-
-@dataclass(frozen=True)
-class Files(Immutable):
-    """Files in a folder, on a local disk or behind a URL (s3://, gs://, hdfs://), or one file.
-
-    `json` is one JSON value per file (an object, or a list of them), `jsonl` one per line; `csv` has a header unless
-    `options` say otherwise, and without a schema its columns are text. A `schema` (DDL text or StructType) saves the
-    pass that infers one, and keeps batches from differing. `by` list remembers every file; by modified keeps one time
-    and the files of the last `lag`. A file younger than `settle` may still be written, and waits.
-    """
-
-    path: str | os.PathLike[str]
-    format: Format = "jsonl"
-    schema: str | StructType | None = None
-    by: By = "list"
-    name: str = "files"
-    options: Mapping[str, str] | None = None
-    settle: str | float = "5s"
-    lag: str | float = "1h"
-    on_rewritten: OnRewritten = "fail"
-    glob: str | None = None
-    recursive: bool = True
-    malformed: Malformed = "fail"
-    now: Callable[[], float] = field(default=time.time, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        _require_known("file format", self.format, Format)
-        _require_known("way to choose files", self.by, By)
-        _require_known("on_rewritten", self.on_rewritten, OnRewritten)
-        _require_known("malformed", self.malformed, Malformed)
-        seconds_in(self.settle, field="settle")
-        seconds_in(self.lag, field="lag")
-
-    def fingerprint(self, session: Session) -> str:
-        """Where the files are and how they are read; never with a login."""
-        glob = f", only {self.glob}" if self.glob else ""
-        return f"files {without_login(path_in_marks(self.path))} ({self.format}, by {self.by}{glob})"
-
-    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
-        """One listing of the folder.
-
-        Raises SourceUnreadable if it cannot be listed, SourceRewritten if a file that was read is another one now.
-        """
-        listed = list_files(path_in_marks(self.path), recursive=self.recursive, glob=self.glob)
-        settling = Settling.among(listed, seconds_in(self.settle, field="settle"), self.now())
-        choice = self._choose(settling.left_out_of(listed), mark, request)
-        return Sight(
-            choice.span,
-            held_back=len(settling.files),
-            held_reason=settling.reason(self.settle),
-            settles_in_seconds=settling.seconds,
-            expected_rows=self._expected_rows(choice.files),
-            extras=choice.extras,
-        )
-
-    def read(self, spark: SparkSession, span: Span) -> Reading:
-        """The rows of the span's files. Raises SourceRewritten if one of them is gone or changed since."""
-        files = files_of(span)
-        self._require_unchanged(files)
-        return self._reading(spark, files).reading(self.malformed)
-
-    def without_rows(self, spark: SparkSession) -> Reading:
-        """The declared columns, else those of the newest file. Raises ConfigError if there is neither."""
-        if self.schema is not None:
-            return Reading(spark.createDataFrame([], self.schema))
-        listed = list_files(path_in_marks(self.path), recursive=self.recursive, glob=self.glob)
-        if not listed:
-            raise ConfigError(
-                f"source '{self.name}' has no file yet, so nothing tells its columns.",
-                hint='declare them: schema: "id long, name string"',
-            )
-        return self._reading(spark, [max(listed, key=lambda seen: seen.mtime_ns)]).reading(self.malformed)
-
-    def read_saved(self, saved: DataFrame) -> Reading:
-        """Lines of JSON from the dead letters. Raises ConfigError if nothing says what they should be."""
-        from floodmark.sources.files.reading import saved_lines
-
-        if self.format != "jsonl" or self.schema is None:
-            raise ConfigError(
-                f"source '{self.name}' cannot parse a line of JSON by itself.",
-                hint='it has to be of format jsonl, with a schema: "id long, name string"',
-            )
-        return saved_lines(saved, self.schema, self._options())
-
-    def explain(self, error: Exception, spark: SparkSession, span: Span) -> RecordMalformed | None:
-        """The malformed record that a failed write met, with its file and line; None if it met something else."""
-        from floodmark.sources.files.reading import first_malformed
-
-        return first_malformed(error, self._reading(spark, files_of(span)), source=self.fingerprint(lambda: spark))
-
-    def _choose(self, settled: list[SeenFile], mark: HWM[Any] | None, request: Request) -> Choice:
-        chooser = Chooser(
-            source=f"files {without_login(path_in_marks(self.path))}",
-            name=self.name,
-            directory=self._directory(settled),
-            on_rewritten=self.on_rewritten,
-            start=request.start,
-            fitting=lambda files: self._fitting(files, request.max_rows),
-        )
-        if self.by == "list":
-            return chooser.by_list(settled, mark)
-        return chooser.by_modified(settled, mark, seconds_in(self.lag, field="lag"), request.extras)
-
-    def _directory(self, listed: list[SeenFile]) -> str:
-        """The folder; for a path that is a file, the folder it lies in."""
-        path = path_in_marks(self.path)
-        is_file = len(listed) == 1 and listed[0].path == path
-        return path.rsplit("/", 1)[0] or "/" if is_file else path
-
-    def _fitting(self, files: list[SeenFile], max_rows: int | None) -> list[SeenFile]:
-        """Whole files in order while their rows fit, and always the first: half a file has no mark."""
-        if max_rows is None or not files:
-            return files
-        fitting, rows = files[:1], self._rows_in(files[0])
-        for seen in files[1:]:
-            rows += self._rows_in(seen)
-            if rows > max_rows:
-                break
-            fitting.append(seen)
-        return fitting
-
-    def _expected_rows(self, files: tuple[SeenFile, ...]) -> int | None:
-        if not files:
-            return 0
-        is_cheap = self.format == "parquet" and len(files) <= FOOTERS_READ_FOR_A_PLAN
-        return sum(map(self._rows_in, files)) if is_cheap else None
-
-    def _rows_in(self, seen: SeenFile) -> int:
-        header = (self.options or {}).get("header", "true")
-        return rows_in(seen.path, self.format, header=str(header).lower() == "true")
-
-    def _reading(self, spark: SparkSession, files: list[SeenFile]) -> FileReading:
-        paths = tuple(seen.path for seen in files)
-        return FileReading(spark, paths, self.format, self.schema, self._options(), told_by_time=_told_by_time(files))
-
-    def _options(self) -> dict[str, str]:
-        return {name: _option_text(value) for name, value in (self.options or {}).items()}
-
-    def _require_unchanged(self, files: list[SeenFile]) -> None:
-        """Spark would read what is there now; after a crash the batch has to be the one that was begun."""
-        found = current(seen.path for seen in files)
-        for seen in files:
-            there = found.get(seen.path)
-            if there is None or (seen.size >= 0 and there != seen):
-                raise SourceRewritten(
-                    f"files {without_login(path_in_marks(self.path))}",
-                    what=f"{seen.path} {_difference(seen, there)} since the batch was begun",
-                    hint="bring the file back as it was and run again, or `floodmark run --abandon` to drop the open "
-                    "batch and plan it again from what is there now",
-                )
-
-
-@dataclass(frozen=True)
-class Settling:
-    """Files so young that somebody may still be writing them, and how long until the last of them counts as whole."""
-
-    files: tuple[SeenFile, ...]
-    seconds: float | None
-
-    @classmethod
-    def among(cls, listed: list[SeenFile], settle_seconds: float, now: float) -> Settling:
-        """Those of the listed files that changed less than this many seconds before now."""
-        now_ns, settle_ns = int(now * NANOSECONDS), int(settle_seconds * NANOSECONDS)
-        young = tuple(seen for seen in listed if now_ns - seen.mtime_ns < settle_ns)
-        # A time in the future is no reason to wait for it: such a file is shown as held back until its time has come.
-        waits = [settle_ns - (now_ns - seen.mtime_ns) for seen in young if seen.mtime_ns <= now_ns + NANOSECONDS]
-        return cls(young, max(waits) / NANOSECONDS if waits else None)
-
-    def left_out_of(self, listed: list[SeenFile]) -> list[SeenFile]:
-        """The files that nobody has to wait for."""
-        waiting = set(self.files)
-        return [seen for seen in listed if seen not in waiting] if waiting else listed
-
-    def reason(self, settle: str | float) -> str | None:
-        """Why they wait, in words that name one of them."""
-        if not self.files:
-            return None
-        others = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
-        return f"{self.files[0].path}{others} changed less than {settle} ago, or has a time in the future"
-
-
-def _told_by_time(files: list[SeenFile]) -> bool:
+def _times_differ(files: list[SeenFile]) -> bool:
     """Whether modification times differ as Spark sees them: in milliseconds on a disk, and who knows elsewhere."""
     times = {seen.mtime_ns // (NANOSECONDS // 1000) for seen in files}
     return len(times) == len(files) and not any(is_remote(seen.path) for seen in files)

@@ -1,4 +1,9 @@
-"""Lines of JSON that were saved as dead letters, parsed again by the schema of today."""
+"""Reading exactly these files with Spark, so that a malformed record is seen and never becomes a row of nulls.
+
+Spark judges a record only by the columns that a plan needs, and by the filters pushed into its parser. So the reason
+of a malformed record is built from every column: whatever the transform drops, the same records are malformed.
+One thing its parser does not see: what follows a complete JSON value on its line (or, for `json`, in its file).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,7 @@ from urllib.parse import unquote
 from floodmark.errors import RecordMalformed
 from floodmark.locations import SPARK_SCHEMES, is_remote, quote
 from floodmark.sources.contract import LETTER, Reading
-from floodmark.sources.kafka.reading import PARSED, REASON, TEXT, is_not_the_object
-from floodmark.sources.values import CORRUPT, Json
+from floodmark.sources.values import CORRUPT, PARSED, REASON, TEXT, Json, is_no_object
 from floodmark.spark.faults import fault_in, raise_in_plan
 
 if TYPE_CHECKING:
@@ -21,15 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# Reading exactly these files with Spark, so that a malformed record is seen and never becomes a row of nulls.
-#
-# Spark judges a record only by the columns that a plan needs, and by the filters pushed into its parser. So the reason
-# of a malformed record is built from every column: whatever the transform drops, the same records are malformed.
-# One thing its parser does not see: what follows a complete JSON value on its line (or, for `json`, in its file).
 Format = Literal["json", "jsonl", "csv", "parquet"]
 Malformed = Literal["fail", "dead_letter"]
 
-CORRUPT_RECORD = "_fm_corrupt"
 FILLER = "_fm_filler"
 GLOB_SIGNS = frozenset("{}[]*?\\")
 READABLE_PART_CHARACTERS = 200
@@ -47,6 +45,12 @@ ALWAYS: Mapping[str, str] = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
+CSV_HEADER = re.compile(
+    r"(?:CSV header does not conform to the schema|Number of column in CSV header).*?"
+    r"Header(?: length)?: (?P<header>[^\n]*)\n.*?CSV file: (?P<file>[^\n]*)",
+    re.DOTALL,
+)
+"""What Spark says of a header that it did not expect."""
 
 
 @dataclass(frozen=True)
@@ -58,49 +62,42 @@ class FileReading:
     format: Format
     schema: str | StructType | None
     options: Mapping[str, str]
-    told_by_time: bool = False
+    times_differ: bool = False
     """Whether no two files have one modification time: then rows need not carry their paths, which are long."""
 
     def reading(self, malformed: Malformed) -> Reading:
         """The rows; malformed records make them fail, or are told apart by the reading's `reason`."""
-        if self.format == "parquet":
-            rows = self.loaded
-            return Reading(rows, position=self._position(rows))
-        if malformed == "fail":
-            rows = self.or_fail()
-            return Reading(rows, position=self._position(rows))
-        rows = self.loaded
-        return Reading(rows, self.reason(), self.hidden, self._position(rows), self.dead)
-
-    def _position(self, rows: DataFrame) -> Column:
-        return position(rows, with_path=not self.told_by_time)
+        if self.format != "parquet" and malformed == "dead_letter":
+            return Reading(self.rows, self.reason(), self.hidden, self._position(self.rows), self.dead)
+        rows = self.rows if self.format == "parquet" else self._failing_rows()
+        return Reading(rows, position=self._position(rows))
 
     @cached_property
-    def loaded(self) -> DataFrame:
+    def rows(self) -> DataFrame:
         """Every record; what could not be parsed has its text in the column CORRUPT."""
         if self.format == "parquet":
             return self._load(self._reader.schema(self.schema) if self.schema is not None else self._reader)
         return self._load(self._reader.schema(self._with_corrupt()))
 
-    def or_fail(self) -> DataFrame:
+    def _failing_rows(self) -> DataFrame:
         """The records, and an error when the first malformed one is met."""
         from pyspark.sql import functions as sf
 
         # A filter that is not deterministic stays below the user's: theirs could drop a malformed record unseen.
         barrier = sf.spark_partition_id() >= 0
-        fine = sf.when(self._is_corrupt(), raise_in_plan("malformed", self._judged())).isNull()
-        return self.loaded.where(barrier & fine).drop(*self.hidden)
+        fine = sf.when(self._is_corrupt(), raise_in_plan("malformed", self._readable_part())).isNull()
+        return self.rows.where(barrier & fine).drop(*self.hidden)
 
     @property
     def hidden(self) -> tuple[str, ...]:
         """Columns that are ours and not the user's."""
-        return (CORRUPT_RECORD, FILLER)
+        return (CORRUPT, FILLER)
 
     def reason(self) -> Column:
         """Why a record is malformed; null for the others."""
         from pyspark.sql import functions as sf
 
-        return sf.when(self._is_corrupt(), self._judged())
+        return sf.when(self._is_corrupt(), self._readable_part())
 
     def dead(self) -> DataFrame:
         """The malformed records as (file, line, text, reason), one for each line, or file, that holds one.
@@ -111,7 +108,7 @@ class FileReading:
 
         bad = _malformed_records(self)
         if not self.has_lines:
-            return bad.select("file", _null_line(), "text", "reason")
+            return bad.select("file", sf.lit(None).cast("long").alias("line"), "text", "reason")
         found = with_lines(self, bad)
         return found.withColumn("record", sf.struct("text")) if self.format == "jsonl" else found
 
@@ -131,7 +128,7 @@ class FileReading:
 
     @property
     def _reader(self) -> DataFrameReader:
-        parsing = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT_RECORD}
+        parsing = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         options = {**self.all_options, **ALWAYS, **(parsing if self.format != "parquet" else {})}
         return self.spark.read.format(SPARK_FORMATS[self.format]).options(**options)
 
@@ -143,23 +140,31 @@ class FileReading:
         from pyspark.sql.types import StringType, StructField, StructType
 
         if isinstance(self.schema, str):
-            return f"{self.schema.strip().rstrip(',')}, {CORRUPT_RECORD} STRING"
+            return f"{self.schema.strip().rstrip(',')}, {CORRUPT} STRING"
         found = self.schema if self.schema is not None else self._load(self._reader).schema
-        fields = [field for field in found.fields if field.name != CORRUPT_RECORD]
+        fields = [field for field in found.fields if field.name != CORRUPT]
         # Spark refuses a plan that needs CORRUPT alone, as it would for files without one good record.
         columns = fields or [StructField(FILLER, StringType())]
-        return StructType([*columns, StructField(CORRUPT_RECORD, StringType())])
+        return StructType([*columns, StructField(CORRUPT, StringType())])
+
+    def _position(self, rows: DataFrame) -> Column:
+        """Orders rows as the files were written, and within a file as it reads."""
+        from pyspark.sql import functions as sf
+
+        file, path = rows.metadataColumn("_metadata"), [] if self.times_differ else ["file_path"]
+        places = [file[name].alias(name) for name in ("file_modification_time", *path, "file_block_start")]
+        return sf.struct(*places, sf.monotonically_increasing_id().alias("row"))
 
     def _is_corrupt(self) -> Column:
         from pyspark.sql import functions as sf
 
-        return sf.col(CORRUPT_RECORD).isNotNull()
+        return sf.col(CORRUPT).isNotNull()
 
-    def _judged(self) -> Column:
+    def _readable_part(self) -> Column:
         """What could be read of the record. It names every column, or Spark would leave some out and not judge them."""
         from pyspark.sql import functions as sf
 
-        columns = [sf.col(quote(name)) for name in self.loaded.columns if name != CORRUPT_RECORD]
+        columns = [sf.col(quote(name)) for name in self.rows.columns if name != CORRUPT]
         readable = sf.substring(sf.to_json(sf.struct(*columns)), 1, READABLE_PART_CHARACTERS)
         return sf.concat(sf.lit(f"not a {self.format} record of this schema; readable part: "), readable)
 
@@ -167,30 +172,15 @@ class FileReading:
 def _malformed_records(files: FileReading) -> DataFrame:
     from pyspark.sql import functions as sf
 
-    rows = files.loaded
+    rows = files.rows
     path = rows.metadataColumn("_metadata")["file_path"]
     bad = rows.where(files.reason().isNotNull())
     return bad.select(
         path.alias("at"),
         _plain_path(path).alias("file"),
-        sf.col(CORRUPT_RECORD).alias("text"),
+        sf.col(CORRUPT).alias("text"),
         files.reason().alias("reason"),
     ).dropDuplicates(["at", "text"])
-
-
-def _null_line() -> Column:
-    from pyspark.sql import functions as sf
-
-    return sf.lit(None).cast("long").alias("line")
-
-
-def position(rows: DataFrame, *, with_path: bool) -> Column:
-    """Orders rows as the files were written, and within a file as it reads."""
-    from pyspark.sql import functions as sf
-
-    file, path = rows.metadataColumn("_metadata"), ["file_path"] if with_path else []
-    places = [file[name].alias(name) for name in ("file_modification_time", *path, "file_block_start")]
-    return sf.struct(*places, sf.monotonically_increasing_id().alias("row"))
 
 
 def _plain_path(path: Column) -> Column:
@@ -210,7 +200,6 @@ def spark_path(path: str) -> str:
     return f"{SPARK_SCHEMES.get(scheme, scheme)}://{rest}"
 
 
-# The line numbers of malformed records, found by one more look at only the files that hold one.
 def with_lines(files: FileReading, bad: DataFrame) -> DataFrame:
     """`bad` with the line of each record; a text that stands on several lines of a file is malformed on all of them.
 
@@ -259,14 +248,6 @@ def _text_lines(files: FileReading, paths: list[str]) -> DataFrame:
     )
 
 
-# What a failed read of files really met, told from Spark's error: a malformed record, or an unexpected CSV header.
-CSV_HEADER = re.compile(
-    r"(?:CSV header does not conform to the schema|Number of column in CSV header).*?"
-    r"Header(?: length)?: (?P<header>[^\n]*)\n.*?CSV file: (?P<file>[^\n]*)",
-    re.DOTALL,
-)
-
-
 def first_malformed(error: Exception, files: FileReading, *, source: str) -> RecordMalformed | None:
     """The first malformed record of these files, if that is what the error is about."""
     text = str(error)
@@ -281,12 +262,12 @@ def first_malformed(error: Exception, files: FileReading, *, source: str) -> Rec
 
 
 def saved_lines(saved: DataFrame, schema: str | StructType, options: Mapping[str, str]) -> Reading:
-    """The objects of the lines; one that is none of this schema has a reason."""
-    from pyspark.sql import functions as F
+    """Lines of JSON that were saved as dead letters, parsed again; one that is none of this schema has a reason."""
+    from pyspark.sql import functions as sf
 
-    lines = saved.select(LETTER, F.col("text").alias(TEXT))
-    parsed = lines.withColumn(PARSED, Json(schema).parsed(F.col(TEXT), options))
+    lines = saved.select(LETTER, sf.col("text").alias(TEXT))
+    parsed = lines.withColumn(PARSED, Json(schema).parse(sf.col(TEXT), options))
     names = [name for name in parsed.select(f"{PARSED}.*").columns if name != CORRUPT]
-    told = F.when(is_not_the_object(), "not a jsonl record of this schema").alias(REASON)
-    rows = parsed.select(*(F.col(PARSED)[name].alias(name) for name in names), told, LETTER)
-    return Reading(rows, F.col(REASON), hidden=(REASON,))
+    reason = sf.when(is_no_object(), "not a jsonl record of this schema").alias(REASON)
+    rows = parsed.select(*(sf.col(PARSED)[name].alias(name) for name in names), reason, LETTER)
+    return Reading(rows, sf.col(REASON), hidden=(REASON,))

@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError
 from floodmark.probes.kafka import Offsets
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka.offsets import by_topic
-from floodmark.sources.values import CORRUPT, Json, Value
+from floodmark.sources.values import CORRUPT, PARSED, REASON, TEXT, Json, Value, is_no_object
 from floodmark.spark.faults import raise_in_plan
 from floodmark.spark.session import cores
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 Malformed = Literal["fail", "dead_letter"]
 Key = Literal["bytes", "text"]
 
-REASON, BARRIER, PARSED, TEXT = "_fm_reason", "_fm_barrier", "_fm_parsed", "_fm_text"
+BARRIER = "_fm_barrier"
 PLACE = ("topic", "partition", "offset")
 COLUMNS = ("key", "value", *PLACE, "timestamp", "headers")
 PREFIX = "kafka_"
-WHITESPACE = " \t\r\n"
 WORTH_SPLITTING = 20_000
 """Offsets in a partition below which a second consumer costs more than it brings."""
 
@@ -65,7 +64,7 @@ class KafkaReading:
         if self.value == "bytes" and self.key == "bytes":
             return Reading(self.rows, hidden=self.hidden, position=self._position())
         if malformed == "fail":
-            return Reading(self._or_fail(), hidden=self.hidden, position=self._position())
+            return Reading(self._failing_rows(), hidden=self.hidden, position=self._position())
         from pyspark.sql import functions as F
 
         return Reading(self.rows, F.col(REASON), self.hidden, self._position(), self.dead)
@@ -86,13 +85,13 @@ class KafkaReading:
         letter = {} if self.saved is None else {LETTER: F.col(LETTER)}
         ours = {REASON: self._reason(), BARRIER: F.spark_partition_id(), **letter}
         everything = {**value, **key, **own, **ours} if self._prefix else {**key, **value, **own, **ours}
-        return self._parsed.select(*(column.alias(name) for name, column in everything.items()))
+        return self._messages.select(*(column.alias(name) for name, column in everything.items()))
 
     @property
     def hidden(self) -> tuple[str, ...]:
         """Columns that are ours, and those of Kafka's that were not asked for."""
-        unasked = [f"{self._prefix}{name}" for name in COLUMNS if name not in self.columns]
-        return (REASON, BARRIER, *(name for name in unasked if name in self.rows.columns))
+        unwanted = [f"{self._prefix}{name}" for name in COLUMNS if name not in self.columns]
+        return (REASON, BARRIER, *(name for name in unwanted if name in self.rows.columns))
 
     def dead(self) -> DataFrame:
         """The values that could not be parsed, each as (file, line, text, reason) and as the whole message.
@@ -101,7 +100,7 @@ class KafkaReading:
         """
         from pyspark.sql import functions as F
 
-        bad = self._parsed.withColumn(REASON, self._reason()).where(F.col(REASON).isNotNull())
+        bad = self._messages.withColumn(REASON, self._reason()).where(F.col(REASON).isNotNull())
         text = F.coalesce(F.try_validate_utf8(F.col(TEXT)), F.concat(F.lit("base64:"), F.base64("value")))
         return bad.select(
             F.concat_ws("/", "topic", "partition").alias("file"),
@@ -111,7 +110,7 @@ class KafkaReading:
             F.struct(*COLUMNS).alias("record"),
         )
 
-    def _or_fail(self) -> DataFrame:
+    def _failing_rows(self) -> DataFrame:
         from pyspark.sql import functions as F
 
         place = F.concat_ws(" ", *(F.col(f"{self._prefix}{name}") for name in PLACE))
@@ -122,15 +121,15 @@ class KafkaReading:
         return self.rows.where((F.col(BARRIER) >= 0) & (F.spark_partition_id() >= 0) & fine)
 
     @cached_property
-    def _parsed(self) -> DataFrame:
+    def _messages(self) -> DataFrame:
         """Messages as Kafka has them, with their text and, for JSON, with what it says."""
         from pyspark.sql import functions as F
 
-        raw = self._loaded.withColumn(TEXT, F.col("value").cast("string"))
-        return raw.withColumn(PARSED, self.value.parsed(F.col(TEXT))) if isinstance(self.value, Json) else raw
+        raw = self._raw.withColumn(TEXT, F.col("value").cast("string"))
+        return raw.withColumn(PARSED, self.value.parse(F.col(TEXT))) if isinstance(self.value, Json) else raw
 
     @cached_property
-    def _loaded(self) -> DataFrame:
+    def _raw(self) -> DataFrame:
         if self.saved is not None:
             return self.saved
         if not self.start:
@@ -165,13 +164,13 @@ class KafkaReading:
         if self.value != "bytes":
             reasons.append(F.when(~F.is_valid_utf8(F.col(TEXT)), "the value is not UTF-8 text"))
         if isinstance(self.value, Json):
-            reasons.append(F.when(is_not_the_object(), "the value is not a JSON object of this schema"))
+            reasons.append(F.when(is_no_object(), "the value is not a JSON object of this schema"))
         return F.coalesce(*reasons) if reasons else F.lit(None).cast("string")
 
     def _fields(self) -> list[str]:
         from pyspark.sql.types import StructType
 
-        found = self._parsed.schema[PARSED].dataType
+        found = self._messages.schema[PARSED].dataType
         names = [name for name in found.names if name != CORRUPT] if isinstance(found, StructType) else []
         taken = {f"{PREFIX}{name}" for name in COLUMNS} & {name.lower() for name in names}
         if taken:
@@ -193,16 +192,6 @@ class KafkaReading:
         from pyspark.sql import functions as F
 
         return F.struct(*(F.col(f"{self._prefix}{name}").alias(name) for name in PLACE))
-
-
-def is_not_the_object() -> Column:
-    """Spark takes the first object of a text and leaves the rest: the second question is whether that was all."""
-    from pyspark.sql import functions as F
-
-    text, parsed = F.col(TEXT), F.col(PARSED)
-    as_list = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
-    is_whole = (F.coalesce(as_list, F.lit(0)) == 1) & F.rtrim(text, F.lit(WHITESPACE)).endswith("}")
-    return text.isNotNull() & (parsed.isNull() | parsed[CORRUPT].isNotNull() | ~is_whole)
 
 
 def _without_headers() -> list[str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import StoreNotPrepared, StoreUnreachable
+from floodmark.formats import require_known
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.postgres.page import COMMENT, FORMAT, Address, PostgresPage
@@ -203,7 +204,7 @@ class PostgresPages:
             row = self._rows(connection).execute(query, [self._address.tables.marks] * 2).fetchone()
             table, comment = row or (None, None)
             if table is not None:
-                _check_format(comment)
+                _check_format(comment, self.describe())
             self._prepared = table is not None
         return self._prepared
 
@@ -234,12 +235,10 @@ def _in_transaction(connection: Connection[Any]) -> bool:
     return connection.info.transaction_status not in idle
 
 
-def _check_format(comment: str | None) -> None:
+def _check_format(comment: str | None, where: str) -> None:
     if comment is None or not comment.startswith(COMMENT):
         raise OSError("a table of that name is there, and was not made by Floodmark")
-    found = comment.removeprefix(COMMENT)
-    if found != str(FORMAT):
-        raise OSError(f"its format is {found}, and this version of Floodmark knows {FORMAT}")
+    require_known(comment.removeprefix(COMMENT), "the table of the marks", where=where, known=FORMAT)
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from floodmark.machine import append_after, ensure_folder, locked, sync_folder
 from floodmark.streams.elements import Element, Failure, RecordId
 from floodmark.streams.healing_step import Verdict
 from floodmark.streams.program import DriverRun, Program
-from floodmark.streams.task.journal import Headers, RawRecord
+from floodmark.streams.task.journal import Headers, RawRecord, require_known_folder
 
 Status = Literal["open", "replayed", "discarded"]
 PATIENCE_SECONDS = 30.0
@@ -117,6 +117,7 @@ class DeadLetters:
         return letters
 
     def _entries(self) -> Iterator[dict[str, Any]]:
+        require_known_folder(self.folder.parent)
         if not self._file.exists():
             return
         with self._file.open("rb") as file:

@@ -14,11 +14,12 @@ import pickle
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
+from floodmark.formats import FIRST, require_known
 from floodmark.logs import redact
 from floodmark.machine import ensure_folder, file_name, locked, replace_file, sync_folder
 from floodmark.streams.elements import HealedElement
@@ -35,6 +36,8 @@ ALONE: a suspect runs by itself. KILLED: it died then too. EARLIER: settled befo
 OUTCOMES = {"done": DONE, "dropped": DROPPED, "failed": FAILED}
 TAKEN = bytes((DONE, DROPPED, FAILED, HELD, DEAD))
 _UNSETTLED = re.compile(b"[^%s]" % re.escape(bytes((UNTOUCHED, DONE, DROPPED, EARLIER, DEAD))))
+FORMAT_FILE = "format"
+"""The version of all files in the folder; where it is missing, they are of version 1."""
 LOCK_PATIENCE_SECONDS = 60.0
 """A worker whose task was cancelled lives for a few seconds more, and holds its lock until then."""
 LONGEST_ERROR = 4_000
@@ -71,7 +74,11 @@ class StateFolder:
         return self.root / "turns"
 
     def prepare(self, number: int) -> None:
-        """Make the folders of a turn."""
+        """Make the folders of a turn. Raises FormatTooNew if a newer Floodmark has worked here."""
+        ensure_folder(self.root)
+        require_known_folder(self.root)
+        if not (self.root / FORMAT_FILE).exists():
+            replace_file(self.root / FORMAT_FILE, f"{FIRST}\n")
         for folder in (self.turn(number), self.root / "carried", self.root / "failures", self.root / "locks"):
             ensure_folder(folder)
 
@@ -80,6 +87,12 @@ class StateFolder:
         """Hold the partition against other tasks and drivers, the late ones too."""
         with locked(self.root / "locks" / _file_stem(place), exclusive=True, patience_seconds=LOCK_PATIENCE_SECONDS):
             yield
+
+
+def require_known_folder(root: Path) -> None:
+    """Raises FormatTooNew if the files of a stream are of a version that this program does not know."""
+    with suppress(FileNotFoundError):
+        require_known((root / FORMAT_FILE).read_text(), "what a stream keeps", where=str(root))
 
 
 @dataclass(frozen=True)
