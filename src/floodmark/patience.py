@@ -1,12 +1,17 @@
-"""Waiting: for what passes by itself, and longer after each failure in a row."""
+"""Waiting: for what passes by itself, longer after each failure in a row, and no longer once somebody asks to stop."""
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
 Answer = TypeVar("Answer")
 
@@ -31,3 +36,60 @@ def patiently(
 def doubling_pause(first_seconds: float, failures: int, longest_seconds: float) -> float:
     """How long to wait after so many failures in a row (one or more): twice as long each time, up to the longest."""
     return min(longest_seconds, first_seconds * 2.0 ** min(failures - 1, 32))
+
+
+class StopRequest:
+    """A polite request to stop: it is noted, waits end at once, and whatever is being written is finished first.
+
+    A pipe and not an Event: an Event that a signal handler sets while the same thread waits for it can lock up.
+    """
+
+    def __init__(self) -> None:
+        self.is_requested = False
+        self._reader, self._writer = os.pipe()
+
+    def request(self) -> None:
+        """Ask to stop; safe in a signal handler. Asked again, it is no longer polite."""
+        if self.is_requested:
+            raise KeyboardInterrupt
+        self.is_requested = True
+        os.write(self._writer, b".")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until somebody asks; says whether somebody did."""
+        if not self.is_requested and seconds > 0:
+            select.select([self._reader], [], [], seconds)
+        return self.is_requested
+
+    def close(self) -> None:
+        """Give the pipe back."""
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@contextmanager
+def stop_on(*signals: signal.Signals) -> Iterator[StopRequest]:
+    """A request that these signals make, until the block ends."""
+    request = StopRequest()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        request.request()
+
+    before = {number: signal.signal(number, ask) for number in signals}
+    _LISTENING.append(request)
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _LISTENING.remove(request)
+        request.close()
+
+
+_LISTENING: list[StopRequest] = []
+"""Those that signals make now: a signal is for the whole process, so a long piece of work may look here too."""
+
+
+def stop_requested() -> bool:
+    """Whether a signal has asked this process to stop."""
+    return any(request.is_requested for request in _LISTENING)

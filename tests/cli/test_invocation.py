@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from floodmark.cli.invocation import LazySession
-from floodmark.step.stopping import stopping_on
+from floodmark.patience import stop_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,14 +39,14 @@ def test_a_session_that_nobody_asked_for_is_not_started() -> None:
 
 def test_all_jobs_share_one_session() -> None:
     """The second one pays nothing."""
-    with stopping_on(signal.SIGINT):
+    with stop_on(signal.SIGINT):
         session = LazySession(start)
         assert session() is session()
 
 
 def test_a_loop_has_its_signal_back_after_spark_started() -> None:
     """PySpark would cancel the batch; the loop wants to finish it."""
-    with stopping_on(signal.SIGINT):
+    with stop_on(signal.SIGINT):
         ours = signal.getsignal(signal.SIGINT)
         LazySession(start)()
         assert signal.getsignal(signal.SIGINT) is ours
@@ -54,7 +54,7 @@ def test_a_loop_has_its_signal_back_after_spark_started() -> None:
 
 def test_what_was_started_is_stopped() -> None:
     """A cluster has to know that the application ended."""
-    with stopping_on(signal.SIGINT):
+    with stop_on(signal.SIGINT):
         lazy = LazySession(start)
         session = lazy()
         lazy.stop()

@@ -11,7 +11,7 @@ import pytest
 from floodmark.errors import ConfigError, LeaseHeld, SinkFailed, SourceRewritten
 from floodmark.jobs.job import Retries
 from floodmark.jobs.running import Loop, Outcome, Runner
-from floodmark.step.stopping import Stopping, stopping_on
+from floodmark.patience import StopRequest, stop_on
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import ScriptedJob, done, nothing_new
@@ -23,12 +23,12 @@ class Clock:
 
     ends: float
     now: float = 0.0
-    requested: bool = False
+    is_requested: bool = False
 
     def wait(self, seconds: float) -> bool:
         self.now += max(0.0, seconds)
-        self.requested = self.requested or self.now > self.ends
-        return self.requested
+        self.is_requested = self.is_requested or self.now > self.ends
+        return self.is_requested
 
     def passes(self, seconds: float) -> None:
         self.now += seconds
@@ -134,21 +134,21 @@ def test_a_request_during_a_run_lets_it_finish_and_starts_no_other() -> None:
     """SIGTERM finishes the current batch and stops."""
     clock = Clock(ends=100)
     loop = Watched(clock)
-    first = ScriptedJob("first", [done("first")], every="5s", during=lambda: setattr(clock, "requested", True))
+    first = ScriptedJob("first", [done("first")], every="5s", during=lambda: setattr(clock, "is_requested", True))
     assert loop.go(first, ScriptedJob("second", [done("second")], every="5s")) == 0
     assert (loop.begun, len(loop.reported)) == ([("first", 0)], 1)
 
 
 def test_a_signal_ends_a_wait_at_once() -> None:
     """Nobody waits an hour for a loop to notice."""
-    with stopping_on(signal.SIGUSR1) as stopping:
+    with stop_on(signal.SIGUSR1) as stopping:
         os.kill(os.getpid(), signal.SIGUSR1)
         assert stopping.wait(3600)
 
 
 def test_a_second_request_is_not_polite_any_more() -> None:
     """Ctrl-C twice means now."""
-    stopping = Stopping()
+    stopping = StopRequest()
     stopping.request()
     with pytest.raises(KeyboardInterrupt):
         stopping.request()
@@ -158,6 +158,6 @@ def test_a_second_request_is_not_polite_any_more() -> None:
 def test_signals_are_given_back_afterwards() -> None:
     """What handled them before does so again."""
     before = signal.getsignal(signal.SIGUSR1)
-    with stopping_on(signal.SIGUSR1):
+    with stop_on(signal.SIGUSR1):
         assert signal.getsignal(signal.SIGUSR1) is not before
     assert signal.getsignal(signal.SIGUSR1) is before

@@ -15,8 +15,8 @@ import pytest
 from floodmark import Job, sinks, sources, stores
 from floodmark.errors import FloodmarkError
 from floodmark.jobs.running import Chunks, Pace
+from floodmark.patience import stop_on, stop_requested
 from floodmark.step.engine import LastSeen
-from floodmark.step.stopping import asked_to_stop, stopping_on
 from floodmark.step.work import RunRequest
 from floodmark.stores.record import Receipt
 from tests.sources.tables.reader import run
@@ -127,8 +127,8 @@ def test_the_last_chunk_is_as_large_as_max_rows_leaves() -> None:
 
 def test_a_signal_ends_the_run_after_the_current_chunk() -> None:
     """What was read is committed, and the next run goes on there."""
-    with stopping_on(signal.SIGUSR1):
+    with stop_on(signal.SIGUSR1):
         os.kill(os.getpid(), signal.SIGUSR1)
         receipt, step = chunked(1000, 1000)
-        assert (receipt.rows_read, step.batches, asked_to_stop()) == (1000, [1000], True)
-    assert not asked_to_stop()
+        assert (receipt.rows_read, step.batches, stop_requested()) == (1000, [1000], True)
+    assert not stop_requested()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from floodmark.errors import FloodmarkError, HealingFailed, RecordsFailed, SourceUnreadable
-from floodmark.step.stopping import Stopping
+from floodmark.patience import StopRequest
 from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.running import run_for_ever
@@ -41,11 +41,11 @@ def in_threes(source: Stream) -> None:
 @contextmanager
 def running(healer: Healer) -> Iterator[Run]:
     """The stream in a thread of its own; the block ends when it has stopped."""
-    with closing(Stopping()) as stopping:
+    with closing(StopRequest()) as stopping:
         run = Run(healer, stopping)
         run.thread.start()
         yield run
-        if not stopping.requested:
+        if not stopping.is_requested:
             stopping.request()
         run.thread.join(30)
 
@@ -53,7 +53,7 @@ def running(healer: Healer) -> Iterator[Run]:
 class Run:
     """A stream that runs, and the error that ended it."""
 
-    def __init__(self, healer: Healer, stopping: Stopping) -> None:
+    def __init__(self, healer: Healer, stopping: StopRequest) -> None:
         self.healer, self.stopping = healer, stopping
         self.error: FloodmarkError | None = None
         self.thread = threading.Thread(target=self._go)

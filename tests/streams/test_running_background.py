@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from floodmark.errors import RecordsFailed
-from floodmark.step.stopping import Stopping
+from floodmark.patience import StopRequest
 from floodmark.streams.running import Background
 
 
@@ -24,10 +24,10 @@ class Stream:
     began_with: list[int] = field(default_factory=list)
     began: threading.Event = field(default_factory=threading.Event)
 
-    def ready(self) -> Callable[[Stopping], None]:
+    def ready(self) -> Callable[[StopRequest], None]:
         steps = self.steps
 
-        def work(stopping: Stopping) -> None:
+        def work(stopping: StopRequest) -> None:
             self.began_with.append(steps)
             self.began.set()
             stopping.wait(20)
@@ -77,7 +77,7 @@ def test_stop_raises_what_the_run_failed_with_and_stderr_has_it_in_two_lines(
 ) -> None:
     """A traceback of a thread would tell less."""
 
-    def fail(stopping: Stopping) -> None:
+    def fail(stopping: StopRequest) -> None:
         raise RecordsFailed("billing", records=["orders/0/17: ValueError"])
 
     background = Background("billing", lambda: fail)

@@ -100,10 +100,10 @@ class RunCommand:
     def once(self, jobs: Sequence[Runnable]) -> int:
         """Each job once; SIGTERM lets the current one finish and skips the rest."""
         from floodmark.jobs.running import exit_code, run_each
-        from floodmark.step.stopping import stopping_on
+        from floodmark.patience import stop_on
 
         outcomes: list[Outcome] = []
-        with stopping_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
+        with stop_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
             for outcome in run_each(jobs, self.runner(self.options), stopping.wait):
                 outcomes.append(outcome)
                 self.report(outcome)
@@ -113,11 +113,11 @@ class RunCommand:
     def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
         """All jobs at their own beat until a signal comes; the current batch is finished first."""
         from floodmark.jobs.running import Loop
-        from floodmark.step.stopping import stopping_on
+        from floodmark.patience import stop_on
 
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         self.invocation.start_logging("info")
-        with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
+        with stop_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
             loop = Loop(lambda job: self.add_up(runner.run(job)), stopping, self.report)
             if status is not None:
                 loop.status = lambda text: status.update(text or LOOPING)

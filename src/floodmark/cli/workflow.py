@@ -91,9 +91,9 @@ class WorkflowCommand:
 
     def once(self, chosen: frozenset[str] | None) -> int:
         """One run; SIGTERM lets the tasks under way finish and skips the rest."""
-        from floodmark.step.stopping import stopping_on
+        from floodmark.patience import stop_on
 
-        with stopping_on(signal.SIGTERM) as stopping:
+        with stop_on(signal.SIGTERM) as stopping:
             finished = self.workflow_run(stopping.wait).go(chosen)
         self.announce(finished)
         return finished.exit_code
@@ -101,10 +101,10 @@ class WorkflowCommand:
     def loop(self) -> int:
         """A run at every tick, until a signal comes."""
         from floodmark.jobs.workflow.schedule import keep_schedule
-        from floodmark.step.stopping import stopping_on
+        from floodmark.patience import stop_on
 
         self.invocation.start_logging("info")
-        with stopping_on(signal.SIGTERM, signal.SIGINT) as stopping:
+        with stop_on(signal.SIGTERM, signal.SIGINT) as stopping:
             run = self.workflow_run(stopping.wait)
 
             def run_at(tick: datetime) -> WorkflowResult:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseHeld, RuleBroken, StoreError
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
-from floodmark.patience import doubling_pause
-from floodmark.step.stopping import asked_to_stop
+from floodmark.patience import doubling_pause, stop_requested
 from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import Receipt, RuleOutcome
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from floodmark.patience import StopRequest
     from floodmark.step import Step
-    from floodmark.step.stopping import Stopping
     from floodmark.stores.contract import MarkStore
 
 
@@ -188,7 +187,7 @@ class Loop:
     """
 
     run: Callable[[Runnable], Outcome]
-    stopping: Stopping
+    stopping: StopRequest
     report: Callable[[Outcome], None]
     clock: Callable[[], float] = time.monotonic
     status: Callable[[str], None] = lambda _text: None
@@ -200,7 +199,7 @@ class Loop:
         self.turns = [
             Turn(job, seconds_in(every or job.every or DEFAULT_EVERY, field="every"), due=now) for job in jobs
         ]
-        while self._turns_left() and not self.stopping.requested:
+        while self._turns_left() and not self.stopping.is_requested:
             turn = min(self._turns_left(), key=lambda each: each.due)
             if not self.stopping.wait(turn.due - self.clock()):
                 self._tick(turn)
@@ -267,7 +266,7 @@ class Chunks:
         """One receipt for all chunks; each of them is committed, and stays if the next one fails."""
         begun = self.clock()
         whole = last = self._step(0, is_first=True).run()
-        while self._goes_on(whole, last) and not asked_to_stop():
+        while self._goes_on(whole, last) and not stop_requested():
             self._log(Pace(whole.rows_read, self.clock() - begun, last.rows_read, self.step.last_seen.ahead))
             last = self._step(whole.rows_read, is_first=False).run()
             if last.status != "done":

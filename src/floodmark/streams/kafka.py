@@ -15,10 +15,10 @@ from floodmark.errors import ConfigError
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.machine import file_name
+from floodmark.patience import StopRequest, stop_on
 from floodmark.probes.kafka.client import KafkaOptions, option_text
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.spark.session import spark_session
-from floodmark.step.stopping import Stopping, stopping_on
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.opening import DEFAULT_STORE, folder_beside
 from floodmark.stores.record import Receipt
@@ -101,7 +101,7 @@ class KafkaStream(Stream):
         super().__init__()
         self.settings, self._starts, self._store = settings, start, store
         self._spark, self._state = spark, state
-        self._stopping: Stopping | None = None
+        self._stopping: StopRequest | None = None
         self._background = Background(settings.group, self._ready)
 
     @property
@@ -140,7 +140,7 @@ class KafkaStream(Stream):
 
     def stop(self) -> None:
         """Let the current turn end, and what steps still hold go; returns when all is done."""
-        if self._stopping is not None and not self._stopping.requested:
+        if self._stopping is not None and not self._stopping.is_requested:
             self._stopping.request()
         self._background.stop()
 
@@ -149,7 +149,7 @@ class KafkaStream(Stream):
         if self._starts:
             self._background.start_soon()
 
-    def _ready(self) -> Callable[[Stopping], None]:
+    def _ready(self) -> Callable[[StopRequest], None]:
         healer = self.healer()
         return lambda stopping: run_for_ever(healer, stopping, self.settings.poll_seconds)
 
@@ -169,11 +169,11 @@ class KafkaStream(Stream):
             side_by_side=settings.side_by_side,
         )
 
-    def _stopping_on_signals(self) -> AbstractContextManager[Stopping]:
+    def _stopping_on_signals(self) -> AbstractContextManager[StopRequest]:
         """Signals reach only the main thread; elsewhere `stop` is how to ask."""
         if threading.current_thread() is threading.main_thread():
-            return stopping_on(signal.SIGINT, signal.SIGTERM)
-        return nullcontext(Stopping())
+            return stop_on(signal.SIGINT, signal.SIGTERM)
+        return nullcontext(StopRequest())
 
 
 def from_kafka(

@@ -16,8 +16,7 @@ from typing import TypeAlias
 
 from floodmark.errors import FloodmarkError, HealingFailed, LeaseHeld, RecordsFailed, SourceUnreadable, StoreError
 from floodmark.logs import get_logger
-from floodmark.patience import doubling_pause
-from floodmark.step.stopping import Stopping
+from floodmark.patience import StopRequest, doubling_pause
 from floodmark.stores.record import Receipt
 from floodmark.streams.healer import Healer
 from floodmark.streams.healer.unsettled import TurnLimit
@@ -42,12 +41,12 @@ def run_once(healer: Healer) -> Receipt:
     return receipt
 
 
-def run_for_ever(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
+def run_for_ever(healer: Healer, stopping: StopRequest, poll_seconds: float) -> None:
     """Heal what comes until asked to stop; then let go what steps hold. Raises RecordsFailed where it is stuck."""
     failures = 0
     try:
         healer.begin()
-        while not stopping.requested:
+        while not stopping.is_requested:
             try:
                 _poll(healer, stopping, poll_seconds)
                 failures = 0
@@ -96,7 +95,7 @@ def _turn(healer: Healer, limit: TurnLimit) -> Receipt:
     return healer.turn(limit)
 
 
-def _poll(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
+def _poll(healer: Healer, stopping: StopRequest, poll_seconds: float) -> None:
     """One turn, and the pause after one that found nothing."""
     try:
         receipt = healer.turn(TurnLimit())
@@ -111,7 +110,7 @@ def _poll(healer: Healer, stopping: Stopping, poll_seconds: float) -> None:
         stopping.wait(poll_seconds if wait is None else min(poll_seconds, wait))
 
 
-def _wait_out(error: FloodmarkError, failures: int, stopping: Stopping) -> None:
+def _wait_out(error: FloodmarkError, failures: int, stopping: StopRequest) -> None:
     pause = doubling_pause(FIRST_PAUSE_SECONDS, failures, LONGEST_PAUSE_SECONDS)
     log.warning("the stream fails, trying again", failures=failures, seconds=pause, error=str(error))
     stopping.wait(pause)
@@ -136,7 +135,7 @@ def _note(healer: Healer, error: FloodmarkError) -> None:
         return
 
 
-Work: TypeAlias = "Callable[[Stopping], None]"
+Work: TypeAlias = "Callable[[StopRequest], None]"
 GRACE_SECONDS = 0.2
 """How long a program may take from one step to the next while it builds its stream."""
 
@@ -151,7 +150,7 @@ class Background:
     name: str
     ready: Callable[[], Work]
     error: FloodmarkError | None = None
-    _stopping: Stopping | None = None
+    _stopping: StopRequest | None = None
     _thread: threading.Thread | None = None
     _soon: threading.Timer | None = None
     _is_watched: bool = False
@@ -197,11 +196,11 @@ class Background:
             self._fail(error)
 
     def _launch(self, work: Work) -> None:
-        stopping = self._stopping = Stopping()
+        stopping = self._stopping = StopRequest()
         self._thread = threading.Thread(target=self._run, args=(work, stopping), name=f"stream {self.name}")
         self._thread.start()
 
-    def _run(self, work: Work, stopping: Stopping) -> None:
+    def _run(self, work: Work, stopping: StopRequest) -> None:
         try:
             work(stopping)
         except FloodmarkError as error:
@@ -212,7 +211,7 @@ class Background:
         sys.stderr.write(f"Error: {error.message}\nTry: {error.hint}\n")
 
     def _request(self) -> None:
-        if self._stopping is not None and not self._stopping.requested:
+        if self._stopping is not None and not self._stopping.is_requested:
             self._stopping.request()
 
     def _watch(self) -> None:
@@ -227,7 +226,7 @@ class Background:
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self._soon is not None:
             self._soon.cancel()
-        if not self.is_running or self._stopping is None or self._stopping.requested:
+        if not self.is_running or self._stopping is None or self._stopping.is_requested:
             raise KeyboardInterrupt
         self._request()
 

@@ -123,11 +123,10 @@ class Healer(Engine[TurnLook]):
 
     def carry_out(self, batch: OpenBatch[TurnLook], lease: HeldLease, clock: Clock) -> Receipt:
         """Run the records of the turn, and move the marks past what is settled."""
-        record = replace(batch.record, intent=batch.intent)
-        plan = batch.look.plan if batch.look else self.plan_of_open_turn(record, batch.intent)
+        plan = batch.look.plan if batch.look else self.plan_of_open_turn(batch.record, batch.intent)
         turn = None if plan.is_empty else self.heal(plan, self.session)
         reach("after_read")
-        return self.commit.close(record, plan, turn, lease, clock)
+        return self.commit.close(batch, plan, turn, lease, clock)
 
     def plan_of_open_turn(self, record: JobRecord, intent: Intent) -> TurnPlan:
         """What a turn that was cut off has to do still."""

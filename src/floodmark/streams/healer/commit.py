@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from floodmark.errors import PublicationFailed
 from floodmark.failpoints import reach
@@ -20,11 +21,11 @@ from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.group import GroupOffsets
-from floodmark.step.engine import Clock
+from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.work import display_marks
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease
-from floodmark.stores.record import JobRecord, Receipt
+from floodmark.stores.record import Intent, JobRecord, Receipt
 from floodmark.streams.elements import RecordId
 from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 from floodmark.streams.healer.progress import Progress, StreamProgress, extras_with, marks_with
@@ -34,6 +35,9 @@ from floodmark.streams.healing_step import Verdict
 from floodmark.streams.policy import FailedRecords
 from floodmark.streams.program import DriverRun, Program
 from floodmark.streams.task.journal import FailedRecord, StateFolder, keep_failures, read_healed_rows
+
+if TYPE_CHECKING:
+    from floodmark.streams.healer import TurnLook
 
 log = get_logger(__name__)
 MOST_NOTES = 10
@@ -59,17 +63,19 @@ class TurnCommit:
     def state(self) -> StateFolder:
         return self.unsettled_records.state
 
-    def close(self, begun: JobRecord, plan: TurnPlan, turn: Turn | None, lease: HeldLease, clock: Clock) -> Receipt:
+    def close(
+        self, batch: OpenBatch[TurnLook], plan: TurnPlan, turn: Turn | None, lease: HeldLease, clock: Clock
+    ) -> Receipt:
         """Commit the turn; what is only for others to know comes after it."""
         rows_dead = self.put_aside(turn) if turn else 0
         results = {place: turn.result(place) for place in plan.places} if turn else {}
         after = {**plan.progress, **{place: each.progress for place, each in results.items()}}
-        record = record_after(begun, plan.progress, after)
+        record = record_after(batch.record, batch.intent, plan.progress, after)
         notes = stuck_lines(self.unsettled_records.failed_records(after), self.now())[:MOST_NOTES]
-        receipt = receipt_of(begun, record, plan, results, clock, rows_dead=rows_dead, notes=notes)
+        receipt = receipt_of(batch.record, record, plan, results, clock, rows_dead=rows_dead, notes=notes)
         lease.check()
         reach("before_commit")
-        self.store.commit(record, expected=begun.number, lease=lease.lease, receipt=receipt)
+        self.store.commit(record, expected=batch.record.number, lease=lease.lease, receipt=receipt)
         reach("after_commit")
         self.report(plan, turn, after)
         refusal = self.publish(record)
@@ -162,17 +168,14 @@ class TurnCommit:
             self.group.close()
 
 
-def record_after(begun: JobRecord, before: StreamProgress, after: StreamProgress) -> JobRecord:
+def record_after(record: JobRecord, intent: Intent, before: StreamProgress, after: StreamProgress) -> JobRecord:
     """The record once the turn is done: marks and what is settled above them move together, the intent is closed."""
-    intent = begun.intent
-    if intent is None:
-        raise LookupError("a turn is closed that was not begun")
     return replace(
-        begun,
+        record,
         number=intent.number,
-        marks=marks_with(begun, before, after),
-        sources={**begun.sources, **(intent.extras.sources or {})},
-        extras=extras_with(begun, after),
+        marks=marks_with(record, before, after),
+        sources={**record.sources, **(intent.extras.sources or {})},
+        extras=extras_with(record, after),
         intent=None,
         origin="commit",
         modified_time=datetime.now(timezone.utc),
@@ -180,7 +183,7 @@ def record_after(begun: JobRecord, before: StreamProgress, after: StreamProgress
 
 
 def receipt_of(
-    begun: JobRecord,
+    before: JobRecord,
     after: JobRecord,
     plan: TurnPlan,
     results: Mapping[Place, PartitionResult],
@@ -194,7 +197,7 @@ def receipt_of(
     reads = sorted(plan.reads.items())
     span: dict[str, Json] = {f"{topic}/{part}": [low, high] for (topic, part), (low, high) in reads}
     return Receipt(
-        job=begun.job,
+        job=after.job,
         run=uuid.uuid4().hex[:12],
         status="done",
         started=clock.started,
@@ -206,7 +209,7 @@ def receipt_of(
         rows_refused=sum(each.rows_dropped for each in own),
         rows_dead=rows_dead,
         rows_held_back=sum(each.rows_failed + len(each.held_offsets) for each in own),
-        mark_before=display_marks(begun.marks),
+        mark_before=display_marks(before.marks),
         mark_after=display_marks(after.marks),
         span=span,
         durations=dict(clock.seconds),
