@@ -148,7 +148,7 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
         kind="refresh" if intent.kind == "refresh" else "batch",
         batch_time=intent.batch_time,
         marks={source: mark.show() for source, mark in marks_after(record, intent).items()},
-        frozen=intent.extras.frozen or {},
+        frozen=intent.extras.frozen_options or {},
     )
 
 

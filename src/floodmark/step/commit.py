@@ -70,7 +70,7 @@ class JoinedCommit:
     """What the last sink is given, to commit the batch in its own transaction; `receipt`, if it did."""
 
     commit: BatchCommit
-    written: Mapping[str, int]
+    rows_written: Mapping[str, int]
     """What the sinks before it took."""
     receipt: Receipt | None = None
 
@@ -78,7 +78,7 @@ class JoinedCommit:
         """Called by the last sink before its own commit: where it leads to the store, the mark moves with the rows."""
         store, lease = self.commit.store, self.commit.lease.lease
         if isinstance(store, Joining) and store.is_reached_by(connection, lease):
-            written = {**self.written, self.commit.work.sinks[-1].name: rows}
+            written = {**self.rows_written, self.commit.work.sinks[-1].name: rows}
             self.receipt = self.commit.save(written, partial(store.commit_within, connection))
 
 
@@ -86,10 +86,10 @@ class JoinedCommit:
 class BatchOutcome:
     """What the sinks took, as they counted it."""
 
-    written: Mapping[str, int]
-    read: int
-    dead: int
-    quarantined: int
+    rows_written: Mapping[str, int]
+    rows_read: int
+    rows_dead: int
+    rows_quarantined: int
     tally: Tally
 
 
@@ -102,7 +102,7 @@ def record_after(open_batch: OpenBatch[Outlook]) -> JobRecord:
         number=intent.number,
         marks=marks_after(record, intent),
         sources={**record.sources, **(intent.extras.sources or {})},
-        extras=learned if intent.kind == "refresh" else known.updated(learned),
+        extras=learned if intent.kind == "refresh" else known.with_parts_of(learned),
         origin="commit",
         modified_time=datetime.now(timezone.utc),
     )
@@ -121,13 +121,13 @@ def receipt_of(open_batch: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clo
         seconds=clock.elapsed(),
         batches=1,
         number=intent.number,
-        rows_read=outcome.read,
-        rows_written=dict(outcome.written),
-        rows_refused=outcome.quarantined + outcome.tally.dropped,
-        rows_quarantined=outcome.quarantined,
+        rows_read=outcome.rows_read,
+        rows_written=dict(outcome.rows_written),
+        rows_refused=outcome.rows_quarantined + outcome.tally.dropped,
+        rows_quarantined=outcome.rows_quarantined,
         rows_dropped=outcome.tally.dropped,
         rules=tuple(RuleOutcome(**asdict(verdict)) for verdict in outcome.tally.verdicts),
-        rows_dead=outcome.dead,
+        rows_dead=outcome.rows_dead,
         rows_held_back=outlook.held_back if outlook else 0,
         mark_before=display_marks(record.marks),
         mark_after=display_marks(marks_after(record, intent)),

@@ -91,7 +91,7 @@ class LastSeen:
     """What this process knows of a job from its last run, so that an idle tick of a loop need not parse it again."""
 
     record: JobRecord | None = None
-    logged: JobRecord | None = None
+    logged_record: JobRecord | None = None
     """The record whose mark was shown in the log."""
     ahead: float | None = None
     """The share of what lay above the mark that the last look left for later batches."""
@@ -192,11 +192,11 @@ class Engine(ABC, Generic[LookT]):
 
     def log_mark(self, record: JobRecord) -> None:
         """Which mark is used and where it came from: it is easy to use the wrong store, and this is how one sees it."""
-        write = log.debug if record == self.last_seen.logged else log.info
+        write = log.debug if record == self.last_seen.logged_record else log.info
         mark, store = str(display_marks(record.marks))[:LONGEST_MARK_SHOWN], self.store
         place = store.served_by(self.job) if isinstance(store, Levelled) else store.describe()
         write("using the mark", job=self.job, mark=mark, number=record.number, store=place)
-        self.last_seen.logged = record
+        self.last_seen.logged_record = record
 
 
 def session_under(lease: HeldLease, session: Session) -> Session:

@@ -42,7 +42,9 @@ def new_intent(
         spool=spool_folder(work, number, attempt) if work.why_spooled() else None,
         fingerprints=work.fingerprints(),
         extras=IntentExtras(
-            sources=outlook.sources, remember=outlook.extras_after(record.extras), frozen=frozen_options(work, session)
+            sources=outlook.sources,
+            remember=outlook.extras_after(record.extras),
+            frozen_options=frozen_options(work, session),
         ),
     )
 

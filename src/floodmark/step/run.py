@@ -70,7 +70,7 @@ class Step(Engine[Outlook]):
         remember, so an idle tick writes nothing. A run that holds the lease looks for itself, and so does the next one
         if the record is another by now: both know better, so nothing is saved then.
         """
-        extras = record.extras.updated(look.extras_after(record.extras))
+        extras = record.extras.with_parts_of(look.extras_after(record.extras))
         if extras == record.extras:
             return
         try:
@@ -176,26 +176,22 @@ class Step(Engine[Outlook]):
         return known or SinkFailed(self.job, sink=sink, reason=first_lines(error))
 
 
-# Acts on a job's marks by a person: reset and set. They hold the lease and raise the number above every sink's.
 def reset_marks(step: Step) -> None:
-    """Forget every mark and the open batch; the next run reads from the beginning, under new numbers."""
-    with hold(step.store, step.work.name) as lease:
-        save_decision(
-            step, replace(readable_record(step), marks={}, sources={}, extras=RecordExtras(), origin="reset"), lease
-        )
+    """Forget every mark and the open batch; the next run reads from the beginning, under new numbers.
 
-
-def readable_record(step: Step) -> JobRecord:
-    """The record, or a blank one in the place of one that cannot be read: a reset is how a person gets rid of it."""
-    try:
-        return step.read()
-    except MarkUnreadable:
-        return JobRecord(step.work.name)
+    A record that cannot be read is replaced too: a reset is how a person gets rid of it.
+    """
+    with hold(step.store, step.job) as lease:
+        try:
+            record = step.read()
+        except MarkUnreadable:
+            record = JobRecord(step.job)
+        save_decision(step, replace(record, marks={}, sources={}, extras=RecordExtras(), origin="reset"), lease)
 
 
 def set_mark(step: Step, text: str) -> HWM[Any]:
     """Put the mark of the job's one source to a value that its kind accepts."""
-    with hold(step.store, step.work.name) as lease:
+    with hold(step.store, step.job) as lease:
         record = step.read()
         if len(record.marks) != 1:
             raise ConfigError(

@@ -77,6 +77,24 @@ class RowByRow(Protocol):
         """Whether it is known to need no other row: no join, no grouping, no order."""
 
 
+@runtime_checkable
+class RecordTransform(Protocol):
+    """A transform whose frame holds the rows of records that succeeded and a row for each that failed."""
+
+    @property
+    def puts_aside(self) -> bool:
+        """Whether failed records become dead letters; else they fail the run."""
+
+    def healed_rows(self, outcomes: DataFrame) -> DataFrame:
+        """The rows that go on."""
+
+    def failed_records(self, outcomes: DataFrame) -> DataFrame:
+        """The failed records as (file, line, text, reason) and, to be run again, in JSON with a schema (record, shape).
+
+        A record that came from the dead letters is named by `letter` as well.
+        """
+
+
 @dataclass(frozen=True)
 class Identity:
     """Rows go through as they are."""
@@ -221,6 +239,50 @@ class Sql:
         return (table for table in self._tree.find_all(exp.Table) if not table.db and table.name.lower() not in own)
 
 
+@dataclass(frozen=True)
+class FrozenOutcomes:
+    """What became of each record of one batch, kept beside its spool: the user's code runs once per batch."""
+
+    transform: RecordTransform
+    spool: Spool
+
+    @classmethod
+    def of(cls, work: Work, intent: Intent) -> FrozenOutcomes | None:
+        """None for a transform that knows nothing of single records."""
+        if not isinstance(work.transform, RecordTransform) or intent.spool is None:
+            return None
+        if work.transform.puts_aside and work.dead_letters is None:
+            raise ConfigError(
+                f"job '{work.name}' puts failed records aside and has no place for them.",
+                hint="give it dead_letters, a folder for a Delta table",
+            )
+        return cls(work.transform, Spool(f"{intent.spool}-outcomes"))
+
+    def freeze(self, rows: DataFrame, job: str) -> DataFrame:
+        """Run the user's code, once; the rows that go on. Raises TransformFailed for a failure that may not pass."""
+        self.spool.write(rows)
+        failed = self.transform.failed_records(self.spool.read(rows.sparkSession))
+        dead = failed.count()
+        if dead and not self.transform.puts_aside:
+            raise TransformFailed(job, reason=failure_message(failed, dead))
+        self.spool.finish(RowCounts(read=0, dead=dead))
+        return self.transform.healed_rows(self.spool.read(rows.sparkSession))
+
+    def dead_records(self, spark: SparkSession) -> DataFrame | None:
+        """The records that were put aside, if there are any."""
+        counts = self.spool.counts()
+        return self.transform.failed_records(self.spool.read(spark)) if counts and counts.dead else None
+
+
+def failure_message(failed: DataFrame, count: int) -> str:
+    """The first of the failed records and why, and how many more there are."""
+    first = failed.orderBy("file", "line", "text").first()
+    place = [str(first[name]) for name in ("file", "line") if first[name] is not None] if first else []
+    where = ":".join(place) or (first["text"] if first else "")
+    more = f", and {count - 1} more" if count > 1 else ""
+    return f"record {where}: {first['reason'] if first else ''}{more}."
+
+
 def volatile_calls(tree: exp.Expr) -> dict[str, Volatility]:
     """The calls in a query that may answer otherwise the second time, and why."""
     from sqlglot import exp
@@ -282,66 +344,3 @@ def first_lines(error: Exception, lines: int = 2) -> str:
         raised = next((line for line in text[began:] if line and not line.startswith(" ")), "")
         text, lines = [*text[: began - 1], text[began - 1].removesuffix(TRACEBACK), raised], began + 1
     return " ".join(line.strip() for line in text[:lines] if line.strip())
-
-
-# Transforms that tell of each record what became of it: frozen first, so that the user's code runs once per batch.
-@runtime_checkable
-class RecordTransform(Protocol):
-    """A transform whose frame holds the rows of records that succeeded and a row for each that failed."""
-
-    @property
-    def puts_aside(self) -> bool:
-        """Whether failed records become dead letters; else they fail the run."""
-
-    def healed_rows(self, outcomes: DataFrame) -> DataFrame:
-        """The rows that go on."""
-
-    def failed_records(self, outcomes: DataFrame) -> DataFrame:
-        """The failed records as (file, line, text, reason) and, to be run again, in JSON with a schema (record, shape).
-
-        A record that came from the dead letters is named by `letter` as well.
-        """
-
-
-@dataclass(frozen=True)
-class FrozenOutcomes:
-    """The outcomes of one batch, beside its spool."""
-
-    transform: RecordTransform
-    spool: Spool
-
-    @classmethod
-    def of(cls, work: Work, intent: Intent) -> FrozenOutcomes | None:
-        """None for a transform that knows nothing of single records."""
-        if not isinstance(work.transform, RecordTransform) or intent.spool is None:
-            return None
-        if work.transform.puts_aside and work.dead_letters is None:
-            raise ConfigError(
-                f"job '{work.name}' puts failed records aside and has no place for them.",
-                hint="give it dead_letters, a folder for a Delta table",
-            )
-        return cls(work.transform, Spool(f"{intent.spool}-outcomes"))
-
-    def freeze(self, rows: DataFrame, job: str) -> DataFrame:
-        """Run the user's code, once; the rows that go on. Raises TransformFailed for a failure that may not pass."""
-        self.spool.write(rows)
-        failed = self.transform.failed_records(self.spool.read(rows.sparkSession))
-        dead = failed.count()
-        if dead and not self.transform.puts_aside:
-            raise TransformFailed(job, reason=failure_message(failed, dead))
-        self.spool.finish(RowCounts(read=0, dead=dead))
-        return self.transform.healed_rows(self.spool.read(rows.sparkSession))
-
-    def dead_records(self, spark: SparkSession) -> DataFrame | None:
-        """The records that were put aside, if there are any."""
-        counts = self.spool.counts()
-        return self.transform.failed_records(self.spool.read(spark)) if counts and counts.dead else None
-
-
-def failure_message(failed: DataFrame, count: int) -> str:
-    """The first of the failed records and why, and how many more there are."""
-    first = failed.orderBy("file", "line", "text").first()
-    place = [str(first[name]) for name in ("file", "line") if first[name] is not None] if first else []
-    where = ":".join(place) or (first["text"] if first else "")
-    more = f", and {count - 1} more" if count > 1 else ""
-    return f"record {where}: {first['reason'] if first else ''}{more}."

@@ -19,6 +19,7 @@ BACKFILL = "@backfill"
 HEALING = "healing"
 WORKFLOW = "workflow"
 HEALTH = "health"
+INTENT_PARTS = ("sources", "remember", "frozen", "healing", "flushes", "outside")
 WENT_BACK_TO = "went back to"
 """A name that no source can have either."""
 
@@ -145,7 +146,7 @@ class RecordExtras:
     def without(self, names: Collection[str]) -> RecordExtras:
         return RecordExtras({name: part for name, part in self.stored.items() if name not in names})
 
-    def updated(self, later: RecordExtras) -> RecordExtras:
+    def with_parts_of(self, later: RecordExtras) -> RecordExtras:
         """These, with the parts of the later ones in the place of their own."""
         return RecordExtras({**self.stored, **later.stored})
 
@@ -186,34 +187,36 @@ class IntentExtras:
     """The fingerprints of the sources that the spans are of."""
     remember: RecordExtras | None = None
     """What the record learns with the commit."""
-    frozen: Mapping[str, Mapping[str, Json]] | None = None
+    frozen_options: Mapping[str, Mapping[str, Json]] | None = None
     """What sinks asked to find again at every attempt, by their names."""
     healing: Mapping[str, Any] | None = None
     """Where the partitions of a stream stood when the turn was planned."""
     flushes: bool | None = None
     """Whether the steps of a stream let go at its end what they hold."""
     outside: Outside | None = None
-    unknown: Mapping[str, Json] = field(default_factory=dict)
+    unknown_parts: Mapping[str, Json] = field(default_factory=dict)
+    """What a newer program wrote."""
 
     def serialize(self) -> dict[str, Json]:
         parts: dict[str, Json] = {
             "sources": dict(self.sources) if self.sources is not None else None,
             "remember": dict(self.remember.stored) if self.remember is not None else None,
-            "frozen": {name: dict(own) for name, own in self.frozen.items()} if self.frozen is not None else None,
+            "frozen": None if self.frozen_options is None else {n: dict(own) for n, own in self.frozen_options.items()},
             "healing": dict(self.healing) if self.healing is not None else None,
             "flushes": self.flushes,
             "outside": self.outside.serialize() if self.outside is not None else None,
         }
-        return {**{name: part for name, part in parts.items() if part is not None}, **self.unknown}
+        return {**{name: part for name, part in parts.items() if part is not None}, **self.unknown_parts}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> IntentExtras:
-        unknown = dict(stored)
-        parts = {name: unknown.pop(name, None) for name in ("sources", "frozen", "healing", "flushes")}
-        remember, outside = unknown.pop("remember", None), unknown.pop("outside", None)
+        remember, outside = stored.get("remember"), stored.get("outside")
         return cls(
-            **parts,
+            sources=stored.get("sources"),
             remember=RecordExtras(remember) if remember is not None else None,
+            frozen_options=stored.get("frozen"),
+            healing=stored.get("healing"),
+            flushes=stored.get("flushes"),
             outside=Outside.deserialize(outside) if outside is not None else None,
-            unknown=unknown,
+            unknown_parts={name: part for name, part in stored.items() if name not in INTENT_PARTS},
         )

@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_journal_keeps_what_was_written_when_it_is_opened_again(path: Path) -> None:
     """It is a file, and what a task set before it died is there."""
     with Journal.open(path, 100) as journal:
-        journal.put([100, 101], DONE)
+        journal.set_state([100, 101], DONE)
     with Journal.open(path, 100) as journal:
         assert bytes(journal.states) == bytes((DONE, DONE, EARLIER, EARLIER, EARLIER, 0, 0, 0, 0, 0))
 
@@ -48,7 +48,7 @@ def test_a_journal_keeps_what_was_written_when_it_is_opened_again(path: Path) ->
 def test_a_journal_that_is_there_is_not_made_again(path: Path) -> None:
     """A turn that is finished after a crash finds its outcomes."""
     with Journal.open(path, 100) as journal:
-        journal.put([109], FAILED)
+        journal.set_state([109], FAILED)
     create_journal(path, 100, 110, [])
     with Journal.open(path, 100) as journal:
         assert journal.offsets(FAILED) == [109]
@@ -57,25 +57,25 @@ def test_a_journal_that_is_there_is_not_made_again(path: Path) -> None:
 def test_where_a_job_met_nothing_there_is_no_record(path: Path) -> None:
     """Compaction and transactions leave holes: read over, they do not hold the mark."""
     with Journal.open(path, 100) as journal:
-        journal.put([100, 107], DONE)
-        journal.put([105], FAILED)
-        journal.put([106], HELD)
-        journal.put([108], DROPPED)
+        journal.set_state([100, 107], DONE)
+        journal.set_state([105], FAILED)
+        journal.set_state([106], HELD)
+        journal.set_state([108], DROPPED)
         assert journal.unsettled_offsets(100, 110, 110) == [105, 106]
 
 
 def test_what_no_job_asked_for_waits(path: Path) -> None:
     """Below the first and above the last offset that was read, nobody knows whether there is a record."""
     with Journal.open(path, 100) as journal:
-        journal.put([106], DONE)
+        journal.set_state([106], DONE)
         assert journal.unsettled_offsets(105, 107, 109) == [100, 101, 107, 108]
 
 
 def test_who_ran_when_a_worker_died_is_a_suspect_and_who_ran_alone_is_convicted(path: Path) -> None:
     """Beside others one may be innocent; alone there is nobody else."""
     with Journal.open(path, 100) as journal:
-        journal.put([105], RUNNING)
-        journal.put([106], ALONE)
+        journal.set_state([105], RUNNING)
+        journal.set_state([106], ALONE)
         assert journal.blame()
         assert (journal.offsets(SUSPECT), journal.offsets(KILLED)) == ([105], [106])
         assert not journal.blame()
@@ -84,9 +84,9 @@ def test_who_ran_when_a_worker_died_is_a_suspect_and_who_ran_alone_is_convicted(
 def test_who_was_held_beside_it_is_a_suspect_too(path: Path) -> None:
     """The record that ran last may only have filled the batch that killed."""
     with Journal.open(path, 100) as journal:
-        journal.put([105], HELD)
+        journal.set_state([105], HELD)
         assert not journal.blame()
-        journal.put([106], RUNNING)
+        journal.set_state([106], RUNNING)
         assert journal.blame()
         assert journal.offsets(SUSPECT) == [105, 106]
 
@@ -94,7 +94,7 @@ def test_who_was_held_beside_it_is_a_suspect_too(path: Path) -> None:
 def test_what_was_held_and_is_not_carried_comes_again(path: Path) -> None:
     """The batch that a step was gathering died with its worker."""
     with Journal.open(path, 100) as journal:
-        journal.put([105, 106], HELD)
+        journal.set_state([105, 106], HELD)
         journal.let_go([106])
         assert (journal.offsets(HELD), journal.states[5]) == ([106], UNTOUCHED)
 

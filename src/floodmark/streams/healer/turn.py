@@ -151,7 +151,7 @@ class Turn:
         span = {place: (unknown[0], unknown[-1] + 1)} if unknown else {}
         if not span or self.run_job(lambda: self.rows_of_topics(span), tasks, [place]):
             with self.journal(place) as journal:  # who is still a suspect was compacted away meanwhile
-                journal.put(journal.offsets(states.SUSPECT, states.KILLED), states.UNTOUCHED)
+                journal.set_state(journal.offsets(states.SUSPECT, states.KILLED), states.UNTOUCHED)
 
     def run_job(self, frame: Callable[[], DataFrame], tasks: TaskPlan, places: Iterable[Place]) -> bool:
         """Run one Spark job; says whether it ended well. Raises HealingFailed where no record can be blamed."""
@@ -214,7 +214,7 @@ class Turn:
     def mark_dead(self, place: Place, offsets: Iterable[int]) -> None:
         """These are dead letters now."""
         with self.journal(place) as journal:
-            journal.put(offsets, states.DEAD)
+            journal.set_state(offsets, states.DEAD)
 
     def taken_offsets(self, place: Place) -> list[int]:
         """The records that the turn gave to the stream's steps."""

@@ -119,20 +119,20 @@ class Journal:
         `alone` is SUSPECT where the driver may have died as well.
         """
         running, by_itself = self.offsets(RUNNING), self.offsets(ALONE)
-        self.put([*running, *(self.offsets(HELD) if running else ())], SUSPECT)  # they may have been in one batch
-        self.put(by_itself, alone)
+        self.set_state([*running, *(self.offsets(HELD) if running else ())], SUSPECT)  # they may have been in one batch
+        self.set_state(by_itself, alone)
         return bool(running or by_itself)
 
     def let_go(self, carried: Iterable[int]) -> None:
         """What a step held and nobody carries has to come again."""
-        self.put(set(self.offsets(HELD)) - set(carried), UNTOUCHED)
+        self.set_state(set(self.offsets(HELD)) - set(carried), UNTOUCHED)
 
     def offsets(self, *states: int) -> list[int]:
         """The records in these states, in order."""
         content = bytes(self.states)
         return sorted(self.low + place for state in states for place in _places(content, state))
 
-    def put(self, offsets: Iterable[int], state: int) -> None:
+    def set_state(self, offsets: Iterable[int], state: int) -> None:
         """Set the state of some records."""
         for offset in offsets:
             self.states[offset - self.low] = state

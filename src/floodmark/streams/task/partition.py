@@ -183,9 +183,9 @@ class PartitionRun:
 
     def _release(self, release: Callable[[], list[RecordOutcome]]) -> None:
         """Steps hand on what they hold: until that is over, each of these records may be the one that kills."""
-        self._journal.put([record.offset for record in self._run.pending()], RUNNING)
+        self._journal.set_state([record.offset for record in self._run.pending()], RUNNING)
         self._settle(self._run, release())
-        self._journal.put([record.offset for record in self._run.pending()], HELD)
+        self._journal.set_state([record.offset for record in self._run.pending()], HELD)
 
     def _element(self, records: PartitionRecords, ats: list[int], attempt: int = 1) -> Element:
         topic, partition = self.place

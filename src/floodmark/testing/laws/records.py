@@ -55,7 +55,7 @@ def record(number: int, *, job: str = "orders", landing: FileListHWM | None = No
 def with_open_intent(base: JobRecord) -> JobRecord:
     """The record with its next batch begun."""
     span = Span(base.marks.get("table"), mark(99), {"chunk": 3})
-    extras = IntentExtras(unknown={"writers": 2})
+    extras = IntentExtras(unknown_parts={"writers": 2})
     begun = Intent(base.number + 1, "batch", {"table": span}, NOON, "a1", "spool/a1", {"sink": "delta"}, extras)
     return replace(base, intent=begun)
 

@@ -1,0 +1,143 @@
+"""The frame of every batch, with an engine whose verbs only note that they were called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+from floodmark import stores
+from floodmark.step.engine import Clock, Engine, OpenBatch
+from floodmark.stores.lease import HeldLease, hold
+from floodmark.stores.record import Intent, JobRecord, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from floodmark.stores.contract import MarkStore
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("nothing here needs Spark")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A look that found so many rows."""
+
+    count: int
+    held_back: int = 0
+    idle_notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.count
+
+
+@dataclass(frozen=True)
+class NotingEngine(Engine[Rows]):
+    """Plans a batch over whatever the next look finds, and notes the verbs."""
+
+    looks: list[Rows]
+    calls: list[str] = field(default_factory=list)
+    finishes: bool = True
+    meanwhile: Callable[[], None] = lambda: None
+
+    @property
+    def job(self) -> str:
+        return "orders"
+
+    def look(self, record: JobRecord) -> Rows:
+        self.calls.append("look")
+        found = self.looks.pop(0)
+        self.meanwhile()
+        return found
+
+    def remember(self, record: JobRecord, look: Rows) -> None:
+        self.calls.append("remember")
+
+    def recover(self, record: JobRecord) -> OpenBatch[Rows] | None:
+        self.calls.append("recover")
+        intent = record.intent
+        return OpenBatch(record, replace(intent, attempt="again"), None) if intent and self.finishes else None
+
+    def plan(self, record: JobRecord, look: Rows) -> OpenBatch[Rows]:
+        self.calls.append(f"plan {look.count}")
+        return OpenBatch(record, intent_of(record.number + 1), look)
+
+    def carry_out(self, batch: OpenBatch[Rows], lease: HeldLease, clock: Clock) -> Receipt:
+        stored = self.store.read(self.job)
+        self.calls.append(f"carry out {stored.intent.attempt if stored and stored.intent else None}")
+        receipt = Receipt(self.job, "r", "done", clock.started, number=batch.intent.number)
+        done = replace(batch.record, number=batch.intent.number, modified_time=NOON)
+        self.store.commit(done, expected=batch.record.number, lease=lease.lease, receipt=receipt)
+        return receipt
+
+
+def intent_of(number: int) -> Intent:
+    return Intent(number, "batch", {}, NOON, "first", None, {})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MarkStore:
+    return stores.open(f"file://{tmp_path}/marks")
+
+
+def begin(store: MarkStore, number: int) -> None:
+    """An earlier run was killed after it had intended this batch."""
+    with hold(store, "orders") as lease:
+        store.intend(JobRecord("orders", intent=intent_of(number)), expected=0, lease=lease.lease)
+
+
+def test_a_look_that_finds_nothing_takes_no_lease(store: MarkStore) -> None:
+    """Another run may hold it: there is nothing to wait for."""
+    engine = NotingEngine(store, no_session, [Rows(0, held_back=2, idle_notes=("somebody writes",))])
+    with hold(store, "orders"):
+        receipt = engine.run()
+    assert (receipt.status, receipt.rows_held_back, receipt.notes) == ("nothing_new", 2, ("somebody writes",))
+    assert (engine.calls, store.jobs()) == (["look", "remember"], [])
+
+
+def test_a_batch_is_durable_before_it_is_carried_out(store: MarkStore) -> None:
+    """The intent is in the store when the first write may happen."""
+    engine = NotingEngine(store, no_session, [Rows(3)])
+    assert (engine.run().number, engine.calls) == (1, ["look", "plan 3", "carry out first"])
+
+
+def test_an_open_batch_is_finished_without_a_look(store: MarkStore) -> None:
+    """What came since is for the next batch."""
+    begin(store, 1)
+    engine = NotingEngine(store, no_session, [])
+    assert (engine.run().number, engine.calls) == (1, ["recover", "carry out again"])
+
+
+def test_an_open_batch_that_is_dropped_uses_up_its_number(store: MarkStore) -> None:
+    """Whoever still holds it is fenced; the next batch is planned under a number above it."""
+    begin(store, 4)
+    engine = NotingEngine(store, no_session, [Rows(2)], finishes=False)
+    assert (engine.run().number, engine.calls) == (5, ["recover", "look", "plan 2", "carry out first"])
+
+
+def test_a_look_is_void_if_the_record_changed_before_the_lease_was_held(store: MarkStore) -> None:
+    """Another run moved the mark meanwhile: its rows must not be read again."""
+    other = NotingEngine(store, no_session, [Rows(3)])
+    engine = NotingEngine(store, no_session, [Rows(3), Rows(0)], meanwhile=lambda: other.run() if other.looks else None)
+    assert (engine.run().status, engine.calls, other.calls[-1]) == ("nothing_new", ["look", "look"], "carry out first")
+
+
+def test_a_store_that_reads_its_record_anew_each_time_costs_no_second_look(
+    store: MarkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the record changed is asked by its value, and not by which object the store returns."""
+    NotingEngine(store, no_session, [Rows(1)]).run()
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda job, known=None: (record := read(job)) and replace(record))
+    engine = NotingEngine(store, no_session, [Rows(3)])
+    assert (engine.run().number, engine.calls) == (2, ["look", "plan 3", "carry out first"])
