@@ -20,9 +20,9 @@ from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
 from floodmark.testing.law_records import intending
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 PROJECT = """\
 retention: {history: 10d, keep_at_least: 2, runs: 20d}
 jobs:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.spark.connectors import IVY_SETTINGS, MANIFEST, Resolution, kept
+from floodmark.spark.connectors import IVY_SETTINGS, MANIFEST, Resolution, cached_jars
 from floodmark.spark.java import Java, alone, cache_folder, find_java
 from floodmark.testing.servers.child import HOST, Child, ServerFailed, await_ready, free_port, listens, start
 
@@ -37,19 +37,19 @@ def kafka_jars(java: Java) -> tuple[Path, ...]:
     """
     key = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:16]
     folder = cache_folder() / "kafka" / key
-    return kept(folder) or _resolved(folder, java)
+    return cached_jars(folder) or _resolved(folder, java)
 
 
 def _resolved(folder: Path, java: Java) -> tuple[Path, ...]:
     with alone(folder.with_suffix(".lock")):
-        if not kept(folder):  # another process may have resolved them while this one waited
+        if not cached_jars(folder):  # another process may have resolved them while this one waited
             settings = Path(os.environ.get("FLOODMARK_IVY_SETTINGS") or IVY_SETTINGS).expanduser()
             Resolution(IVY_FILE, settings, folder, java).run()
             sizes = {jar.name: jar.stat().st_size for jar in (folder / "jars").glob("*.jar")}
             arriving = folder / f"{MANIFEST}.{os.getpid()}"
             arriving.write_text(json.dumps(sizes, indent=1, sort_keys=True))
             arriving.replace(folder / MANIFEST)  # last: without it the folder does not count
-    return kept(folder)
+    return cached_jars(folder)
 
 
 LOGGING = Path(__file__).with_name("log4j2.properties")

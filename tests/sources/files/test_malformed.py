@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from floodmark.errors import ConfigError
 from floodmark.sources import Files
 from floodmark.sources.contract import LETTER
-from tests.sources.reading_files import SCHEMA, alive, dead, explained, files, put, read, rows, span_of
+from tests.sources.files.folder import SCHEMA, alive, dead, explained, files, put, read, rows, span_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import jdbc_url
 from floodmark.testing import ListSink
-from tests.sources.test_table_safety import looked, no_session, reached, run
+from tests.sources.tables.test_safety import looked, no_session, reached, run
 
 if TYPE_CHECKING:
     from pathlib import Path

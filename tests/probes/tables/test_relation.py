@@ -1,14 +1,12 @@
-"""Names and values in statements about a table: quoted and typed, never pasted."""
+"""A table is named piece by piece, and bounds are put where a query names them."""
 
 from __future__ import annotations
 
 import pytest
 
-from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.postgres import Address
-from floodmark.probes.tables import CursorColumn, ResolvedCursor
-from floodmark.probes.tables.dialects import Ansi, Postgres, Sqlite
-from floodmark.probes.tables.queries import Conditions
+from floodmark.errors import ConfigError
+from floodmark.probes.tables import CursorColumn
+from floodmark.probes.tables.dialects import Ansi, Postgres
 from floodmark.probes.tables.relation import Relation, for_jdbc
 
 SEQ = CursorColumn("seq", "int", "bigint")
@@ -95,53 +93,3 @@ def test_a_query_may_end_in_a_comment_or_a_semicolon() -> None:
 def test_a_question_mark_is_no_parameter_of_jdbc() -> None:
     """The operators of jsonb have one; a text keeps its own."""
     assert for_jdbc("select tags ? 'a?' from o -- ?") == "select tags ?? 'a?' from o -- ?"
-
-
-def test_a_text_with_quotes_is_one_literal() -> None:
-    """The value of the specification."""
-    assert Postgres().literal("o'brien; --", WORD) == "CAST('o''brien; --' AS text)"
-    assert Sqlite().literal("o'brien; --", WORD) == "'o''brien; --'"
-
-
-def test_text_is_compared_by_its_bytes() -> None:
-    """A mark is compared so here too; the order of a language is the database's alone."""
-    cursor = ResolvedCursor((WORD,))
-    assert Conditions(Postgres(), cursor).at_or_below(("a",)) == """fm."word" COLLATE "C" <= CAST('a' AS text)"""
-    assert Conditions(Sqlite(), cursor).at_or_below(("a",)) == """fm."word" COLLATE BINARY <= 'a'"""
-
-
-def test_a_backslash_means_itself_whatever_the_server_is_set_to() -> None:
-    """A server may take backslashes in a plain text for escapes."""
-    assert Postgres().literal("a\\'", WORD) == "CAST(E'a\\\\''' AS text)"
-
-
-def test_a_zero_byte_is_refused() -> None:
-    """No database can compare it, and C code would end the statement there."""
-    with pytest.raises(SourceUnreadable):
-        Postgres().literal("a\0b", WORD)
-
-
-def test_numbers_in_sqlite_are_digits_and_nothing_else() -> None:
-    """A literal without quotes has to be a number."""
-    assert Sqlite().literal("9007199254740993", SEQ) == "9007199254740993"
-    with pytest.raises(ValueError, match="1 or 1"):
-        Sqlite().literal("1 or 1", SEQ)
-
-
-def test_an_address_never_shows_its_login() -> None:
-    """Neither in its text nor in its repr."""
-    address = Address.parse("postgresql://ann:s3cret@db.example:5433/shop?sslmode=require")
-    assert str(address) == "db.example:5433/shop"
-    assert "s3cret" not in repr(address)
-    assert address.options == {"sslmode": "require"}
-
-
-@pytest.mark.parametrize(
-    "url", ["postgresql://ann:s3cret@db:port/shop", "postgresql://ann:s3cret@db:1,2/shop", "s3cret"]
-)
-def test_a_url_that_cannot_be_read_is_not_quoted(url: str) -> None:
-    """The message of the driver may hold the password."""
-    with pytest.raises(ConfigError) as caught:
-        Address.parse(url)
-    assert "s3cret" not in str(caught.value)
-    assert caught.value.__cause__ is None

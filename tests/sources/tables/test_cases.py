@@ -9,7 +9,7 @@ import pytest
 
 from floodmark.sources import Postgres
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.reading_tables import Reader, run
+from tests.sources.tables.reader import Reader, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +18,9 @@ T1, T2 = "2024-01-01 10:00:00.000001", "2024-01-01 11:00:00"
 
 
 @pytest.fixture
-def database(emptied: str) -> str:
+def database(empty_database: str) -> str:
     """Empty, and shared with others."""
-    return emptied
+    return empty_database
 
 
 @pytest.fixture(autouse=True, params=["UTC", "America/Los_Angeles", "Asia/Tokyo"])

@@ -11,7 +11,7 @@ from floodmark.errors import ConfigError, CursorNull, TiesTooMany
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.reading_tables import Reader, no_session, run
+from tests.sources.tables.reader import Reader, no_session, run
 
 if TYPE_CHECKING:
     from floodmark.testing.servers import Server
@@ -20,9 +20,9 @@ T1, T2, T3 = "'2024-01-01 10:00'", "'2024-01-01 11:00'", "'2024-01-01 12:00'"
 
 
 @pytest.fixture
-def database(emptied: str) -> str:
+def database(empty_database: str) -> str:
     """Empty, and shared with others."""
-    return emptied
+    return empty_database
 
 
 def reader(database: str, column: str | list[str] = "ts", **cursor: Any) -> Reader:  # noqa: ANN401 (passed on)

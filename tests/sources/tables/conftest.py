@@ -1,4 +1,4 @@
-"""What tests of tables share: one database that is emptied, since making one takes longer than a look at it."""
+"""What tests of tables share: one database that is empty_database, since making one takes longer than a look at it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.sources.reading_tables import run
+from tests.sources.tables.reader import run
 
 if TYPE_CHECKING:
     from floodmark.testing.servers import Server
@@ -19,7 +19,7 @@ def one_database(postgres: Server) -> str:
 
 
 @pytest.fixture
-def emptied(one_database: str) -> str:
+def empty_database(one_database: str) -> str:
     """The same URL, with nothing in the database."""
     run(one_database, "drop schema public cascade", "create schema public")
     return one_database

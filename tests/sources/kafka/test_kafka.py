@@ -12,7 +12,7 @@ from floodmark.errors import ConfigError, MarkKindMismatch, SourceGap, SourceReg
 from floodmark.hwm import ColumnIntHWM, KeyValueIntHWM
 from floodmark.sources import Kafka
 from floodmark.sources.kafka.offsets import split
-from tests.sources.reading_kafka import (
+from tests.sources.kafka.topics import (
     add_partitions,
     commit_offset,
     expire,

@@ -18,7 +18,7 @@ from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.safety import Safety, SafetyOption
-from tests.sources.reading_tables import no_session, run
+from tests.sources.tables.reader import no_session, run
 
 if TYPE_CHECKING:
     from pathlib import Path

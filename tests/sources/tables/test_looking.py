@@ -12,7 +12,7 @@ from floodmark.hwm import HWM, Span
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.reading_tables import no_session, run
+from tests.sources.tables.reader import no_session, run
 
 if TYPE_CHECKING:
     from floodmark.testing.servers import Server
@@ -33,9 +33,9 @@ def upto(source: Postgres, mark: HWM[Any] | None = None, **request: Any) -> HWM[
 
 
 @pytest.fixture
-def database(emptied: str) -> str:
+def database(empty_database: str) -> str:
     """Empty, and shared with others."""
-    return emptied
+    return empty_database
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from floodmark.hwm import HWM, Json, Span
 from floodmark.sources import Postgres, Sqlite
 from floodmark.sources.contract import Request, Source
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources import test_jdbc, test_sqlite
+from tests.sources.tables import test_jdbc, test_sqlite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import floodmark as fm
 from floodmark.errors import SourceUnreadable
 from floodmark.testing.servers.kafka import LOGIN
 from tests.sinks.kafka.messages import values
-from tests.sources.reading_kafka import JSON, put
+from tests.sources.kafka.topics import JSON, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable

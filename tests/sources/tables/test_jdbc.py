@@ -16,7 +16,7 @@ from floodmark.probes.tables.queries import Conditions
 from floodmark.sources import Jdbc
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.reading_tables import run
+from tests.sources.tables.reader import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from floodmark.hwm import ColumnIntHWM
 from floodmark.probes.postgres.fence import Horizon
 from floodmark.probes.tables.dialects import FULL_XMIN
 from floodmark.sources import Postgres
-from tests.sources.test_table_safety import looked, open_transaction, reached, run
+from tests.sources.tables.test_safety import looked, open_transaction, reached, run
 
 if TYPE_CHECKING:
     from pathlib import Path

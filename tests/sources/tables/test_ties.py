@@ -14,7 +14,7 @@ from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.looking import TableLook
 from floodmark.sources.tables.safety import SafeBounds
-from tests.sources.reading_tables import Reader, ids, no_session, run
+from tests.sources.tables.reader import Reader, ids, no_session, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +23,9 @@ T1, T2 = "2024-01-01 10:00:00.000001", "2024-01-01 11:00:00"
 
 
 @pytest.fixture
-def database(emptied: str) -> str:
+def database(empty_database: str) -> str:
     """Empty, and shared with others."""
-    return emptied
+    return empty_database
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from floodmark.probes.postgres import PostgresProbe
 from floodmark.probes.tables import LowerBound, UpperBound
 from floodmark.sources import Postgres
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.reading_tables import Reader, run, statement
+from tests.sources.tables.reader import Reader, run, statement
 
 LATE = "2024-01-07 12:00:00"
 """Some of the rows lie above."""
@@ -109,7 +109,7 @@ def test_what_the_catalog_said_is_asked_once_for_each_connection(table: str) -> 
     """Then a look is one statement, in one round trip."""
     probe = probe_of(table, "ts")
     probe.bounds(LowerBound(), None)
-    connection = probe._connected()
+    connection = probe._open()
     before = probe.cursor()
     probe.bounds(LowerBound(), None)
-    assert (probe.cursor() is before, probe._connected() is connection) == (True, True)
+    assert (probe.cursor() is before, probe._open() is connection) == (True, True)

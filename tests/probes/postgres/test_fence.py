@@ -1,4 +1,4 @@
-"""Where a fence cannot be trusted, by what the catalog says; tests/sources/test_table_safety.py asks real servers."""
+"""Where a fence cannot be trusted, by what the catalog says; tests/sources/tables/test_safety.py asks real servers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from floodmark.hwm import HWM, Span
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.reading_tables import run
+from tests.sources.tables.reader import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from floodmark.hwm import Span
 from floodmark.sources import Kafka
 from floodmark.sources.kafka.reading import KafkaReading
 from floodmark.sources.values import Json
-from tests.sources.reading_kafka import (
+from tests.sources.kafka.topics import (
     JSON,
     expire,
     fill,

@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 
 from floodmark.errors import SourceRewritten
 from floodmark.sources import Files
-from tests.sources.reading_files import SCHEMA, alive, dead, files, put, read, rows, span_of
+from tests.sources.files.folder import SCHEMA, alive, dead, files, put, read, rows, span_of
 
 if TYPE_CHECKING:
     from pathlib import Path

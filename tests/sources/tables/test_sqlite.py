@@ -16,7 +16,7 @@ from floodmark.hwm import HWM, Span
 from floodmark.sources import Sqlite
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.reading_tables import no_session
+from tests.sources.tables.reader import no_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

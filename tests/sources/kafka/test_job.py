@@ -10,7 +10,7 @@ import floodmark as fm
 from floodmark.errors import RecordMalformed, SourceChanged
 from floodmark.project.kinds import Site
 from floodmark.project.kinds.servers import KafkaSource
-from tests.sources.reading_kafka import JSON, fill, offsets_of, put, put_slowly, recreate, until
+from tests.sources.kafka.topics import JSON, fill, offsets_of, put, put_slowly, recreate, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
