@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from floodmark.cli.invocation import Tools
 from tests.docs.running import SharedSession
-from tests.sources.reading_kafka import put
+from tests.sources.kafka.topics import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Looking at a Delta table through its log alone: no JVM, no row read."""
+"""A Delta table through its log alone, without a JVM and without a row read.
+
+Which commits it has and what each did, how it stood at a version, and which of its files are gone.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-# One commit of a Delta table, as its log tells it: what was done, how many rows it touched, and for which batch.
+T = TypeVar("T")
+
+FEED = "delta.enableChangeDataFeed"
 NOTE = "floodmark"
 """The key under which a commit's user metadata names ledger, number and digest of its batch."""
 
@@ -59,6 +64,161 @@ DELETED = ("numTargetRowsDeleted", "numDeletedRows", "num_deleted_rows", "num_ta
 REMOVED_FILES = ("numRemovedFiles", "num_removed_files")
 
 
+class DeltaProbe:
+    """Answers about one table. `refresh` looks at the log; every other question is answered as of that look."""
+
+    def __init__(self, where: str) -> None:
+        self.where = native_uri(where)
+        self.local = local_path(where)
+        self._table: DeltaTable | None = None
+        self._head: tuple[int, int] | None = None
+        self._commits: dict[int, Commit] = {}
+
+    def refresh(self) -> bool:
+        """Look again; False if there is no such table. Raises SourceUnreadable if it could not look."""
+        # A table that was dropped and made anew looks like one that stands still to a handle that is only updated:
+        # it is updated only while the newest commit it knows is the very same file, which a remote store cannot tell.
+        if self._table is not None and self._head is not None and self._head == self._head_now():
+            self._call(self._table.update_incremental)
+        else:
+            self._table, self._commits = self._open(), {}
+        self._head = self._head_now()
+        return self._table is not None
+
+    def latest(self) -> int:
+        return self._handle().version()
+
+    def table_id(self) -> str:
+        return str(self._handle().metadata().id)
+
+    def columns(self) -> dict[str, str]:
+        """By name, each with its type as Delta writes it."""
+        return column_types(self._handle())
+
+    def feed_is_on(self) -> bool:
+        return self.properties().get(FEED, "false").lower() == "true"
+
+    def properties(self) -> dict[str, str]:
+        """The table's own settings."""
+        return dict(self._handle().metadata().configuration)
+
+    def recorded(self, ledger: str) -> int | None:
+        """The highest transaction number of an application id."""
+        return self._handle().transaction_version(ledger)
+
+    def rows(self) -> int | None:
+        """The table's rows by its files' own counts; None where a file has none, an upper bound where rows were
+        deleted in place."""
+        import pyarrow as pa
+
+        counts = pa.table(self._handle().get_add_actions(flatten=True)).column("num_records").to_pylist()
+        return None if None in counts else sum(counts)
+
+    def files_and_bytes(self) -> tuple[int, int]:
+        """How many files the table has now, and how large they are together."""
+        sizes = self.file_sizes()
+        return len(sizes), sum(sizes)
+
+    def file_sizes(self) -> list[int]:
+        """The size of each file, in bytes."""
+        import pyarrow as pa
+
+        return pa.table(self._handle().get_add_actions(flatten=True)).column("size_bytes").to_pylist()  # type: ignore[no-any-return]
+
+    def holds_rows(self) -> bool:
+        """Whether a row is there; where the files do not say how many they hold, they count as not empty."""
+        return self.rows() != 0
+
+    def commits(self, after: int, upto: int) -> tuple[Commit, ...]:
+        """The commits above `after`, oldest first. Those that were cleaned away are missing at the front."""
+        wanted = range(after + 1, upto + 1)
+        if not all(version in self._commits for version in wanted):
+            self._read_log(self.latest() - after)
+        return tuple(self._commits[version] for version in wanted if version in self._commits)
+
+    def oldest(self) -> int:
+        """The oldest version whose commit is still in the log."""
+        self._read_log(None)
+        return min(self._commits)
+
+    def commit_of(self, ledger: str, number: int) -> Commit | None:
+        """The commit that wrote a batch, if the log still has it."""
+        return next((c for c in self._newest_first() if (c.ledger, c.number) == (ledger, number)), None)
+
+    def commit_upto(self, ledger: str, number: int) -> Commit | None:
+        """The last commit of a ledger up to a batch: that of the batch itself, unless it wrote to other tables only."""
+        own = (commit for commit in self._newest_first() if commit.ledger == ledger)
+        return next((commit for commit in own if commit.number is not None and commit.number <= number), None)
+
+    def commits_of(self, ledger: str, since: int) -> tuple[Commit, ...]:
+        """The commits of a ledger from batch `since` on, oldest first, as far back as the log still has them."""
+        own = ((commit, commit.number) for commit in self._newest_first() if commit.ledger == ledger)
+        numbered = takewhile(lambda pair: pair[1] is not None and pair[1] >= since, own)
+        return tuple(commit for commit, _ in numbered)[::-1]
+
+    def _newest_first(self) -> Iterator[Commit]:
+        """Batch commits are nearly always among the newest, so the log is read in growing pieces."""
+        seen = self.latest() + 1
+        for size in (5, 50, 500, None):
+            self._read_log(size)
+            yield from (self._commits[v] for v in sorted(self._commits, reverse=True) if v < seen)
+            seen = min(self._commits, default=0)
+            if seen == 0:
+                return
+
+    def _read_log(self, newest: int | None) -> None:
+        first = 0 if newest is None else self.latest() + 1 - newest
+        if any(version not in self._commits for version in range(max(first, 0), self.latest() + 1)):
+            entries = self._call(lambda: self._handle().history(newest))
+            self._commits.update({commit.version: commit for commit in map(Commit.parse, entries)})
+
+    def _open(self) -> DeltaTable | None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        if self.local is not None and not self._has_log(self.local):
+            return None
+        try:
+            return self._call(lambda: DeltaTable(self.where))
+        except TableNotFoundError:
+            return None
+
+    def _has_log(self, table: Path) -> bool:
+        """The native reader calls a folder that may not be read missing, too; the system tells the two apart."""
+        try:
+            with os.scandir(table / "_delta_log") as log:
+                return any(entry.name.endswith((".json", ".parquet")) for entry in log)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise SourceUnreadable(f"delta table {table}", reason=str(error)) from error
+
+    def _head_now(self) -> tuple[int, int] | None:
+        if self.local is None or self._table is None:
+            return None
+        try:
+            found = (self.local / "_delta_log" / f"{self._table.version():020d}.json").stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def _handle(self) -> DeltaTable:
+        if self._table is None and not self.refresh():
+            raise SourceUnreadable(f"delta table {self.where}", reason="there is no such table")
+        assert self._table is not None  # noqa: S101 - tells the type checker what refresh() just said
+        return self._table
+
+    def _call(self, look: Callable[[], T]) -> T:
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            return look()
+        except TableNotFoundError:
+            raise
+        except (DeltaError, OSError) as error:
+            raise SourceUnreadable(f"delta table {self.where}", reason=str(error).splitlines()[0]) from error
+
+
 @dataclass(frozen=True)
 class Commit:
     """What the log says of one version; counts are None where the log does not give them."""
@@ -73,14 +233,14 @@ class Commit:
     digest: str | None = None
 
     @classmethod
-    def parse(cls, told: Mapping[str, Any]) -> Commit:
-        note = _note(told.get("userMetadata"))
+    def parse(cls, entry: Mapping[str, Any]) -> Commit:
+        note = _parse_note(entry.get("userMetadata"))
         return cls(
-            version=int(told["version"]),
-            operation=str(told.get("operation", "")),
-            timestamp_ms=int(told.get("timestamp", 0)),
-            parameters={name: str(value) for name, value in (told.get("operationParameters") or {}).items()},
-            metrics=_whole_numbers(told.get("operationMetrics") or {}),
+            version=int(entry["version"]),
+            operation=str(entry.get("operation", "")),
+            timestamp_ms=int(entry.get("timestamp", 0)),
+            parameters={name: str(value) for name, value in (entry.get("operationParameters") or {}).items()},
+            metrics=_whole_numbers(entry.get("operationMetrics") or {}),
             ledger=note.get("ledger"),
             number=note.get("number"),
             digest=note.get("digest"),
@@ -149,48 +309,43 @@ def note(ledger: str, number: int, digest: str | None, **more: Any) -> str:  # n
     return json.dumps({NOTE: with_format(facts)}, sort_keys=True)
 
 
-def _note(text: object) -> Mapping[str, Any]:
+def _parse_note(text: object) -> Mapping[str, Any]:
     """Other writers put what they like into user metadata, so anything that is not ours reads as nothing."""
     try:
-        told = json.loads(text) if isinstance(text, str) else {}
+        metadata = json.loads(text) if isinstance(text, str) else {}
     except ValueError:
         return {}
-    found = told.get(NOTE) if isinstance(told, dict) else None
-    return without_format(found, "a commit", where="the log of a Delta table") if isinstance(found, dict) else {}
+    own = metadata.get(NOTE) if isinstance(metadata, dict) else None
+    return without_format(own, "a commit", where="the log of a Delta table") if isinstance(own, dict) else {}
 
 
 def _whole_numbers(metrics: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(value) for name, value in metrics.items() if str(value).lstrip("-").isdigit()}
 
 
-# A Delta table as it stood at one version: its columns and its files, by the log alone.
 @dataclass(frozen=True)
-class Stand:
+class TableState:
     """Columns with their types as Delta writes them, and the size of each file in bytes."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, int] = field(default_factory=dict)
 
 
-NOTHING = Stand()
-"""How a table stood before its first version."""
-
-
-def stand_at(where: str, version: int) -> Stand | None:
+def state_at(where: str, version: int) -> TableState | None:
     """The table at a version; None if its log no longer reaches back to it."""
     import pyarrow as pa
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     if version < 0:
-        return NOTHING
+        return TableState()  # before its first version
     try:
         table = DeltaTable(native_uri(where), version=version)
         files = pa.table(table.get_add_actions(flatten=True))
     except (DeltaError, OSError):
         return None
     sizes = zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True)
-    return Stand(column_types(table), dict(sizes))
+    return TableState(column_types(table), dict(sizes))
 
 
 def column_types(table: DeltaTable) -> dict[str, str]:
@@ -199,185 +354,24 @@ def column_types(table: DeltaTable) -> dict[str, str]:
     return {each["name"]: _type(each["type"]) for each in fields}
 
 
-def _type(told: Json) -> str:
-    return told if isinstance(told, str) else json.dumps(told, sort_keys=True)
+def _type(declared: Json) -> str:
+    return declared if isinstance(declared, str) else json.dumps(declared, sort_keys=True)
 
 
-T = TypeVar("T")
-
-FEED = "delta.enableChangeDataFeed"
-
-
-class DeltaProbe:
-    """Answers about one table. `refresh` looks at the log; every other question is answered as of that look."""
-
-    def __init__(self, where: str) -> None:
-        self.where = native_uri(where)
-        self.local = local_path(where)
-        self._table: DeltaTable | None = None
-        self._head: tuple[int, int] | None = None
-        self._commits: dict[int, Commit] = {}
-
-    def refresh(self) -> bool:
-        """Look again; False if there is no such table. Raises SourceUnreadable if it could not look."""
-        # A table that was dropped and made anew looks like one that stands still to a handle that is only updated:
-        # it is updated only while the newest commit it knows is the very same file, which a remote store cannot tell.
-        if self._table is not None and self._head is not None and self._head == self._head_now():
-            self._guarded(self._table.update_incremental)
-        else:
-            self._table, self._commits = self._opened(), {}
-        self._head = self._head_now()
-        return self._table is not None
-
-    def latest(self) -> int:
-        return self._there().version()
-
-    def table_id(self) -> str:
-        return str(self._there().metadata().id)
-
-    def columns(self) -> dict[str, str]:
-        """By name, each with its type as Delta writes it."""
-        return column_types(self._there())
-
-    def feed_is_on(self) -> bool:
-        return self.properties().get(FEED, "false").lower() == "true"
-
-    def properties(self) -> dict[str, str]:
-        """The table's own settings."""
-        return dict(self._there().metadata().configuration)
-
-    def recorded(self, ledger: str) -> int | None:
-        """The highest transaction number of an application id."""
-        return self._there().transaction_version(ledger)
-
-    def rows(self) -> int | None:
-        """The table's rows by its files' own counts; None where a file has none, an upper bound where rows were
-        deleted in place."""
-        import pyarrow as pa
-
-        counts = pa.table(self._there().get_add_actions(flatten=True)).column("num_records").to_pylist()
-        return None if None in counts else sum(counts)
-
-    def files_and_bytes(self) -> tuple[int, int]:
-        """How many files the table has now, and how large they are together."""
-        sizes = self.file_sizes()
-        return len(sizes), sum(sizes)
-
-    def file_sizes(self) -> list[int]:
-        """The size of each file, in bytes."""
-        import pyarrow as pa
-
-        return pa.table(self._there().get_add_actions(flatten=True)).column("size_bytes").to_pylist()  # type: ignore[no-any-return]
-
-    def holds_rows(self) -> bool:
-        """Whether a row is there; where the files do not say how many they hold, they count as not empty."""
-        return self.rows() != 0
-
-    def commits(self, after: int, upto: int) -> tuple[Commit, ...]:
-        """The commits above `after`, oldest first. Those that were cleaned away are missing at the front."""
-        wanted = range(after + 1, upto + 1)
-        if not all(version in self._commits for version in wanted):
-            self._read_log(self.latest() - after)
-        return tuple(self._commits[version] for version in wanted if version in self._commits)
-
-    def oldest(self) -> int:
-        """The oldest version whose commit is still in the log."""
-        self._read_log(None)
-        return min(self._commits)
-
-    def commit_of(self, ledger: str, number: int) -> Commit | None:
-        """The commit that wrote a batch, if the log still has it."""
-        return next((c for c in self._newest_first() if (c.ledger, c.number) == (ledger, number)), None)
-
-    def commit_upto(self, ledger: str, number: int) -> Commit | None:
-        """The last commit of a ledger up to a batch: that of the batch itself, unless it wrote to other tables only."""
-        own = (commit for commit in self._newest_first() if commit.ledger == ledger)
-        return next((commit for commit in own if commit.number is not None and commit.number <= number), None)
-
-    def commits_of(self, ledger: str, since: int) -> tuple[Commit, ...]:
-        """The commits of a ledger from batch `since` on, oldest first, as far back as the log still has them."""
-        own = ((commit, commit.number) for commit in self._newest_first() if commit.ledger == ledger)
-        numbered = takewhile(lambda pair: pair[1] is not None and pair[1] >= since, own)
-        return tuple(commit for commit, _ in numbered)[::-1]
-
-    def _newest_first(self) -> Iterator[Commit]:
-        """Batch commits are nearly always among the newest, so the log is read in growing pieces."""
-        seen = self.latest() + 1
-        for size in (5, 50, 500, None):
-            self._read_log(size)
-            yield from (self._commits[v] for v in sorted(self._commits, reverse=True) if v < seen)
-            seen = min(self._commits, default=0)
-            if seen == 0:
-                return
-
-    def _read_log(self, newest: int | None) -> None:
-        first = 0 if newest is None else self.latest() + 1 - newest
-        if any(version not in self._commits for version in range(max(first, 0), self.latest() + 1)):
-            told = self._guarded(lambda: self._there().history(newest))
-            self._commits.update({commit.version: commit for commit in map(Commit.parse, told)})
-
-    def _opened(self) -> DeltaTable | None:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-
-        if self.local is not None and not self._has_log(self.local):
-            return None
-        try:
-            return self._guarded(lambda: DeltaTable(self.where))
-        except TableNotFoundError:
-            return None
-
-    def _has_log(self, table: Path) -> bool:
-        """The native reader calls a folder that may not be read missing, too; the system tells the two apart."""
-        try:
-            with os.scandir(table / "_delta_log") as log:
-                return any(entry.name.endswith((".json", ".parquet")) for entry in log)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise SourceUnreadable(f"delta table {table}", reason=str(error)) from error
-
-    def _head_now(self) -> tuple[int, int] | None:
-        if self.local is None or self._table is None:
-            return None
-        try:
-            found = (self.local / "_delta_log" / f"{self._table.version():020d}.json").stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
-
-    def _there(self) -> DeltaTable:
-        if self._table is None and not self.refresh():
-            raise SourceUnreadable(f"delta table {self.where}", reason="there is no such table")
-        assert self._table is not None  # noqa: S101 - tells the type checker what refresh() just said
-        return self._table
-
-    def _guarded(self, look: Callable[[], T]) -> T:
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
-        try:
-            return look()
-        except TableNotFoundError:
-            raise
-        except (DeltaError, OSError) as error:
-            raise SourceUnreadable(f"delta table {self.where}", reason=str(error).splitlines()[0]) from error
-
-
-# Which data files a Delta table would need to be as it was, and which of them are no longer there.
-def files_gone(where: str, version: int, latest: int) -> tuple[str, ...] | None:
+def missing_files(where: str, version: int, latest: int) -> tuple[str, ...] | None:
     """Files of a version that the latest one does not have, and that are not in the table's folder any more.
 
     None if the log no longer reaches back to the version. Files that lie outside the folder (of a shallow clone) are
     another table's, and are not looked for.
     """
-    then, now = stand_at(where, version), stand_at(where, latest)
+    then, now = state_at(where, version), state_at(where, latest)
     if then is None or now is None:
         return None
     given_up = [unquote(path) for path in then.files.keys() - now.files.keys() if not urlsplit(path).scheme]
-    return _absent(where, sorted(given_up)) if given_up else ()
+    return _not_there(where, sorted(given_up)) if given_up else ()
 
 
-def _absent(where: str, paths: list[str]) -> tuple[str, ...]:
+def _not_there(where: str, paths: list[str]) -> tuple[str, ...]:
     """One question per file: what vacuum took away is nowhere in the log."""
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import FileType, PyFileSystem
