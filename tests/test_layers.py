@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,12 @@ def test_the_table_names_the_layers_of_the_design() -> None:
 def test_nothing_imports_testing() -> None:
     """Doubles are for users' tests, not for the product."""
     assert [layer for layer, allowed in table().items() if "testing" in allowed] == []
+
+
+def test_nothing_is_imported_by_a_name_in_a_string() -> None:
+    """The table above could not see it, so it would be a way around every layer."""
+    names = re.compile(r"[\"']floodmark(\.\w+)+:\w+[\"']")
+    assert [str(module.relative_to(PACKAGE)) for module in modules() if names.search(module.read_text())] == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from floodmark.cli.invocation import Tools
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -29,12 +29,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def floodmark(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def floodmark(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
     """Call it like the program: floodmark("marks", "show")."""
 
-    def call(*arguments: str, tools: Tools | None = None) -> Said:
+    def call(*arguments: str, tools: Tools | None = None) -> CommandResult:
         code = run(arguments, tools)
         out, err = capsys.readouterr()
-        return Said(code, out, err)
+        return CommandResult(code, out, err)
 
     return call

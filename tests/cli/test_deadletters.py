@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Said
+    from tests.cli.conftest import CommandResult
 
 LETTER = DeadLetter(
     record=RecordId("orders", 0, 17),
@@ -79,12 +79,14 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def test_nothing_given_up_is_said_in_one_line(floodmark: Callable[..., Said]) -> None:
+def test_nothing_given_up_is_said_in_one_line(floodmark: Callable[..., CommandResult]) -> None:
     """Neither a project file nor a stream has to be there."""
     assert floodmark("deadletters", "list").out == "no dead letters\n"
 
 
-def test_list_shows_the_open_letters_of_every_stream(floodmark: Callable[..., Said], letters: DeadLetters) -> None:
+def test_list_shows_the_open_letters_of_every_stream(
+    floodmark: Callable[..., CommandResult], letters: DeadLetters
+) -> None:
     """By topic, partition and offset, with the reason cut to a line."""
     letters.resolve(TOMBSTONE.record, "discarded", at=1_700_000_003.0)
     said = floodmark("deadletters", "list")
@@ -99,7 +101,7 @@ def test_list_shows_the_open_letters_of_every_stream(floodmark: Callable[..., Sa
     assert len(said.out.splitlines()) == 2
 
 
-def test_list_all_shows_what_was_dealt_with_too(floodmark: Callable[..., Said], letters: DeadLetters) -> None:
+def test_list_all_shows_what_was_dealt_with_too(floodmark: Callable[..., CommandResult], letters: DeadLetters) -> None:
     """Nothing is forgotten by dealing with it."""
     letters.resolve(TOMBSTONE.record, "discarded", at=1_700_000_003.0)
     told = json.loads(floodmark("deadletters", "list", "billing", "--all", "--json").out)["dead_letters"]
@@ -109,7 +111,9 @@ def test_list_all_shows_what_was_dealt_with_too(floodmark: Callable[..., Said], 
     ]
 
 
-def test_list_finds_the_letters_of_the_jobs_of_the_project(floodmark: Callable[..., Said], project: Path) -> None:
+def test_list_finds_the_letters_of_the_jobs_of_the_project(
+    floodmark: Callable[..., CommandResult], project: Path
+) -> None:
     """In their Delta table, read without a JVM; those of another job in the same table are not theirs."""
     told = json.loads(floodmark("deadletters", "list", "--json").out)["dead_letters"]
     assert [(each["of"], each["kind"], each["letter"], each["error"]) for each in told] == [
@@ -118,7 +122,7 @@ def test_list_finds_the_letters_of_the_jobs_of_the_project(floodmark: Callable[.
     ]
 
 
-def test_show_prints_a_letter_whole(floodmark: Callable[..., Said], letters: DeadLetters) -> None:
+def test_show_prints_a_letter_whole(floodmark: Callable[..., CommandResult], letters: DeadLetters) -> None:
     """Bytes that are no text are written as Python writes them."""
     said = floodmark("deadletters", "show", "billing", "orders/0/17", "--json")
     assert json.loads(said.out)["dead_letters"] == [
@@ -140,25 +144,31 @@ def test_show_prints_a_letter_whole(floodmark: Callable[..., Said], letters: Dea
     ]
 
 
-def test_show_says_none_for_the_value_of_a_tombstone(floodmark: Callable[..., Said], letters: DeadLetters) -> None:
+def test_show_says_none_for_the_value_of_a_tombstone(
+    floodmark: Callable[..., CommandResult], letters: DeadLetters
+) -> None:
     """An empty line would be an empty value."""
     assert "     value  (none)" in floodmark("deadletters", "show", "billing", "orders/1/4").out
 
 
-def test_show_prints_the_text_of_a_jobs_letter(floodmark: Callable[..., Said], project: Path) -> None:
+def test_show_prints_the_text_of_a_jobs_letter(floodmark: Callable[..., CommandResult], project: Path) -> None:
     """The line as it stood in the file."""
     told = json.loads(floodmark("deadletters", "show", "ids", "2:b.json:1", "--json").out)["dead_letters"]
     assert (told[0]["text"], told[0]["file"], told[0]["line"]) == ("{no", "b.json", 1)
 
 
-def test_discard_closes_the_letters_that_were_named(floodmark: Callable[..., Said], letters: DeadLetters) -> None:
+def test_discard_closes_the_letters_that_were_named(
+    floodmark: Callable[..., CommandResult], letters: DeadLetters
+) -> None:
     """And no other."""
     said = floodmark("deadletters", "discard", "billing", "orders/0/17", "--yes")
     assert (said.code, said.out) == (0, "billing: 1 discarded\n")
     assert [each.status for each in letters.all()] == ["discarded", "open"]
 
 
-def test_discard_with_dry_run_says_what_it_would_do(floodmark: Callable[..., Said], letters: DeadLetters) -> None:
+def test_discard_with_dry_run_says_what_it_would_do(
+    floodmark: Callable[..., CommandResult], letters: DeadLetters
+) -> None:
     """And does nothing."""
     assert (
         floodmark("deadletters", "discard", "billing", "--dry-run").out == "would discard 2 dead letters of 'billing'\n"
@@ -167,7 +177,7 @@ def test_discard_with_dry_run_says_what_it_would_do(floodmark: Callable[..., Sai
 
 
 def test_replay_runs_letters_through_the_stream_that_gave_them_up(
-    floodmark: Callable[..., Said], letters: DeadLetters, folder: Path
+    floodmark: Callable[..., CommandResult], letters: DeadLetters, folder: Path
 ) -> None:
     """What fails again stays open and makes the exit code 1; what follows healing gets the results."""
     (folder / "billing_stream.py").write_text(STREAM)
@@ -193,7 +203,11 @@ def test_replay_runs_letters_through_the_stream_that_gave_them_up(
     ],
 )
 def test_a_mistake_is_told_in_two_lines(
-    floodmark: Callable[..., Said], letters: DeadLetters, folder: Path, arguments: tuple[str, ...], message: str
+    floodmark: Callable[..., CommandResult],
+    letters: DeadLetters,
+    folder: Path,
+    arguments: tuple[str, ...],
+    message: str,
 ) -> None:
     """What is wrong, and what to do next."""
     (folder / "billing_wrong.py").write_text(STREAM)
@@ -203,7 +217,7 @@ def test_a_mistake_is_told_in_two_lines(
 
 
 def test_a_letter_that_holds_no_record_cannot_be_replayed_and_the_error_says_what_can_be_done(
-    floodmark: Callable[..., Said], project: Path
+    floodmark: Callable[..., CommandResult], project: Path
 ) -> None:
     """The text of a line alone does not make a row."""
     said = floodmark("deadletters", "replay", "ids", "--yes")

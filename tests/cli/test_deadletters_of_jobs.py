@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from floodmark.cli.invocation import Tools
 from tests.docs.running import SharedSession
-from tests.sources.reading_kafka import put
+from tests.sources.kafka.topics import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from floodmark.testing.servers import Broker
-    from tests.cli.conftest import Said
+    from tests.cli.conftest import CommandResult
 
     Topics = Callable[..., str]
 
@@ -35,7 +35,7 @@ jobs:
 
 
 def test_letters_are_named_tried_told_and_closed(
-    floodmark: Callable[..., Said], spark: SparkSession, kafka: Broker, topic: Topics, folder: Path
+    floodmark: Callable[..., CommandResult], spark: SparkSession, kafka: Broker, topic: Topics, folder: Path
 ) -> None:
     """A dry run says how many; what fails again makes the exit code 1; what is discarded is not listed any more."""
     tools = Tools(session=lambda settings: SharedSession(lambda: spark))

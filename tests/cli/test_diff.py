@@ -14,9 +14,9 @@ from deltalake import CommitProperties, write_deltalake
 from floodmark import stores
 from floodmark.probes.delta import note
 from floodmark.stores.record import UPKEEP, Receipt, RuleOutcome
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 PROJECT = """store: sqlite:///marks.db
 jobs:
@@ -28,8 +28,10 @@ jobs:
 
 
 def batch(folder: Path, number: int, run: str, rows: pa.Table) -> Receipt:
-    told = CommitProperties(custom_metadata={"userMetadata": note("floodmark.default.orders.delta", number, None)})
-    write_deltalake(folder / "lake/orders", rows, mode="append", schema_mode="merge", commit_properties=told)
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": note("floodmark.default.orders.delta", number, None)}
+    )
+    write_deltalake(folder / "lake/orders", rows, mode="append", schema_mode="merge", commit_properties=properties)
     return Receipt(
         "orders",
         run,

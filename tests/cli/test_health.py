@@ -19,10 +19,10 @@ from floodmark.stores.record import JobRecord, Receipt
 from floodmark.streams import Stream, healing, retry
 from floodmark.streams.healer.unsettled import TurnLimit
 from floodmark.streams.running import run_once
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 from tests.streams.local_cluster import LocalCluster, Log
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 PROJECT = """store: sqlite:///marks.db
 jobs:
   - name: orders

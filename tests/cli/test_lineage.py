@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 from tests.docs.pages import ROOT, blocks
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 PROJECT = """namespace: shop
 jobs:
   - name: orders

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 LAYERS = """from pathlib import Path
 
 
@@ -25,7 +25,7 @@ def silver():
         raise RuntimeError("silver broke")
 """
 TASKS = [{"task_key": "bronze"}, {"task_key": "silver", "depends_on": ["bronze"]}]
-ALERTS = "alerts: [{to: file, path: told.jsonl}]\n"
+ALERTS = "alerts: [{to: file, path: alerts.jsonl}]\n"
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def asking(home: Path, **wishes: object) -> None:
     (home / "daily.json").write_text(json.dumps({"tasks": TASKS, **wishes}))
 
 
-def told(home: Path) -> list[tuple[str, str, str]]:
+def alerts_sent(home: Path) -> list[tuple[str, str, str]]:
     """What the channel heard so far: kind, status, subject."""
-    file = home / "told.jsonl"
+    file = home / "alerts.jsonl"
     heard = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     return [(alert["kind"], alert["status"], alert["subject"]) for alert in heard]
 
@@ -58,10 +58,10 @@ def test_a_failure_is_told_once_and_so_is_its_end(home: Path, floodmark: Floodma
     asking(home, email_notifications={"on_failure": ["team@example.org"]})
     (home / "broken").touch()
     assert [floodmark("workflow", "run", "daily.json").code for _ in range(2)] == [3, 3]
-    assert told(home) == [("failed_run", "open", "workflow daily")]
+    assert alerts_sent(home) == [("failed_run", "open", "workflow daily")]
     (home / "broken").unlink()
     assert floodmark("workflow", "run", "daily.json").code == 0
-    assert told(home)[1:] == [("failed_run", "resolved", "workflow daily")]
+    assert alerts_sent(home)[1:] == [("failed_run", "resolved", "workflow daily")]
 
 
 def test_an_alert_says_which_task_failed_and_why(home: Path, floodmark: Floodmark) -> None:
@@ -69,7 +69,7 @@ def test_an_alert_says_which_task_failed_and_why(home: Path, floodmark: Floodmar
     asking(home, webhook_notifications={"on_failure": [{"id": "pager"}]})
     (home / "broken").touch()
     floodmark("workflow", "run", "daily.json")
-    (line,) = (home / "told.jsonl").read_text().splitlines()
+    (line,) = (home / "alerts.jsonl").read_text().splitlines()
     assert json.loads(line)["message"] == "silver FAILED: silver broke"
 
 
@@ -77,7 +77,7 @@ def test_a_start_and_a_success_are_told_where_the_file_asks_for_them(home: Path,
     """They are no trouble, so the least severity of a channel does not hold them back."""
     asking(home, webhook_notifications={"on_start": [{"id": "x"}], "on_success": [{"id": "x"}]})
     floodmark("workflow", "run", "daily.json")
-    assert told(home) == [("run_started", "note", "workflow daily"), ("run_succeeded", "note", "workflow daily")]
+    assert alerts_sent(home) == [("run_started", "note", "workflow daily"), ("run_succeeded", "note", "workflow daily")]
 
 
 def test_a_file_that_asks_for_nothing_is_told_of_nothing(home: Path, floodmark: Floodmark) -> None:
@@ -85,7 +85,7 @@ def test_a_file_that_asks_for_nothing_is_told_of_nothing(home: Path, floodmark: 
     asking(home)
     (home / "broken").touch()
     floodmark("workflow", "run", "daily.json")
-    assert told(home) == []
+    assert alerts_sent(home) == []
 
 
 def test_a_task_may_ask_for_itself(home: Path, floodmark: Floodmark) -> None:
@@ -97,7 +97,7 @@ def test_a_task_may_ask_for_itself(home: Path, floodmark: Floodmark) -> None:
     (home / "broken").unlink()
     floodmark("workflow", "run", "daily.json")
     subject = "task daily.silver"
-    assert told(home) == [("failed_run", "open", subject), ("failed_run", "resolved", subject)]
+    assert alerts_sent(home) == [("failed_run", "open", subject), ("failed_run", "resolved", subject)]
 
 
 def test_validate_says_that_nobody_would_hear(home: Path, floodmark: Floodmark) -> None:

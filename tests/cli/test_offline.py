@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from floodmark.cli.app import COMMANDS, options_first
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 
 
 def test_help_lists_every_command(floodmark: Floodmark) -> None:

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from floodmark.cli.invocation import Tools
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 from tests.docs.running import SharedSession
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ jobs:
       - {type: delta, path: lake/orders}
 """
 ROWS = '{"id": 1, "amount": 1.50}\n{"id": 2, "amount": -2.50}\n{"id": 3, "amount": 0}\n{"id": 4, "amount": 60}\n'
-Command = Callable[..., Said]
+Command = Callable[..., CommandResult]
 
 
 @pytest.fixture
-def command(spark: SparkSession, folder: Path, floodmark: Callable[..., Said]) -> Command:
+def command(spark: SparkSession, folder: Path, floodmark: Callable[..., CommandResult]) -> Command:
     """The command line in a project whose first run has put two of four rows aside."""
     (folder / "floodmark.yaml").write_text(PROJECT)
     (folder / "in").mkdir()

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from floodmark.cli.invocation import Tools
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 from tests.docs.running import SharedSession
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ jobs:
     sinks:
       - {type: delta, name: lake, path: lake/orders, mode: merge, key: [id]}
 """
-Command = Callable[..., Said]
+Command = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_a_job_is_checked_run_backfilled_compared_and_repaired(
             "  Try: --repair",
         ],
     )
-    mended = command("reconcile", "orders", "--repair", "--json")
-    assert (mended.code, json.loads(mended.out)["reconcile"]["receipt"]["rows_written"]) == (0, {"lake": 2})
+    repaired = command("reconcile", "orders", "--repair", "--json")
+    assert (repaired.code, json.loads(repaired.out)["reconcile"]["receipt"]["rows_written"]) == (0, {"lake": 2})
     assert lake(folder) == [(1, "v1"), (2, "silent"), (3, "v3"), (4, "silent"), (6, "v6")]
     assert command("backfill", "orders", "--from", "7", "--to", "9").code == 5
 

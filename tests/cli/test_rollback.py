@@ -26,13 +26,13 @@ from floodmark.probes.delta import DeltaProbe, note
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 from tests.docs.running import SharedSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 PROJECT = """store: sqlite:///marks.db
 jobs:
@@ -58,10 +58,12 @@ class Shop:
 
     def batch(self, job: str, number: int, hour: int, mark: int, *rules: RuleOutcome) -> None:
         ledger = f"floodmark.default.{job}.delta"
-        told = CommitProperties(
+        properties = CommitProperties(
             custom_metadata={"userMetadata": note(ledger, number, None)}, app_transactions=[Transaction(ledger, number)]
         )
-        write_deltalake(self.folder / f"lake/{job}", pa.table({"id": [number]}), mode="append", commit_properties=told)
+        write_deltalake(
+            self.folder / f"lake/{job}", pa.table({"id": [number]}), mode="append", commit_properties=properties
+        )
         self.commit(job, number, hour, mark, *rules)
 
     def commit(self, job: str, number: int, hour: int, mark: int, *rules: RuleOutcome) -> None:
@@ -186,8 +188,8 @@ def test_one_job_that_cannot_go_back_stops_all(shop: Shop, floodmark: Floodmark)
 
 def test_files_that_vacuum_took_are_missed_before_anything_is_done(shop: Shop, floodmark: Floodmark) -> None:
     """RESTORE itself would find out when other tables are back already."""
-    told = CommitProperties(custom_metadata={"userMetadata": note("floodmark.default.orders.delta", 4, None)})
-    write_deltalake(shop.folder / "lake/orders", pa.table({"id": [4]}), mode="overwrite", commit_properties=told)
+    properties = CommitProperties(custom_metadata={"userMetadata": note("floodmark.default.orders.delta", 4, None)})
+    write_deltalake(shop.folder / "lake/orders", pa.table({"id": [4]}), mode="overwrite", commit_properties=properties)
     shop.commit("orders", 4, 4, 40)
     [data, *_] = sorted((shop.folder / "lake/orders").glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
     data.unlink()

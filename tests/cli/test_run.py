@@ -12,10 +12,10 @@ from floodmark.cli.invocation import LazySession, Tools
 from floodmark.errors import FloodmarkError, JobNotFound, LeaseHeld, SinkFailed, SourceRewritten
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Receipt
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 from tests.jobs.fakes import ScriptedJob, done, nothing_new
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 BROKEN = SinkFailed("orders", sink="lake", reason="disk full")
 REWRITTEN = SourceRewritten("files in/", what="a.jsonl was rewritten", hint="floodmark marks reset orders")
 

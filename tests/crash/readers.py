@@ -16,7 +16,7 @@ from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.probes.tables.queries import Conditions
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.reading import ranges, tie_conditions
-from tests.sources.reading_tables import no_session
+from tests.sources.tables.reader import no_session
 
 if TYPE_CHECKING:
     from floodmark.hwm import HWM, Json, Span

@@ -13,7 +13,7 @@ import pytest
 
 from tests.crash import chunked
 from tests.crash.killing import ids_in_table
-from tests.sources.reading_tables import run
+from tests.sources.tables.reader import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from floodmark.errors import RecordsFailed
 from tests.crash import killable_stream
 from tests.crash.healing_book import Book, calls_in, durable
 from tests.crash.killable_stream import GROUP, StreamRun
-from tests.sources.reading_kafka import add_partitions, open_transaction, put
+from tests.sources.kafka.topics import add_partitions, open_transaction, put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from floodmark.jobs.dead_letters import replay_letters
 from floodmark.step.refused import Letters
 from tests.crash import letters, shop
 from tests.crash.killing import ids_in_table
-from tests.sources.reading_kafka import put
+from tests.sources.kafka.topics import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable

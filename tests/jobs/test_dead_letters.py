@@ -13,7 +13,7 @@ from floodmark.errors import ConfigError, RuleBroken
 from floodmark.jobs.dead_letters import discard_letters, replay_letters
 from floodmark.step.refused import Letters
 from floodmark.testing import ListSink, RowsSource
-from tests.sources.reading_kafka import put
+from tests.sources.kafka.topics import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable

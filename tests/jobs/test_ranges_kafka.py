@@ -11,7 +11,7 @@ from floodmark.errors import ConfigError, RangeAboveMark
 from floodmark.hwm import KeyValueIntHWM
 from floodmark.jobs.ranges import Bounds, OffsetRange
 from floodmark.sources import Kafka
-from tests.sources.reading_kafka import put
+from tests.sources.kafka.topics import put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

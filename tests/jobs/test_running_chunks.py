@@ -19,7 +19,7 @@ from floodmark.patience import stop_on, stop_requested
 from floodmark.step.engine import LastSeen
 from floodmark.step.work import RunRequest
 from floodmark.stores.record import Receipt
-from tests.sources.reading_tables import run
+from tests.sources.tables.reader import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

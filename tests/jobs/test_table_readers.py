@@ -18,7 +18,7 @@ from floodmark.jobs.job import Job
 from floodmark.jobs.rollback import Past
 from floodmark.jobs.table_readers import behind_restores, needs_of, newest_built_on, order, versions_read
 from floodmark.medallion.facts import FactRows, TouchedDates
-from floodmark.probes.delta import DeltaProbe, files_gone, note
+from floodmark.probes.delta import DeltaProbe, missing_files, note
 from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import RunRequest
 from floodmark.stores.lease import hold
@@ -84,11 +84,11 @@ def test_files_that_are_needed_again_have_to_be_there(tmp_path: Path) -> None:
     """Folders of partitions may be called anything; what both versions have is not looked for."""
     write_deltalake(tmp_path / "t", pa.table({"c": ["a b", "ü%", "x/y"], "id": [1, 2, 3]}), partition_by=["c"])
     write_deltalake(tmp_path / "t", pa.table({"c": ["a b"], "id": [4]}), mode="overwrite")
-    assert files_gone(str(tmp_path / "t"), 0, 1) == ()
+    assert missing_files(str(tmp_path / "t"), 0, 1) == ()
     [lost] = (tmp_path / "t").glob("*x*/*.parquet")
     lost.unlink()
-    assert files_gone(str(tmp_path / "t"), 0, 1) == (f"{lost.parent.name}/{lost.name}",)
-    assert (files_gone(str(tmp_path / "t"), 1, 1), files_gone(str(tmp_path / "t"), 0, 7)) == ((), None)
+    assert missing_files(str(tmp_path / "t"), 0, 1) == (f"{lost.parent.name}/{lost.name}",)
+    assert (missing_files(str(tmp_path / "t"), 1, 1), missing_files(str(tmp_path / "t"), 0, 7)) == ((), None)
 
 
 @pytest.mark.parametrize(("read", "followed"), [(0, 0), (1, 4), (2, 4), (3, 3)])

@@ -24,7 +24,7 @@ from floodmark.medallion import (
     with_superseded,
     with_unknown,
 )
-from floodmark.spark.session import isolated
+from floodmark.spark.session import isolated_session
 from floodmark.testing import RowsSource
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_a_key_depends_on_values_and_places_alone(spark: SparkSession) -> None:
     noon = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
     rows = [(1, "a", "b", noon), (1, "b", "a", noon), (1, None, "a", noon), (1, "a", None, noon), (1, "", "a", noon)]
     frame = spark.createDataFrame(rows, "n int, x string, y string, t timestamp")
-    elsewhere = isolated(spark)
+    elsewhere = isolated_session(spark)
     elsewhere.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     there = elsewhere.createDataFrame(rows, "n long, x string, y string, t timestamp")
     keys = [row[0] for row in frame.select(surrogate_key(frame, ["n", "x", "y", "t"])).collect()]

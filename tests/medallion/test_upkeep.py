@@ -60,9 +60,11 @@ def test_readers_are_found_by_the_id_of_the_table(table: Path) -> None:
 def test_a_fact_reads_each_of_its_inputs(table: Path) -> None:
     """Its mark has a version for every table, and each counts for its own table alone."""
     usage, prices = FactRows("usage", str(table)), Lookup("prices", "elsewhere", on={"k": "k"})
-    told = TouchedDates(usage).fingerprint(lambda: None)  # type: ignore[arg-type, return-value]
+    fingerprint = TouchedDates(usage).fingerprint(lambda: None)  # type: ignore[arg-type, return-value]
     mark = TableVersionsHWM("inputs", {"usage": 1, prices.name: 0})
-    store = storing(JobRecord("gold_cost", 1, {"inputs": mark}, {"inputs": f"{told}, 'prices' (table id p) at q"}))
+    store = storing(
+        JobRecord("gold_cost", 1, {"inputs": mark}, {"inputs": f"{fingerprint}, 'prices' (table id p) at q"})
+    )
     assert readers_of(DeltaProbe(str(table)).table_id(), store) == [Reader("gold_cost", 1)]
     assert readers_of("p", store) == [Reader("gold_cost", 0)]
 

@@ -60,7 +60,7 @@ class Topics:
             producer.produce(self.names[stream], text, partition=partition)
         producer.flush(10)
 
-    def held(self, stream: type, partition: int = 0) -> list[Any]:
+    def rows_of(self, stream: type, partition: int = 0) -> list[Any]:
         """What a reader of committed records sees in one partition."""
         settings = {"group.id": uuid.uuid4().hex, "isolation.level": "read_committed", "enable.partition.eof": True}
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, **settings})

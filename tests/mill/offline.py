@@ -10,7 +10,7 @@ from typing import Any
 from floodmark.hwm import HWM, Json, KeyValueIntHWM, Span
 from floodmark.mill.brokers import Inlet, Outlet
 from floodmark.mill.declaration import Declaration, declare
-from floodmark.mill.inputs import is_in_runs, levels_in, stream_inputs, windows_in
+from floodmark.mill.inputs import TurnDetail, stream_inputs
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.mill.pending import PendingInput, StreamMemory
 from floodmark.mill.planning import Inputs, Planner, Scans, Turn
@@ -163,14 +163,15 @@ class OfflineMill:
         return calls(self.declared.tree, streams)
 
     def is_within(self, stream: Stream, row: tuple[int, int, Any], span: Span) -> bool:
-        own = self.streams[name_of(stream)]
-        if stream != self.declared.tree.root or not own.keys or is_in_runs(span):
+        own, turn = self.streams[name_of(stream)], TurnDetail.of(span)
+        if stream != self.declared.tree.root or not own.keys or turn.is_in_runs:
             return True
         partition, offset, element = row
-        windows = windows_in(span)
-        if windows is not None:
-            return any(n == partition and first <= offset < upto for window in windows for n, first, upto in window)
-        after, until = levels_in(span)
+        if turn.windows is not None:
+            return any(
+                n == partition and first <= offset < upto for window in turn.windows for n, first, upto in window
+            )
+        after, until = turn.levels
         place = (0, own.keys[0].of(vars(element)), partition, offset)
         return after <= place < until
 

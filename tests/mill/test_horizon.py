@@ -103,7 +103,7 @@ def test_a_chain_holds_a_master_whose_partner_still_waits() -> None:
     assert found.until == at(2)
 
 
-def test_an_edge_with_another_key_is_told_in_the_masters_own() -> None:
+def test_an_edge_with_another_key_is_translated_to_the_masters_own() -> None:
     """Halves below 3 are final: masters below 6."""
     found = horizon(HALVED, {"l": {0: halved(2, 4, 5, 6, 7, 8)}, "r": {0: partition(1, 2, 3)}})
     assert found.until == at(6)

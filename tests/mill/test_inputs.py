@@ -70,10 +70,10 @@ def test_what_the_horizon_held_back_is_given_by_the_next_turn(
     topics.put(R, *keyed("r", 1, 2, 3, 4))
     mill = topics.mill(join_names, spark, **BY_K)
     mill.turn()
-    first = [row["k"] for row in topics.held(Joined)]
+    first = [row["k"] for row in topics.rows_of(Joined)]
     topics.put(R, *keyed("s", 5, 7))
     mill.turn()
-    assert (first, [row["k"] for row in topics.held(Joined)]) == ([1, 2, 3], [1, 2, 3, 4])
+    assert (first, [row["k"] for row in topics.rows_of(Joined)]) == ([1, 2, 3], [1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_elements_read_at_once_are_those_that_are_read_one_by_one(
 
 
 @pytest.mark.parametrize("bad", [{"k": 1.0}, {"k": True}, {"k": "1"}, {}, "[]", "{}, {}", ""])
-def test_one_bad_element_among_many_is_told_with_its_place(bad: dict[str, Any] | str) -> None:
+def test_one_bad_element_among_many_is_reported_with_its_place(bad: dict[str, Any] | str) -> None:
     """Nothing is bent, however many are read at once."""
     with pytest.raises(ElementFault, match="partition 0, offset 2"):
         elements_of(plain, {"k": 1}, {"k": 2}, bad, {"k": 3})
@@ -168,7 +168,7 @@ def test_a_function_without_output_can_end_the_stream() -> None:
     assert columns == {"offset": [1], "next": [2], "value": [None], "is_end": [True]}
 
 
-def test_what_went_wrong_first_is_what_is_told() -> None:
+def test_what_went_wrong_first_is_what_is_reported() -> None:
     """Texts are written when all calls are done, and still an element that has none comes before a later failure."""
     with pytest.raises(ElementFault, match=r"cannot be written.*nan.*offset 1"):
         elements_of(spoiled, {"k": 1}, {"k": 2}, {"k": 3})

@@ -180,7 +180,7 @@ def files(folder: Path) -> JsonFileMessageBroker:
     return JsonFileMessageBroker({cls: folder / f"{cls.__name__}.json" for cls in (*STREAMS, *outputs)})
 
 
-def ground(folder: Path, spark: SparkSession, output: type, **declared: Any) -> Any:  # noqa: ANN401  # parsed JSON
+def output_of(folder: Path, spark: SparkSession, output: type, **declared: Any) -> Any:  # noqa: ANN401  # parsed JSON
     """The output of a mill that ran to its end."""
     store = stores.open("sqlite:///marks.db", folder=folder)
     WaterMill(broker=files(folder), name="mill", spark=spark, store=store, **declared).run()
@@ -191,14 +191,14 @@ def ground(folder: Path, spark: SparkSession, output: type, **declared: Any) -> 
 def test_robot_speed_by_a_self_join(spark: SparkSession, tmp_path: Path) -> None:
     """The first example: each location with the one of the next time step; the last one has none."""
     tree = join_streams(RobotLocation, NEXT_STEP)
-    rows = ground(tmp_path, spark, RobotSpeed, process_func=calculate_robot_speed, join_tree=tree)
+    rows = output_of(tmp_path, spark, RobotSpeed, process_func=calculate_robot_speed, join_tree=tree)
     assert rows == [{"time": time, "speed": 0.5} for time in (0, 10, 20, 30, 40, 50)]
 
 
 @pytest.mark.spark
 def test_one_stream_needs_no_more_than_its_function(spark: SparkSession, tmp_path: Path) -> None:
     """The simplest example: the stream is the type of the first argument."""
-    rows = ground(tmp_path, spark, InsideArea, process_func=is_inside_area)
+    rows = output_of(tmp_path, spark, InsideArea, process_func=is_inside_area)
     assert [row["inside"] for row in rows] == [True, True, True, True, True, False, False]
 
 
@@ -207,8 +207,8 @@ def test_audio_and_video_are_joined_by_expressions(spark: SparkSession, tmp_path
     """Both trees of the seed: by time, and by the number of a frame."""
     (tmp_path / "time").mkdir()
     (tmp_path / "frame").mkdir()
-    by_time = ground(tmp_path / "time", spark, AudioVideoFrame, process_func=merge_audio_video, join_tree=BY_TIME)
-    by_frame = ground(tmp_path / "frame", spark, AudioVideoFrame, process_func=merge_audio_video, join_tree=BY_FRAME)
+    by_time = output_of(tmp_path / "time", spark, AudioVideoFrame, process_func=merge_audio_video, join_tree=BY_TIME)
+    by_frame = output_of(tmp_path / "frame", spark, AudioVideoFrame, process_func=merge_audio_video, join_tree=BY_FRAME)
     assert by_time == [{"time_seconds": 1, "frames": [0, 1]}, {"time_seconds": 3, "frames": [2]}]
     assert by_frame == [{"time_seconds": second, "frames": [number]} for number, second in enumerate((1, 3, 5))]
 
@@ -216,7 +216,7 @@ def test_audio_and_video_are_joined_by_expressions(spark: SparkSession, tmp_path
 @pytest.mark.spark
 def test_windows_are_given_as_lists(spark: SparkSession, tmp_path: Path) -> None:
     """`List` in the signature, `window` in the declaration."""
-    rows = ground(tmp_path, spark, RobotSpeed, process_func=average_speed, stream_cls=IN_WINDOWS)
+    rows = output_of(tmp_path, spark, RobotSpeed, process_func=average_speed, stream_cls=IN_WINDOWS)
     assert rows == [{"time": 0, "speed": 0.5}, {"time": 30, "speed": 0.5}, {"time": 60, "speed": 0.0}]
 
 
@@ -224,7 +224,7 @@ def test_windows_are_given_as_lists(spark: SparkSession, tmp_path: Path) -> None
 def test_windows_are_joined_too(spark: SparkSession, tmp_path: Path) -> None:
     """The mapping holds the partners of each element of the window; the last location has none and is left out."""
     tree = join_streams(IN_WINDOWS, NEXT_STEP)
-    rows = ground(tmp_path, spark, RobotSpeed, process_func=average_speed_of_steps, join_tree=tree)
+    rows = output_of(tmp_path, spark, RobotSpeed, process_func=average_speed_of_steps, join_tree=tree)
     assert rows == [{"time": 0, "speed": 5.0}, {"time": 30, "speed": 5.0}]
 
 

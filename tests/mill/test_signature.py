@@ -57,7 +57,7 @@ def defaulted(left: L, limit: int = 5) -> Joined: ...
     ],
     ids=["chain", "injected", "window", "class of aliases", "alias", "default"],
 )
-def test_arguments_are_told_apart_by_their_types(
+def test_arguments_are_distinguished_by_their_types(
     function: Callable[..., Any], tree: JoinTree, arguments: tuple[object, ...]
 ) -> None:
     """Mappings are edges of the tree; anything else is injected, wherever it stands."""
@@ -100,7 +100,7 @@ def test_the_return_type_is_the_output(function: Callable[..., Any], stream: typ
     assert (returns.stream, returns.is_many) == (stream, is_many)
 
 
-def test_the_first_argument_names_the_stream_of_a_mill_that_was_told_none() -> None:
+def test_the_first_argument_names_the_stream_of_a_mill_that_was_given_none() -> None:
     """The shortest declaration is the function itself."""
     assert stream_of(one).nodes == (L,)
     with pytest.raises(SignatureInvalid, match="'lefts': a list needs a window"):
@@ -209,6 +209,6 @@ def test_what_a_call_gives_is_held_against_the_return_type() -> None:
         list(read_signature(none, ALONE, Injector()).returns.elements(row))
 
 
-def test_a_position_is_told_in_words() -> None:
+def test_a_position_is_shown_in_words() -> None:
     """It stands in errors."""
     assert str(Position(2, 17)) == "partition 2, offset 17"

@@ -162,7 +162,7 @@ def test_windows_that_a_function_says_go_with_a_join(spark: SparkSession, tmp_pa
     assert output_of(case, tmp_path / "case", spark) == joined((2, ["r0", "r1"]), (1, ["r2", "r3"]))
 
 
-def test_a_key_that_decreases_is_told_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_key_that_decreases_is_reported_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
     """Going on would lose what belongs to it without a word."""
     case = replace(JOIN, streams={L: keyed("l", 1, 2), R: keyed("r", 1, 3, 2)})
     with pytest.raises(KeyDecreased) as caught:
@@ -170,7 +170,7 @@ def test_a_key_that_decreases_is_told_with_its_place(spark: SparkSession, tmp_pa
     assert (caught.value.stream, caught.value.position, caught.value.key) == ("R", "partition 0, offset 2", "2")
 
 
-def test_an_element_without_its_key_is_told_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_element_without_its_key_is_reported_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
     """Null, missing and of a wrong type are one: there is no key."""
     case = replace(JOIN, streams={L: [*keyed("l", 1), {"name": "l1"}], R: keyed("r", 1)})
     with pytest.raises(ElementInvalid) as caught:
@@ -178,7 +178,7 @@ def test_an_element_without_its_key_is_told_with_its_place(spark: SparkSession, 
     assert (caught.value.stream, caught.value.position, caught.value.field) == ("L", "partition 0, offset 1", "k")
 
 
-def test_an_element_that_does_not_fit_its_class_is_told_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_element_that_does_not_fit_its_class_is_reported_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
     """A number with a fraction is no int."""
     case = replace(ONE, streams={L: [*keyed("l", 1), {"k": 1.7, "name": "l1"}]})
     with pytest.raises(ElementInvalid) as caught:
@@ -192,7 +192,7 @@ def fails_at_two(left: L) -> Joined:
     return Joined(left.k, [])
 
 
-def test_a_function_that_raises_is_told_with_its_element_and_nothing_is_written(
+def test_a_function_that_raises_is_reported_with_its_element_and_nothing_is_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """The turn is tried anew by the next run."""

@@ -35,11 +35,11 @@ def test_elements_and_their_end_go_through_once(spark: SparkSession, topics: Top
     topics.make(L, Joined).put(L, *keyed("l", 1, 2, 3), END, *keyed("m", 4))
     topics.mill(identity, spark).run()
     first = [*joined((1, ["l0"]), (2, ["l1"]), (3, ["l2"])), END]
-    assert topics.held(Joined) == first
+    assert topics.rows_of(Joined) == first
     topics.put(L, END)
     topics.mill(identity, spark).run()
     topics.mill(identity, spark).run()
-    assert topics.held(Joined) == [*first, *joined((4, ["m0"])), END]
+    assert topics.rows_of(Joined) == [*first, *joined((4, ["m0"])), END]
 
 
 def test_a_join_over_partitions_waits_for_the_slowest_of_them(spark: SparkSession, topics: Topics) -> None:
@@ -61,7 +61,7 @@ def test_a_join_over_partitions_waits_for_the_slowest_of_them(spark: SparkSessio
     topics.put(R, END, partition=1)
     topics.put(R, END, partition=0)
     topics.mill(join_names, spark, **BY_K).run()
-    held = [topics.held(Joined, partition) for partition in (0, 1)]
+    held = [topics.rows_of(Joined, partition) for partition in (0, 1)]
     assert [own[-1] for own in held] == [END, END]
     rows = joined((1, ["r0", "s0"]), (1, ["r0", "s0"]), (2, ["r1"]), (3, ["t0", "u0"]))
     assert sorted([row for own in held for row in own[:-1]], key=lambda row: row["k"]) == rows
@@ -74,7 +74,7 @@ def test_small_turns_give_what_a_large_one_gives(spark: SparkSession, topics: To
     topics.put(R, *keyed("r", 0, 1, 2, 2, 5, 6), END)
     topics.mill(join_names, spark, turn_elements=2, **BY_K).run()
     rows = joined((1, ["r1"]), (1, ["r1"]), (1, ["r1"]), (2, ["r2", "r3"]), (5, ["r4"]))
-    assert topics.held(Joined) == [*rows, END]
+    assert topics.rows_of(Joined) == [*rows, END]
 
 
 def test_a_turn_without_news_reads_no_element(spark: SparkSession, topics: Topics) -> None:
@@ -103,7 +103,8 @@ def test_positions_are_published_to_a_group_for_every_class(spark: SparkSession,
     topics.mill(join_names, spark, options={"consumer_group_name": topics.names[L]}, **BY_K).turn()
     probe = KafkaProbe(KafkaOptions(topics.broker.bootstrap))
     found = {
-        s: probe.committed(f"{topics.names[L]}-{s.__name__}", probe.topics([topics.names[s]]).values()) for s in (L, R)
+        s: probe.group_offsets(f"{topics.names[L]}-{s.__name__}", probe.topics([topics.names[s]]).values())
+        for s in (L, R)
     }
     assert found == {L: {(topics.names[L], 0): 1}, R: {(topics.names[R], 0): 1}}
 
@@ -112,7 +113,7 @@ def test_a_stream_ends_when_nothing_comes_for_the_data_timeout(spark: SparkSessi
     """The end is sent on, as if it had been there."""
     topics.make(L, Joined).put(L, *keyed("l", 1, 2))
     topics.mill(identity, spark, options={"data_timeout": 500}).run()
-    assert topics.held(Joined) == [*joined((1, ["l0"]), (2, ["l1"])), END]
+    assert topics.rows_of(Joined) == [*joined((1, ["l0"]), (2, ["l1"])), END]
 
 
 def until_two(left: L) -> Joined | EndOfStream:
@@ -123,9 +124,9 @@ def test_an_end_that_is_returned_is_sent_on_and_nothing_after_it(spark: SparkSes
     """The next run goes on behind the element that ended the first."""
     topics.make(L, Joined).put(L, *keyed("l", 1, 2, 3))
     topics.mill(until_two, spark).run()
-    assert topics.held(Joined) == [*joined((1, ["l0"])), END]
+    assert topics.rows_of(Joined) == [*joined((1, ["l0"])), END]
     topics.mill(until_two, spark).turn()
-    assert topics.held(Joined) == [*joined((1, ["l0"])), END, *joined((3, ["l2"]))]
+    assert topics.rows_of(Joined) == [*joined((1, ["l0"])), END, *joined((3, ["l2"]))]
 
 
 def sizes(lefts: list[L]) -> Joined:
@@ -141,8 +142,8 @@ def test_a_window_by_the_clock_closes_on_an_idle_poll(spark: SparkSession, topic
     topics.make(L, Joined).put(L, *keyed("l", 1, 2))
     declared = {"stream_cls": window(L, function_call(by_second)), "options": {"poll_timeout": 100}}
     mill = topics.mill(sizes, spark, **declared)
-    run_until(mill, lambda: sum(row["k"] for row in topics.held(Joined)) == 2)
-    assert sum(row["k"] for row in topics.held(Joined)) == 2
+    run_until(mill, lambda: sum(row["k"] for row in topics.rows_of(Joined)) == 2)
+    assert sum(row["k"] for row in topics.rows_of(Joined)) == 2
 
 
 def test_poll_timeout_is_refused_where_nobody_could_be_asked(spark: SparkSession, topics: Topics) -> None:
@@ -152,7 +153,7 @@ def test_poll_timeout_is_refused_where_nobody_could_be_asked(spark: SparkSession
         topics.mill(sizes, spark, stream_cls=window(L, K // 2), options={"poll_timeout": 100})
 
 
-def test_a_missing_topic_is_told_with_those_that_are_near(spark: SparkSession, topics: Topics) -> None:
+def test_a_missing_topic_is_reported_with_those_that_are_near(spark: SparkSession, topics: Topics) -> None:
     """A typing error, most likely."""
     topics.make(L, Joined)
     right = topics.names[L]
@@ -169,7 +170,8 @@ def test_several_mills_run_in_threads_of_one_process(spark: SparkSession, topics
     topics.make(L, Joined).put(L, *keyed("l", 1), END)
     others.make(L, Joined).put(L, *keyed("m", 2), END)
     run_side_by_side(topics.mill(identity, spark), others.mill(identity, spark, name="other"))
-    assert (topics.held(Joined), others.held(Joined)) == ([*joined((1, ["l0"])), END], [*joined((2, ["m0"])), END])
+    assert topics.rows_of(Joined) == [*joined((1, ["l0"])), END]
+    assert others.rows_of(Joined) == [*joined((2, ["m0"])), END]
 
 
 def test_progress_tells_elements_horizon_and_lag(spark: SparkSession, topics: Topics) -> None:
@@ -191,7 +193,7 @@ def test_a_join_key_of_its_own_kind_goes_with_partitions(spark: SparkSession, to
     topics.put(L, *keyed("a", 0, 1, 4), END, partition=0)
     topics.put(L, *keyed("b", 2, 3), END, partition=1)
     topics.mill(sizes, spark, stream_cls=window(L, K // 2)).run()
-    assert topics.held(Joined) == [*joined((2, ["a0", "a1"]), (2, ["b0", "b1"]), (1, ["a2"])), END]
+    assert topics.rows_of(Joined) == [*joined((2, ["a0", "a1"]), (2, ["b0", "b1"]), (1, ["a2"])), END]
 
 
 JOIN_PLUS_ONE = {"join_tree": join_streams(L, JoinWith(R, K + 1, K))}
@@ -202,4 +204,4 @@ def test_a_self_join_reads_one_topic_twice(spark: SparkSession, topics: Topics) 
     topics.make(L, Joined).put(L, *keyed("l", 1, 2, 3), END)
     topics.names[R] = topics.names[L]
     topics.mill(join_names, spark, **JOIN_PLUS_ONE).run()
-    assert topics.held(Joined) == [*joined((1, ["l1"]), (2, ["l2"])), END]
+    assert topics.rows_of(Joined) == [*joined((1, ["l1"]), (2, ["l2"])), END]

@@ -54,7 +54,7 @@ def killed_and_finished(spark: SparkSession, home: Path, kafka: Broker, point: s
     topics.put(R, *keyed("r", *range(30)), END)
     died = start(home, FLOODMARK_CRASH_AT=point).wait(120)
     killable.mill_in(home, spark).run()
-    return died, topics.held(Joined)
+    return died, topics.rows_of(Joined)
 
 
 def test_a_mill_killed_while_it_writes_gives_every_element_once_and_in_order(
@@ -87,7 +87,7 @@ def test_windows_by_the_clock_are_the_same_after_a_kill(
     died = start(tmp_path, FLOODMARK_CRASH_AT=point).wait(120)
     (tmp_path / "clock").write_text("after")
     killable.mill_in(tmp_path, spark).run()
-    assert (died, topics.held(Joined)) == (-signal.SIGKILL, [*joined((3, ["l0", "l1", "l2"])), END])
+    assert (died, topics.rows_of(Joined)) == (-signal.SIGKILL, [*joined((3, ["l0", "l1", "l2"])), END])
 
 
 @pytest.mark.crash
@@ -107,7 +107,7 @@ def test_random_streams_in_random_turns_with_kills_give_what_a_nested_loop_gives
     topics.put(R, END, partition=1)
     topics.put(R, END, partition=2)
     killable.mill_in(tmp_path, spark).run()
-    assert topics.held(Joined) == [*nested(streams), END]
+    assert topics.rows_of(Joined) == [*nested(streams), END]
 
 
 def drawn(cls: Any, draw: random.Random, *, partitions: int) -> list[list[Any]]:  # noqa: ANN401 (a class of elements)

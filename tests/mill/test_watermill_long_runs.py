@@ -33,9 +33,9 @@ def topics(kafka: Broker, tmp_path: Path) -> Topics:
 def holds(topics: Topics, *rows: object) -> bool:
     """Whether the output is this, within a minute."""
     deadline = time.monotonic() + 60
-    while topics.held(Joined) != list(rows) and time.monotonic() < deadline:
+    while topics.rows_of(Joined) != list(rows) and time.monotonic() < deadline:
         time.sleep(0.2)
-    return topics.held(Joined) == list(rows)
+    return topics.rows_of(Joined) == list(rows)
 
 
 def test_what_an_idle_partition_brings_too_late_is_counted_and_left_out(spark: SparkSession, topics: Topics) -> None:
@@ -55,7 +55,7 @@ def test_what_an_idle_partition_brings_too_late_is_counted_and_left_out(spark: S
     topics.put(R, *keyed("t", 1, 2, 2, 5, 9), partition=1)
     topics.put(L, *keyed("n", 9))
     assert mill.turn().notes == ("3 elements of partition 1 of R came too late and are left out",)
-    assert topics.held(Joined) == joined((1, ["r0"]), (2, ["r1"]), (5, ["t3"]))
+    assert topics.rows_of(Joined) == joined((1, ["r0"]), (2, ["r1"]), (5, ["t3"]))
 
 
 def test_a_run_for_ever_goes_on_behind_an_end_until_it_is_stopped(spark: SparkSession, topics: Topics) -> None:
@@ -89,7 +89,7 @@ def test_a_stream_that_leaves_the_tree_leaves_the_marks(spark: SparkSession, top
     record = stores.open(f"sqlite:///{topics.folder}/marks.db").read("mill")
     assert record is not None
     assert (sorted(record.marks), sorted(record.sources), sorted(record.extras.stored)) == (["L", "R"],) * 3
-    assert topics.held(Joined) == joined((1, ["r0", "s0"]), (2, ["r1"]))
+    assert topics.rows_of(Joined) == joined((1, ["r0", "s0"]), (2, ["r1"]))
 
 
 def test_a_mill_without_marks_does_not_write_again_what_is_there(
@@ -106,4 +106,4 @@ def test_a_mill_without_marks_does_not_write_again_what_is_there(
     assert "`mill.reset()`" in caught.value.hint
     mill.reset()
     mill.turn()
-    assert topics.held(Joined) == joined((1, ["l0"]), (1, ["l0"]))
+    assert topics.rows_of(Joined) == joined((1, ["l0"]), (1, ["l0"]))

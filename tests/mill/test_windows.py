@@ -105,7 +105,7 @@ def test_after_a_reset_every_element_is_asked_about_again() -> None:
     assert (windows.closed_windows(has_ended=True), len(clock.asked)) == ([{0: (0, 2)}], 4)
 
 
-def test_a_function_that_fails_is_told_with_the_element() -> None:
+def test_a_function_that_fails_is_reported_with_the_element() -> None:
     """The position is what helps to find it."""
     declared = declare(sizes, stream_cls=window(L, function_call(lambda element: element["missing"])))
     windows = timed_windows(declared, None)

@@ -19,7 +19,7 @@ from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.hwm.parsing import seconds_in
 from floodmark.locations import path_in_marks
 from floodmark.logs import without_login
-from floodmark.probes.files import SeenFile, _remote_files, current, list_files, rows_in
+from floodmark.probes.files import SeenFile, _remote_files, current_files, list_files, rows_in
 
 
 def put(path: Path, text: str = "x", mtime_ns: int = 1_000_000_001) -> str:
@@ -169,13 +169,13 @@ def test_a_scheme_that_nobody_knows_is_unreadable() -> None:
 def test_current_leaves_out_what_is_gone(tmp_path: Path) -> None:
     """A read checks the files of its span with this."""
     path = put(tmp_path / "a.jsonl", "abc")
-    assert current([path, f"{tmp_path}/gone"]) == {path: SeenFile(path, 3, 1_000_000_001)}
+    assert current_files([path, f"{tmp_path}/gone"]) == {path: SeenFile(path, 3, 1_000_000_001)}
 
 
 def test_current_works_behind_a_url(tmp_path: Path) -> None:
     """Paths with blanks and percent signs are found as they are."""
     path = "file://" + put(tmp_path / "a b%20.jsonl", "abc")
-    assert current([path, f"file://{tmp_path}/gone"]) == {path: SeenFile(path, 3, 1_000_000_001)}
+    assert current_files([path, f"file://{tmp_path}/gone"]) == {path: SeenFile(path, 3, 1_000_000_001)}
 
 
 def test_lines_are_counted_also_without_a_last_line_break(tmp_path: Path) -> None:

@@ -138,8 +138,8 @@ def test_a_topic_tells_how_long_it_keeps_messages(store: MarkStore, kafka: Broke
     """Compaction takes older versions of a key away, so it is named."""
     settings = {"retention.ms": "7200000", "cleanup.policy": "compact,delete"}
     lines = checked(store, fm.sources.Kafka(kafka.bootstrap, topic(1, **settings)))
-    told = [(line.rule, line.message.split(maxsplit=1)[1]) for line in lines if line.part == "source kafka"]
-    assert told[1:] == [
+    remarks = [(line.rule, line.message.split(maxsplit=1)[1]) for line in lines if line.part == "source kafka"]
+    assert remarks[1:] == [
         ("", "keeps messages for 2 h"),
         ("FM506", "is compacted: of several messages of a key that wait, only the last may be left"),
         ("", "new"),

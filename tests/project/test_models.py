@@ -1,4 +1,4 @@
-"""The project file as values: what is accepted, and how a mistake is told."""
+"""The project file as values: what is accepted, and how a mistake is reported."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_unknown_type_lists_the_known_ones(tmp_path: Path) -> None:
 
 
 def test_all_mistakes_are_found_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """One round of mending is enough."""
+    """One round of fixing is enough."""
     text = JOB.replace("store:", "stroe:").replace("path: in", "path: 1").replace("type: delta", "type: deltta")
     _, found = examine(document(tmp_path, text))
     assert [type(error) for error in found] == [UnknownField, FieldInvalid, UnknownKind]

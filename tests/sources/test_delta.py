@@ -12,7 +12,7 @@ from floodmark.errors import ChangeFeedOff, ConfigError, SourceGap, SourceRegres
 from floodmark.hwm import Span, VersionHWM
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.delta import Delta
-from tests.sources.reading_tables import no_session
+from tests.sources.tables.reader import no_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from pyspark.sql.functions import udf
 from floodmark.errors import SparkUnavailable
 from floodmark.spark.connectors import connectors
 from floodmark.spark.java import find_java
-from floodmark.spark.session import ensure_gateway, isolated, jvm_pid, spark_session
+from floodmark.spark.session import ensure_gateway, isolated_session, jvm_pid, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def test_python_functions_run_in_this_very_python(spark: SparkSession) -> None:
 
 def test_an_isolated_session_keeps_its_settings_to_itself(spark: SparkSession) -> None:
     """Two jobs side by side must not see each other's transaction settings."""
-    beside = isolated(spark)
+    beside = isolated_session(spark)
     beside.conf.set("spark.databricks.delta.write.txnVersion.autoReset.enabled", "true")
     assert spark.conf.get("spark.databricks.delta.write.txnVersion.autoReset.enabled", None) != "true"
 

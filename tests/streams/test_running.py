@@ -14,7 +14,7 @@ from floodmark.patience import StopRequest
 from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.running import run_for_ever
-from tests.sources.reading_kafka import until
+from tests.sources.kafka.topics import until
 from tests.streams.local_cluster import LocalCluster, Log
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import RunNotFound, SourceUnreadable
 from floodmark.hwm import Json
-from floodmark.probes.delta import DeltaProbe, Stand, stand_at
+from floodmark.probes.delta import DeltaProbe, TableState, state_at
 from floodmark.sinks.contract import OnDelta, Sink, ledger_id
 from floodmark.spark.tables import DeltaPlace
 from floodmark.stores.record import UPKEEP, Receipt, RuleOutcome
@@ -271,7 +271,7 @@ def table_change(name: str, where: str | None, ledger: str, *, after: int, upto:
 
 def _between(name: str, where: str, first: int, commits: Sequence[Commit]) -> TableChange:
     last = commits[-1].version
-    before, after = stand_at(where, first), stand_at(where, last)
+    before, after = state_at(where, first), state_at(where, last)
     operations = dict(Counter(commit.operation for commit in commits))
     change = TableChange(name, first if first >= 0 else None, last, operations, _rows(commits))
     if before is None or after is None:
@@ -282,20 +282,20 @@ def _between(name: str, where: str, first: int, commits: Sequence[Commit]) -> Ta
 def _rows(commits: Iterable[Commit]) -> RowChange:
     """Upkeep moves rows between files, and counts as nothing."""
     changing = [commit for commit in commits if commit.changes_rows]
-    inserts = [commit.inserted for commit in changing if commit.inserted is not None]
+    inserts = [commit.inserted_rows for commit in changing if commit.inserted_rows is not None]
     inserted = sum(inserts) if len(inserts) == len(changing) else None
     if not all(commit.counts_rows for commit in changing):
         return RowChange(inserted)
-    updated, deleted = sum(each.updated for each in changing), sum(each.deleted for each in changing)
+    updated, deleted = sum(each.updated_rows for each in changing), sum(each.deleted_rows for each in changing)
     return RowChange(sum(inserts), updated, deleted)
 
 
-def _files(before: Stand, after: Stand) -> FileChange:
+def _files(before: TableState, after: TableState) -> FileChange:
     added, removed = after.files.keys() - before.files.keys(), before.files.keys() - after.files.keys()
     return FileChange(len(added), len(removed), sum(before.files.values()), sum(after.files.values()))
 
 
-def _columns(before: Stand, after: Stand) -> ColumnChange:
+def _columns(before: TableState, after: TableState) -> ColumnChange:
     old, new = before.columns, after.columns
     return ColumnChange(
         added={name: kind for name, kind in new.items() if name not in old},

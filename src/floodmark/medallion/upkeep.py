@@ -21,7 +21,7 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import ledger_id
 from floodmark.sinks.delta.lock import table_lock
 from floodmark.sinks.scd import Scd1
-from floodmark.spark.session import isolated, jvm_pid
+from floodmark.spark.session import isolated_session, jvm_pid
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import hold
@@ -155,7 +155,7 @@ class TableWork:
 
     def do(self) -> tuple[str, ...]:
         """Run them in a session of their own: the size of files is a setting of the session."""
-        session, done = isolated(self.spark), []
+        session, done = isolated_session(self.spark), []
         for name in FILE_SIZE_SETTINGS:
             session.conf.set(name, str(self.upkeep.target_file_bytes))
         with self._lock():

@@ -15,7 +15,7 @@ from floodmark.hwm import HWM, Json, Span
 from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Cuttable, Inlet, MessageBroker
 from floodmark.mill.codec import Codec
 from floodmark.mill.declaration import Declaration
-from floodmark.mill.horizon import EVERYTHING, NOTHING, Level, level_from_json
+from floodmark.mill.horizon import EVERYTHING, NOTHING, Level, level_from_json, level_to_json
 from floodmark.mill.join_tree import MARKER, name_of
 from floodmark.mill.keys import Key, with_keys
 from floodmark.mill.windows import OffsetRanges, with_run_numbers, with_window_numbers
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 IS_END = "_fm_is_end"
 DETAIL = "mill"
-"""The part of a span's detail that is ours: from which level of keys to which, and how many elements that are."""
 WORTH_CACHING = 20_000
 """Fewer messages are read a second time sooner than they are put into Spark's storage."""
 
@@ -79,12 +78,12 @@ class StreamInput:
 
     def elements(self, messages: DataFrame, span: Span) -> DataFrame:
         """Of messages with their keys, what the turn takes."""
-        rows, windows = messages.select(PARTITION, OFFSET, VALUE, *self.keys_by_column), windows_in(span)
-        if windows is not None:
-            return with_window_numbers(rows.drop("k0"), windows)
+        rows, turn = messages.select(PARTITION, OFFSET, VALUE, *self.keys_by_column), TurnDetail.of(span)
+        if turn.windows is not None:
+            return with_window_numbers(rows.drop("k0"), turn.windows)
         if not self.keys:
             return rows
-        return with_run_numbers(rows) if is_in_runs(span) else between(rows, *levels_in(span))
+        return with_run_numbers(rows) if turn.is_in_runs else between(rows, *turn.levels)
 
     def no_elements(self, spark: SparkSession) -> DataFrame:
         """The columns of `read`, and no rows."""
@@ -116,35 +115,39 @@ def stream_inputs(declaration: Declaration, broker: MessageBroker) -> dict[str, 
     }
 
 
-def detail_of(span: Span, name: str) -> Json:
-    """One of our own entries in the detail of a span."""
-    stored = span.detail.get(DETAIL)
-    return stored.get(name) if isinstance(stored, dict) else None
+@dataclass(frozen=True)
+class TurnDetail:
+    """What a span says about its turn, in the part of its detail that is ours.
 
+    `elements`: how many are read. Only with the master: from which level of keys to which, whether windows are runs of
+    neighbours, whose keys need no order, and the windows that are given out where a function decided them, each a list
+    of (partition, first offset, next).
+    """
 
-def levels_in(span: Span) -> tuple[Level, Level]:
-    """From where to where a turn reads, as its intent has it."""
-    after, until = detail_of(span, "after"), detail_of(span, "until")
-    return (
-        level_from_json(after) if after is not None else NOTHING,
-        level_from_json(until) if until is not None else EVERYTHING,
-    )
+    elements: int = 0
+    after: Level | None = None
+    until: Level | None = None
+    is_in_runs: bool = False
+    windows: list[Any] | None = None
 
+    @property
+    def levels(self) -> tuple[Level, Level]:
+        return self.after or NOTHING, self.until or EVERYTHING
 
-def windows_in(span: Span) -> list[Any] | None:
-    """The windows that a turn gives out, where a function decided them: lists of (partition, first offset, next)."""
-    stored = detail_of(span, "windows")
-    return stored if isinstance(stored, list) else None
+    def added_to(self, span: Span) -> Span:
+        own: dict[str, Json] = {"elements": self.elements}
+        own |= {"after": level_to_json(self.after)} if self.after is not None else {}
+        own |= {"until": level_to_json(self.until)} if self.until is not None else {}
+        own |= {"runs": True} if self.is_in_runs else {}
+        own |= {"windows": self.windows} if self.windows is not None else {}
+        return replace(span, detail={**span.detail, DETAIL: own})
 
-
-def is_in_runs(span: Span) -> bool:
-    """Whether windows are runs of neighbours, whose keys need no order."""
-    return detail_of(span, "runs") is True
-
-
-def element_count(span: Span) -> int:
-    """How many elements of a stream a turn reads."""
-    return int(str(detail_of(span, "elements") or 0))
+    @classmethod
+    def of(cls, span: Span) -> TurnDetail:
+        """Nothing but the defaults for a span of which no turn was planned."""
+        own: Any = span.detail.get(DETAIL) or {}
+        after, until = (level_from_json(own[name]) if name in own else None for name in ("after", "until"))
+        return cls(own.get("elements", 0), after, until, "runs" in own, own.get("windows"))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from floodmark.hwm import Json, Span
+from floodmark.hwm import Span
 from floodmark.mill.brokers import Cuttable
 from floodmark.mill.horizon import (
     EVERYTHING,
@@ -17,11 +17,10 @@ from floodmark.mill.horizon import (
     Partitions,
     at,
     horizon,
-    level_to_json,
     needed_from,
     promised_levels,
 )
-from floodmark.mill.inputs import DETAIL, StreamInput
+from floodmark.mill.inputs import StreamInput, TurnDetail
 from floodmark.mill.pending import UNBOUNDED, PendingInput, StreamMemory
 from floodmark.mill.scan import ScanResult
 from floodmark.mill.windows import OffsetRanges, TimedWindows, windows_to_json
@@ -95,12 +94,11 @@ class Turn:
             span = source.cut(span, reads=self.reads[name], passes=self.passes[name])
         elif any(offset < UNBOUNDED for offset in self.passes[name].values()):
             span = replace(span, upto=span.after or span.upto.reset())
-        detail: dict[str, Json] = {"elements": self.element_count(name)}
-        if name == self.root:
-            detail |= {"after": level_to_json(pending.memory.done_level), "until": level_to_json(self.until)}
-            detail |= {"runs": True} if self.runs else {}
-            detail |= {"windows": windows_to_json(self.windows)} if self.windows is not None else {}
-        return replace(span, detail={**span.detail, DETAIL: detail})
+        count = self.element_count(name)
+        if name != self.root:
+            return TurnDetail(count).added_to(span)
+        windows = windows_to_json(self.windows) if self.windows is not None else None
+        return TurnDetail(count, pending.memory.done_level, self.until, self.runs, windows).added_to(span)
 
     def _memory(self, name: str, pending: PendingInput) -> StreamMemory:
         views, is_root = self.partitions[name], name == self.root

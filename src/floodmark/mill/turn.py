@@ -15,7 +15,7 @@ from floodmark.hwm import Json, Span
 from floodmark.logs import get_logger
 from floodmark.mill.brokers import VALUE, Cuttable
 from floodmark.mill.horizon import NOTHING, Level, count_skipped, level_to_json, past
-from floodmark.mill.inputs import DETAIL, element_count, is_in_runs, levels_in, windows_in
+from floodmark.mill.inputs import TurnDetail
 from floodmark.mill.join_tree import MARKER
 from floodmark.mill.pending import PendingInput, count_late, memory_of, without_streams
 from floodmark.mill.planning import Inputs, Planner, Turn
@@ -208,7 +208,7 @@ class MillStep(Step):
         transform = self.work.transform
         numbered = replace(transform, number=intent.number) if isinstance(transform, ProcessTransform) else transform
         spool.write(numbered.apply(frames, job=self.job, attempt=intent.attempt, batch_time=intent.batch_time))
-        counted = RowCounts(read=sum(map(element_count, spans.values())))
+        counted = RowCounts(read=sum(TurnDetail.of(span).elements for span in spans.values()))
         spool.finish(counted)
         return counted
 
@@ -309,26 +309,27 @@ def _with_old_mark(planner: Planner, name: str, span: Span) -> Span:
 def _cut_master(planner: Planner, span: Span, end: ReturnedEnd) -> Span:
     """The master's mark: behind the element, and in partitions that come later in the order before everything."""
     stream = planner.streams[planner.root.name]
-    source, windows = stream.inlet.source, windows_in(span)
+    source, turn = stream.inlet.source, TurnDetail.of(span)
     if not isinstance(source, Cuttable):
         return span
     offsets = source.offsets(span)
     passes = {number: first for number, (first, _) in offsets.items()}
-    if windows is not None:
-        passes |= {number: upto for window in windows[: end.place["k0"] + 1] for number, _, upto in window}
-    elif not stream.keys or is_in_runs(span):
+    if turn.windows is not None:
+        passes |= {number: upto for window in turn.windows[: end.place["k0"] + 1] for number, _, upto in window}
+    elif not stream.keys or turn.is_in_runs:
         passes |= {number: upto for number, (_, upto) in offsets.items() if number < end.partition}
         passes[end.partition] = end.next
     cut = source.cut(span, reads={n: upto for n, (_, upto) in offsets.items()}, passes=passes)
-    return replace(cut, detail={**cut.detail, DETAIL: span.detail.get(DETAIL)})
+    return turn.added_to(cut)
 
 
 def _done(planner: Planner, span: Span, end: ReturnedEnd) -> Level:
     """The level below which masters were given out."""
-    if not planner.streams[planner.root.name].keys or is_in_runs(span):
+    turn = TurnDetail.of(span)
+    if not planner.streams[planner.root.name].keys or turn.is_in_runs:
         return NOTHING
-    if windows_in(span) is not None:
-        return levels_in(span)[0]
+    if turn.windows is not None:
+        return turn.levels[0]
     if planner.has_window:
         return past(end.place["k0"])
     return (0, end.place["k0"], end.partition, end.next)

@@ -27,7 +27,7 @@ from floodmark.mill.brokers import MessageBroker, Outlet
 from floodmark.mill.codec import Deserializer, Serializer
 from floodmark.mill.declaration import Declaration, declare
 from floodmark.mill.injection import InjectedType, Provider
-from floodmark.mill.inputs import element_count, stream_inputs
+from floodmark.mill.inputs import TurnDetail, stream_inputs
 from floodmark.mill.join_tree import JoinTree, Stream, Window, name_of
 from floodmark.mill.pending import memory_of
 from floodmark.mill.planning import Planner
@@ -249,7 +249,7 @@ def plan_of(step: MillStep, record: JobRecord, outlook: Outlook, changes: tuple[
     before = {name: mark.show() for name, mark in record.marks.items()}
     return TurnPlan(
         marks={name: (before.get(name), span.upto.show()) for name, span in spans.items()},
-        elements={name: element_count(span) for name, span in spans.items()},
+        elements={name: TurnDetail.of(span).elements for name, span in spans.items()},
         horizon=display_key(turn.until) if turn is not None else None,
         held_reason=outlook.held_reason,
         changes=changes,

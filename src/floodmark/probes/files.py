@@ -1,6 +1,6 @@
-"""Which files lie in a folder, with size and modification time: `scandir` on local disks, pyarrow behind a URL.
+"""Which files lie in a folder, with size and modification time, and how many rows a file holds; without Spark.
 
-How many rows are in a file is told in `file_rows.py`; which files a batch reads is the source's business.
+`scandir` looks at local disks, pyarrow behind a URL. Which files a batch reads is the source's business.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from pyarrow import NativeFile
     from pyarrow.fs import FileInfo, FileSystem
+
+
+CHUNK_BYTES = 1 << 20
 
 
 class SeenFile(NamedTuple):
@@ -56,7 +59,7 @@ def is_hidden(name: str) -> bool:
 def _local_files(root: str, recursive: bool) -> Iterator[SeenFile]:
     try:
         if Path(root).is_dir():
-            yield from _scanned(root, recursive)
+            yield from _scan(root, recursive)
             return
         state = Path(root).stat()
     except OSError as error:
@@ -65,7 +68,7 @@ def _local_files(root: str, recursive: bool) -> Iterator[SeenFile]:
     yield SeenFile(root, state.st_size, state.st_mtime_ns)
 
 
-def _scanned(root: str, recursive: bool) -> Iterator[SeenFile]:
+def _scan(root: str, recursive: bool) -> Iterator[SeenFile]:
     """A stack instead of recursion: deep trees cost no Python frames, and no generator per level."""
     folders = [root]
     while folders:
@@ -92,7 +95,7 @@ def _state_of(entry: os.DirEntry[str]) -> os.stat_result | None:
 def _remote_files(root: str, recursive: bool) -> Iterator[SeenFile]:
     from pyarrow.fs import FileSelector, FileType
 
-    system, below = opened(root)
+    system, below = _open(root)
     try:
         info = system.get_file_info(below)
         if info.type == FileType.File:
@@ -108,7 +111,7 @@ def _remote_files(root: str, recursive: bool) -> Iterator[SeenFile]:
             yield SeenFile(f"{root}/{relative}" if relative else root, each.size, _modified_ns(each))
 
 
-def opened(path: str) -> tuple[FileSystem, str]:
+def _open(path: str) -> tuple[FileSystem, str]:
     """As `arrow_place`. Raises SourceUnreadable."""
     try:
         return arrow_place(path)
@@ -120,7 +123,7 @@ def _modified_ns(info: FileInfo) -> int:
     return int(info.mtime_ns or 0)
 
 
-def current(paths: Iterable[str]) -> Mapping[str, SeenFile]:
+def current_files(paths: Iterable[str]) -> Mapping[str, SeenFile]:
     """The files as they are now; one that is not there any more is left out."""
     wanted = list(paths)
     if wanted and is_remote(wanted[0]):
@@ -141,7 +144,7 @@ def _local_state(path: str) -> SeenFile | None:
 def _remote_states(paths: list[str]) -> Iterator[SeenFile]:
     from pyarrow.fs import FileType
 
-    system, first = opened(paths[0])
+    system, first = _open(paths[0])
     prefix = paths[0][: len(paths[0]) - len(first)]
     try:
         found = system.get_file_info([path[len(prefix) :] for path in paths])
@@ -165,10 +168,6 @@ def unreadable(path: str, error: Exception) -> SourceUnreadable:
     return SourceUnreadable(without_login(path), reason=reason)
 
 
-# How many rows a file holds, counted without Spark: lines in a stream, footers of Parquet files.
-CHUNK_BYTES = 1 << 20
-
-
 def rows_in(path: str, file_format: str, *, header: bool = True) -> int:
     """The rows of one file; never too few: blank lines and line breaks within quotes count as rows.
 
@@ -185,7 +184,7 @@ def rows_in(path: str, file_format: str, *, header: bool = True) -> int:
 def _in_file(path: str, count: Callable[[NativeFile], int]) -> int:
     import pyarrow as pa
 
-    system, below = opened(path)
+    system, below = _open(path)
     is_parquet = count is _parquet_rows
     try:
         stream = (

@@ -33,9 +33,17 @@ IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
 MANIFEST = "manifest.json"
 ATTEMPTS = 5
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
+_BUSY = re.compile(  # 401, 403 and 404 stay as they are however long one waits
+    r"CLIENT ERROR: (?:Too Many Requests|Request Timeout)|SERVER ERROR: [^\n=]*(?= url=)"
+    r"|Server access [Ee]rror|UnknownHostException|ConnectException|SocketException|SocketTimeoutException"
+    r"|SSLException|NoRouteToHostException|Connection (?:reset|refused)"
+)
+_NOT_FOUND = re.compile(r"^\s*:: ([^#\s]+)#([^;\s]+);(\S+?): not found", re.MULTILINE)
+
+log = logging.getLogger(__name__)
 
 
-def wanted() -> bool:
+def brings_connectors() -> bool:
     """Whether Floodmark brings the connectors; FLOODMARK_CONNECTORS=none says that the cluster has its own."""
     return os.environ.get("FLOODMARK_CONNECTORS", "").lower() != "none"
 
@@ -47,18 +55,18 @@ def connectors(ivy_settings: str | None = None, *, pause_seconds: float = PAUSE_
     """
     check_spark_version(_spark_version())
     folder = connectors_folder()
-    return kept(folder) or _resolved(folder, _settings_file(ivy_settings), pause_seconds)
+    return cached_jars(folder) or _resolve(folder, _settings_file(ivy_settings), pause_seconds)
 
 
-def _resolved(folder: Path, settings: Path, pause_seconds: float) -> tuple[Path, ...]:
+def _resolve(folder: Path, settings: Path, pause_seconds: float) -> tuple[Path, ...]:
     java = find_java()
     with alone(folder.with_suffix(".lock")):
-        found = kept(folder)  # another process may have resolved them while this one waited
+        found = cached_jars(folder)  # another process may have resolved them while this one waited
         if found:
             return found
         Resolution(IVY_FILE, settings, folder, java).run(pause_seconds)
         _write_manifest(folder)
-    return kept(folder)
+    return cached_jars(folder)
 
 
 def check_spark_version(found: str) -> None:
@@ -81,7 +89,7 @@ def connectors_folder() -> Path:
     return cache_folder() / "connectors" / key
 
 
-def kept(folder: Path) -> tuple[Path, ...]:
+def cached_jars(folder: Path) -> tuple[Path, ...]:
     """The jars in the folder if it is complete: the manifest is there and every jar has its size; else nothing."""
     try:
         sizes = json.loads((folder / MANIFEST).read_text())
@@ -91,8 +99,8 @@ def kept(folder: Path) -> tuple[Path, ...]:
         return ()
 
 
-def _settings_file(named: str | None) -> Path:
-    return Path(os.environ.get("FLOODMARK_IVY_SETTINGS") or named or IVY_SETTINGS).expanduser()
+def _settings_file(path: str | None) -> Path:
+    return Path(os.environ.get("FLOODMARK_IVY_SETTINGS") or path or IVY_SETTINGS).expanduser()
 
 
 def _write_manifest(folder: Path) -> None:
@@ -107,28 +115,6 @@ def _write_manifest(folder: Path) -> None:
     arriving.replace(folder / MANIFEST)  # last: without it the folder does not count
 
 
-def main() -> int:
-    """Resolve the connectors and say in one line where they are."""
-    try:
-        jars = connectors() if wanted() else ()
-    except FloodmarkError as error:
-        print(f"Error: {error.message}\nTry: {error.hint}", file=sys.stderr)
-        return error.exit_code
-    print(f"{len(jars)} connectors in {connectors_folder()}" if jars else "connectors are switched off")
-    return 0
-
-
-# Running Ivy, the resolver that PySpark ships, and again after a pause where that may help.
-_BUSY = re.compile(  # 401, 403 and 404 stay as they are however long one waits
-    r"CLIENT ERROR: (?:Too Many Requests|Request Timeout)|SERVER ERROR: [^\n=]*(?= url=)"
-    r"|Server access [Ee]rror|UnknownHostException|ConnectException|SocketException|SocketTimeoutException"
-    r"|SSLException|NoRouteToHostException|Connection (?:reset|refused)"
-)
-_NOT_FOUND = re.compile(r"^\s*:: ([^#\s]+)#([^;\s]+);(\S+?): not found", re.MULTILINE)
-
-log = logging.getLogger(__name__)
-
-
 class TryAgain(Exception):
     """The registry was busy or out of reach: worth another attempt after a pause."""
 
@@ -139,7 +125,10 @@ class TryAgain(Exception):
 
 @dataclass(frozen=True)
 class Resolution:
-    """A list of modules, where they are looked for, and the folder that their jars go into."""
+    """Runs Ivy, the resolver that PySpark ships, and again after a pause where that may help.
+
+    It takes a list of modules, where they are looked for, and the folder that their jars go into.
+    """
 
     modules: Path
     settings: Path
@@ -212,6 +201,17 @@ def ivy_jar() -> Path:
     if not found:
         raise ConnectorsMissing(missing=("the JVM connectors",), reason="PySpark with its jars is not installed")
     return found[-1]
+
+
+def main() -> int:
+    """Resolve the connectors and say in one line where they are."""
+    try:
+        jars = connectors() if brings_connectors() else ()
+    except FloodmarkError as error:
+        print(f"Error: {error.message}\nTry: {error.hint}", file=sys.stderr)
+        return error.exit_code
+    print(f"{len(jars)} connectors in {connectors_folder()}" if jars else "connectors are switched off")
+    return 0
 
 
 if __name__ == "__main__":

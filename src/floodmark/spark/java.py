@@ -22,25 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# The user's cache folder: what was fetched once and may be deleted at any time.
-def cache_folder() -> Path:
-    """FLOODMARK_CACHE, else the `floodmark` folder where this user's caches are kept."""
-    named = os.environ.get("FLOODMARK_CACHE")
-    if named:
-        return Path(named).expanduser().absolute()
-    caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache").absolute() / "floodmark"
-
-
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Hold the lock file: other processes that want it wait; a killed holder lets go by itself."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    # on Windows two processes may fetch at once: wasteful, and the last rename wins
-    with locked(lock) if sys.platform != "win32" else nullcontext():
-        yield
-
-
 SUPPORTED = (17, 21)
 FETCHED = "21"
 PLACES = (
@@ -151,6 +132,24 @@ def _fetch(folder: Path) -> Path:
         raise SparkUnavailable(
             f"no JDK could be fetched: {error}.", hint=f"{native_command()}; or again, with a network"
         ) from error
+
+
+def cache_folder() -> Path:
+    """What was fetched once and may be deleted: FLOODMARK_CACHE, else `floodmark` among this user's caches."""
+    named = os.environ.get("FLOODMARK_CACHE")
+    if named:
+        return Path(named).expanduser().absolute()
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache").absolute() / "floodmark"
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold the lock file: other processes that want it wait; a killed holder lets go by itself."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    # on Windows two processes may fetch at once: wasteful, and the last rename wins
+    with locked(lock) if sys.platform != "win32" else nullcontext():
+        yield
 
 
 def main(arguments: list[str]) -> int:

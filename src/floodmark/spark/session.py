@@ -1,4 +1,4 @@
-"""The Spark session: the one that is there, or a quiet local one with Delta."""
+"""The Spark session: the one that is there, or a quiet local one with Delta; its settings, and the start of its JVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from subprocess import PIPE
 from typing import IO, TYPE_CHECKING
 
 from floodmark.errors import SparkUnavailable
-from floodmark.spark.connectors import connectors, wanted
+from floodmark.spark.connectors import brings_connectors, connectors
 from floodmark.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -26,29 +26,6 @@ if TYPE_CHECKING:
     from floodmark.spark.java import Java
 
 
-# Where this program imports modules of its own from, so that Spark's Python workers can import them too.
-INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
-
-
-def own_folders(path: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The folders of `sys.path` that are not Python's or a package manager's: a script's, a project's, PYTHONPATH.
-
-    A worker runs the same Python, so what is installed it finds by itself; put in front of the standard library, an
-    installed backport would take the place of a module there.
-    """
-    folders = [Path(entry).absolute() for entry in (sys.path if path is None else path)]  # '' is the working folder
-    installed = _installed()
-    own = [each for each in folders if each.is_dir() and installed.isdisjoint((each, *each.parents))]
-    return tuple(dict.fromkeys(map(str, own)))
-
-
-def _installed() -> set[Path]:
-    """Where Python and package managers put modules."""
-    named = (sysconfig.get_path(name) for name in INSTALLED)
-    return {Path(found) for found in (*named, *site.getsitepackages(), site.getusersitepackages())}
-
-
-# The settings of a session: ours for a quiet local one with Delta, and the user's on top.
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -64,6 +41,121 @@ _LISTS = {  # settings that hold several values: ours and the user's both count
     "spark.jars": ",",
     "spark.sql.extensions": ",",
 }
+INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+STDERR = 2
+CHATTER = (  # the JVM itself prints these, so no log setting can silence them
+    b"WARNING: Using incubator modules",
+    b"Picked up JAVA_TOOL_OPTIONS",
+    b"NOTE: Picked up JDK_JAVA_OPTIONS",
+)
+
+
+def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = "floodmark") -> SparkSession:
+    """The active session as it is, or a new one; `settings` win over ours, and may leave out the `spark.` prefix.
+
+    Raises JavaMissing, ConnectorsMissing, or SparkUnavailable where a local session has no Delta.
+    """
+    active = _active_session()
+    if active is not None:
+        return _with_delta(active)
+    chosen = full_names(settings or {})
+    if _is_provided(chosen):
+        return _start(chosen, app_name)
+    return _start_own(chosen, app_name)
+
+
+def isolated_session(spark: SparkSession) -> SparkSession:
+    """A session beside this one on the same cluster, for statements that need settings of their own."""
+    clone = getattr(spark, "cloneSession", None)
+    return clone() if is_connect(spark) and clone else spark.newSession()
+
+
+def jvm_pid(spark: SparkSession) -> int | None:
+    """The process id of the driver's JVM on this host; None where there is none (Spark Connect)."""
+    if is_connect(spark):
+        return None
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    return process.pid if process else os.getppid()  # without a process of ours, spark-submit's JVM started this Python
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether this session talks to a Spark Connect server and has no JVM here."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run side by side, as far as the settings tell; a wrong guess costs speed and nothing else."""
+    master = spark.conf.get("spark.master", "") or ""
+    per_executor, executors = (spark.conf.get(f"spark.executor.{what}", "") for what in ("cores", "instances"))
+    if not is_local(master) and per_executor and executors:
+        return int(per_executor) * int(executors)
+    return local_cores(master)
+
+
+def local_cores(master: str) -> int:
+    """As many as `local[2]` says, one for `local`; else those of this machine."""
+    count = master.removeprefix("local").strip("[]").split(",")[0] if is_local(master) else "*"
+    return int(count or 1) if count.isdigit() or not count else os.cpu_count() or 2
+
+
+def _active_session() -> SparkSession | None:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()  # also finds the session that another thread made
+    except PySparkRuntimeError:
+        return None
+
+
+def _with_delta(active: SparkSession) -> SparkSession:
+    if is_connect(active) or not brings_connectors() or not is_local(active.conf.get("spark.master", "") or ""):
+        return active
+    if DELTA_EXTENSION in (active.conf.get("spark.sql.extensions", "") or ""):
+        return active
+    raise SparkUnavailable(
+        "the active local Spark session was made without Delta.",
+        hint="make the session with floodmark.spark_session(), or stop yours first",
+    )
+
+
+def _is_provided(chosen: Mapping[str, str]) -> bool:
+    """Whether somebody else decides on master and jars: Databricks, a Connect server, or spark-submit."""
+    there = ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
+    return "spark.remote" in chosen or any(os.environ.get(name) for name in there)
+
+
+def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
+    java = find_java()
+    jars = connectors(chosen.get("spark.jars.ivySettings")) if brings_connectors() else ()
+    settings = session_settings(chosen, jars)
+    if not is_local(settings["spark.master"]):
+        ensure_gateway(settings, java, ())
+        return _start(settings, app_name)
+    _quiet_pyspark()
+    with environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):  # not any python3 of PATH
+        ensure_gateway(settings, java, jars)
+        return _start(settings, app_name)
+
+
+def _quiet_pyspark() -> None:
+    """PySpark writes every analysis error to stderr with its whole JVM stack, and raises it too: once is enough."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel("CRITICAL" if SPARK_LOG not in os.environ else "ERROR")
+
+
+def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.builder.config(map=dict(settings)).appName(app_name).getOrCreate()
+    except Exception as error:  # Spark fails in its own, Py4J's and Python's ways
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise SparkUnavailable(
+            f"no Spark session could be started: {reason}", hint=f"{SPARK_LOG}=info shows what Spark says"
+        ) from error
 
 
 def full_names(settings: Mapping[str, str]) -> dict[str, str]:
@@ -132,28 +224,22 @@ def _call_sites() -> dict[str, str]:
     )
 
 
-def cores(spark: SparkSession) -> int:
-    """How many tasks run side by side, as far as the settings tell; a wrong guess costs speed and nothing else."""
-    master = spark.conf.get("spark.master", "") or ""
-    per_executor, executors = (spark.conf.get(f"spark.executor.{what}", "") for what in ("cores", "instances"))
-    if not is_local(master) and per_executor and executors:
-        return int(per_executor) * int(executors)
-    return local_cores(master)
+def own_folders(path: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The folders of `sys.path` that are not Python's or a package manager's: a script's, a project's, PYTHONPATH.
+
+    A worker runs the same Python, so what is installed it finds by itself; put in front of the standard library, an
+    installed backport would take the place of a module there.
+    """
+    folders = [Path(entry).absolute() for entry in (sys.path if path is None else path)]  # '' is the working folder
+    installed = _install_folders()
+    own = [each for each in folders if each.is_dir() and installed.isdisjoint((each, *each.parents))]
+    return tuple(dict.fromkeys(map(str, own)))
 
 
-def local_cores(master: str) -> int:
-    """As many as `local[2]` says, one for `local`; else those of this machine."""
-    count = master.removeprefix("local").strip("[]").split(",")[0] if is_local(master) else "*"
-    return int(count or 1) if count.isdigit() or not count else os.cpu_count() or 2
-
-
-# Starting the driver's JVM with the Java we found, and keeping its start-up chatter off stderr.
-STDERR = 2
-CHATTER = (  # the JVM itself prints these, so no log setting can silence them
-    b"WARNING: Using incubator modules",
-    b"Picked up JAVA_TOOL_OPTIONS",
-    b"NOTE: Picked up JDK_JAVA_OPTIONS",
-)
+def _install_folders() -> set[Path]:
+    """Where Python and package managers put modules."""
+    named = (sysconfig.get_path(name) for name in INSTALLED)
+    return {Path(found) for found in (*named, *site.getsitepackages(), site.getusersitepackages())}
 
 
 def ensure_gateway(settings: Mapping[str, str], java: Java, classpath: Sequence[Path]) -> None:
@@ -217,96 +303,3 @@ def _check_class_path(classpath: Sequence[Path]) -> None:
             "this process already runs a Spark JVM without the connectors.",
             hint="call floodmark.spark_session() before any other session is made",
         )
-
-
-def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = "floodmark") -> SparkSession:
-    """The active session as it is, or a new one; `settings` win over ours, and may leave out the `spark.` prefix.
-
-    Raises JavaMissing, ConnectorsMissing, or SparkUnavailable where a local session has no Delta.
-    """
-    active = _active_session()
-    if active is not None:
-        return _with_delta(active)
-    chosen = full_names(settings or {})
-    if _is_provided(chosen):
-        return _start(chosen, app_name)
-    return _start_own(chosen, app_name)
-
-
-def isolated(spark: SparkSession) -> SparkSession:
-    """A session beside this one on the same cluster, for statements that need settings of their own."""
-    clone = getattr(spark, "cloneSession", None)
-    return clone() if is_connect(spark) and clone else spark.newSession()
-
-
-def jvm_pid(spark: SparkSession) -> int | None:
-    """The process id of the driver's JVM on this host; None where there is none (Spark Connect)."""
-    if is_connect(spark):
-        return None
-    process = getattr(spark.sparkContext._gateway, "proc", None)
-    return process.pid if process else os.getppid()  # without a process of ours, spark-submit's JVM started this Python
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether this session talks to a Spark Connect server and has no JVM here."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def _active_session() -> SparkSession | None:
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
-    try:
-        return SparkSession.active()  # also finds the session that another thread made
-    except PySparkRuntimeError:
-        return None
-
-
-def _with_delta(active: SparkSession) -> SparkSession:
-    if is_connect(active) or not wanted() or not is_local(active.conf.get("spark.master", "") or ""):
-        return active
-    if DELTA_EXTENSION in (active.conf.get("spark.sql.extensions", "") or ""):
-        return active
-    raise SparkUnavailable(
-        "the active local Spark session was made without Delta.",
-        hint="make the session with floodmark.spark_session(), or stop yours first",
-    )
-
-
-def _is_provided(chosen: Mapping[str, str]) -> bool:
-    """Whether somebody else decides on master and jars: Databricks, a Connect server, or spark-submit."""
-    there = ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
-    return "spark.remote" in chosen or any(os.environ.get(name) for name in there)
-
-
-def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
-    java = find_java()
-    jars = connectors(chosen.get("spark.jars.ivySettings")) if wanted() else ()
-    settings = session_settings(chosen, jars)
-    if not is_local(settings["spark.master"]):
-        ensure_gateway(settings, java, ())
-        return _start(settings, app_name)
-    _quiet_pyspark()
-    with environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):  # not any python3 of PATH
-        ensure_gateway(settings, java, jars)
-        return _start(settings, app_name)
-
-
-def _quiet_pyspark() -> None:
-    """PySpark writes every analysis error to stderr with its whole JVM stack, and raises it too: once is enough."""
-    from pyspark.logger import PySparkLogger
-
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel("CRITICAL" if SPARK_LOG not in os.environ else "ERROR")
-
-
-def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    try:
-        return SparkSession.builder.config(map=dict(settings)).appName(app_name).getOrCreate()
-    except Exception as error:  # Spark fails in its own, Py4J's and Python's ways
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise SparkUnavailable(
-            f"no Spark session could be started: {reason}", hint=f"{SPARK_LOG}=info shows what Spark says"
-        ) from error

@@ -19,14 +19,7 @@ from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
 from floodmark.step.intents import fence_sinks_behind, new_intent, next_attempt, open_intent, work_of
-from floodmark.step.looking import (
-    Ledgers,
-    Outlook,
-    look,
-    read_ledgers,
-    require_a_beginning,
-    require_agreement,
-)
+from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.spool import Spool
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, Work
@@ -137,17 +130,18 @@ class Step(Engine[Outlook]):
 
     def write(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease, clock: Clock) -> Receipt:
         """Every sink in order, then the mark. Whether the rows fit is judged for all sinks before the first write."""
-        sinks, told = self.work.sinks, batch_of(self.work, batch.record, batch.intent, self.store.namespace)
-        fitted = {sink.name: self.fit(prepared.judgement.kept_rows(), sink, told) for sink in sinks}
-        apart = all(isinstance(sink, Secluded) and sink.is_secluded(told, self.session) for sink in sinks)
-        commit = BatchCommit(self.work, self.store, batch, prepared, told, lease, clock, is_observed=not apart)
+        sinks, rows = self.work.sinks, prepared.judgement.kept_rows()
+        sink_batch = batch_of(self.work, batch.record, batch.intent, self.store.namespace)
+        fitted = {sink.name: self.fit(rows, sink, sink_batch) for sink in sinks}
+        apart = all(isinstance(sink, Secluded) and sink.is_secluded(sink_batch, self.session) for sink in sinks)
+        commit = BatchCommit(self.work, self.store, batch, prepared, sink_batch, lease, clock, is_observed=not apart)
         written: dict[str, int] = {}
         joined = JoinedCommit(commit, written)
         for place, sink in enumerate(sinks, start=1):
             lease.check()
-            rows = half_way(fitted[sink.name], f"during_sink:{place}")
             with clock.timing(sink.name):
-                written[sink.name] = self.write_one(sink, rows, joined)
+                sink_rows = half_way(fitted[sink.name], f"during_sink:{place}")
+                written[sink.name] = self.write_one(sink, sink_rows, joined)
             reach(f"after_sink:{place}")
         return joined.receipt or commit.save(written, self.store.commit)
 

@@ -17,9 +17,9 @@ from floodmark.hwm import HWM, ColumnDecimalHWM, ColumnIntHWM, KeyValueIntHWM
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 PROJECT = """\
 jobs:

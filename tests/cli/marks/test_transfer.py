@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from floodmark.testing.servers import Broker
-from tests.cli.conftest import Said
+from tests.cli.conftest import CommandResult
 
-Floodmark = Callable[..., Said]
+Floodmark = Callable[..., CommandResult]
 # As onETL 0.17.0 with etl-entities 3.0.4 wrote them.
 ORDERS = """\
 - description: ''

@@ -207,7 +207,7 @@ def test_a_text_that_is_no_object_is_refused(text: str, reason: str) -> None:
         Codec(Point).from_text(text)
 
 
-def test_the_position_is_told_by_whoever_knows_it() -> None:
+def test_the_position_is_added_by_whoever_knows_it() -> None:
     """The codec sees one element, the turn knows where it stood."""
     with pytest.raises(ElementInvalid) as caught:
         Codec(type_alias(Point, "points-b")).decode({})

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from floodmark.errors import PublicationFailed, RecordsFailed
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.healer.dead_letters import DeadLetters
-from tests.sources.reading_kafka import add_partitions, offsets_of, put, put_slowly, until
+from tests.sources.kafka.topics import add_partitions, offsets_of, put, put_slowly, until
 from tests.streams.harness import StreamHarness
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.errors import RecordsFailed
 from floodmark.streams import healing
-from tests.sources.reading_kafka import commit_offset, open_transaction, put
+from tests.sources.kafka.topics import commit_offset, open_transaction, put
 from tests.streams.harness import StreamHarness
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkFailed
 from floodmark.locations import local_path
-from floodmark.probes.delta import DeltaProbe, files_gone, note
+from floodmark.probes.delta import DeltaProbe, missing_files, note
 from floodmark.sinks.contract import Batch, Recorded, Session, without_own
 from floodmark.sinks.delta.lock import TableBusy, table_lock
 from floodmark.spark.faults import fault_in
-from floodmark.spark.session import isolated, jvm_pid
+from floodmark.spark.session import isolated_session, jvm_pid
 from floodmark.spark.tables import DeltaPlace, create_table
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class DeltaTarget:
             "spark.databricks.delta.write.txnVersion": str(batch.number),
             "spark.databricks.delta.commitInfo.userMetadata": self._note(batch),
         }
-        own = isolated(spark)
+        own = isolated_session(spark)
         for name, value in {**transaction, **settings}.items():
             own.conf.set(name, value)
         own.sql(statement).collect()
@@ -181,7 +181,7 @@ class RestorePoint:
 
     def restore(self, spark: SparkSession, number: int) -> None:
         """In one commit, with the number of this act; done twice it is the same."""
-        own, target = isolated(spark), self.table.target
+        own, target = isolated_session(spark), self.table.target
         own.conf.set("spark.databricks.delta.commitInfo.userMetadata", note(self.ledger, number, None))
         with target.lock(spark, self.ledger):
             own.sql(f"RESTORE TABLE {target.place.sql} TO VERSION AS OF {self.version}").collect()
@@ -199,7 +199,7 @@ def _require_own(later: Sequence[Commit], ledger: str, table: Delta) -> None:
 
 def _require_files(probe: DeltaProbe, version: int, number: int, table: Delta) -> None:
     """RESTORE finds out by itself, but only when other tables may have been put back already."""
-    gone = files_gone(probe.where, version, probe.latest())
+    gone = missing_files(probe.where, version, probe.latest())
     if gone == ():
         return
     what = f"{len(gone)} of its files are gone (vacuum), as {gone[0]}" if gone else "its log no longer reaches back"

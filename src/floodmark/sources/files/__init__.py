@@ -11,7 +11,7 @@ from floodmark.hwm import HWM, FileListHWM, FileModifiedTimeHWM, FileMoment, Fil
 from floodmark.hwm.parsing import seconds_in
 from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import without_login
-from floodmark.probes.files import SeenFile, current, list_files, rows_in
+from floodmark.probes.files import SeenFile, current_files, list_files, rows_in
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.files.reading import FileReading, Format, Malformed
 
@@ -169,7 +169,7 @@ class Files(Immutable):
 
     def _require_unchanged(self, files: list[SeenFile]) -> None:
         """Spark would read what is there now; after a crash the batch has to be the one that was begun."""
-        found = current(seen.path for seen in files)
+        found = current_files(seen.path for seen in files)
         for seen in files:
             there = found.get(seen.path)
             if there is None or (seen.size >= 0 and there != seen):
