@@ -14,7 +14,7 @@ from floodmark.errors import LeaseHeld, MarkMoved, StoreUnreachable
 from floodmark.hwm import FileListHWM
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold, this_process
-from floodmark.testing.law_records import files, receipt, record
+from floodmark.testing.laws.records import files, receipt, record
 
 
 def say(text: object) -> None:

@@ -11,7 +11,7 @@ import pytest
 from floodmark.errors import MarkUnreadable, StoreUnreachable
 from floodmark.machine import file_name
 from floodmark.stores import FileMarkStore
-from floodmark.testing.law_records import files, receipt, record, saved
+from floodmark.testing.laws.records import files, receipt, record, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,24 +28,24 @@ def on_disk(tmp_path: Path) -> list[str]:
 
 def test_a_job_has_one_file_and_small_ones_beside_it(store: FileMarkStore, tmp_path: Path) -> None:
     """No temporary file stays."""
-    store.release(saved(store, record(1, landing=files("/in/a")), record(2, landing=files("/in/a", "/in/b"))))
+    store.release(save(store, record(1, landing=files("/in/a")), record(2, landing=files("/in/a", "/in/b"))))
     assert on_disk(tmp_path) == ["orders.items.1.jsonl", "orders.lock", "orders.mark.jsonl"]
 
 
 def test_the_record_can_be_read_by_people(store: FileMarkStore, tmp_path: Path) -> None:
     """The second line is the record as JSON."""
-    saved(store, record(1))
+    save(store, record(1))
     second = (tmp_path / "default" / "orders.mark.jsonl").read_text().splitlines()[1]
     assert json.loads(second)["marks"]["table"]["value"] == 10
 
 
 def test_rows_of_a_crashed_save_never_count(store: FileMarkStore, tmp_path: Path) -> None:
     """They stand in the log, but behind its committed length, and the next save cuts them off."""
-    saved(store, record(1, landing=files("/in/a")))
+    save(store, record(1, landing=files("/in/a")))
     log = tmp_path / "default" / "orders.items.1.jsonl"
     log.write_text(log.read_text() + '[2,"landing","/in/ghost",[7,1]]\n[2,"landing","/in/half",[7,1]]\n[')
     assert FileMarkStore(tmp_path).read("orders") == record(1, landing=files("/in/a"))
-    saved(store, record(2, landing=files("/in/a", "/in/b")))
+    save(store, record(2, landing=files("/in/a", "/in/b")))
     assert FileMarkStore(tmp_path).read("orders") == record(2, landing=files("/in/a", "/in/b"))
     assert "ghost" not in log.read_text()
 
@@ -53,7 +53,7 @@ def test_rows_of_a_crashed_save_never_count(store: FileMarkStore, tmp_path: Path
 @pytest.mark.parametrize("left", [0, 1, 20, 150, 400])
 def test_a_mark_file_that_was_cut_off_is_unreadable(left: int, store: FileMarkStore, tmp_path: Path) -> None:
     """Also one that is empty."""
-    saved(store, record(1))
+    save(store, record(1))
     path = tmp_path / "default" / "orders.mark.jsonl"
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(MarkUnreadable):
@@ -63,7 +63,7 @@ def test_a_mark_file_that_was_cut_off_is_unreadable(left: int, store: FileMarkSt
 @pytest.mark.parametrize("keep", [0, 10])
 def test_a_log_that_was_cut_off_is_unreadable(keep: int, store: FileMarkStore, tmp_path: Path) -> None:
     """A list with fewer files would read some of them again."""
-    saved(store, record(1, landing=files("/in/a", "/in/b")))
+    save(store, record(1, landing=files("/in/a", "/in/b")))
     log = tmp_path / "default" / "orders.items.1.jsonl"
     log.write_bytes(log.read_bytes()[:keep])
     with pytest.raises(MarkUnreadable):
@@ -72,7 +72,7 @@ def test_a_log_that_was_cut_off_is_unreadable(keep: int, store: FileMarkStore, t
 
 def test_a_log_that_is_gone_is_unreadable(store: FileMarkStore, tmp_path: Path) -> None:
     """The list cannot be told, and nothing is guessed."""
-    saved(store, record(1, landing=files("/in/a")))
+    save(store, record(1, landing=files("/in/a")))
     (tmp_path / "default" / "orders.items.1.jsonl").unlink()
     with pytest.raises(MarkUnreadable):
         FileMarkStore(tmp_path).read("orders")
@@ -80,7 +80,7 @@ def test_a_log_that_is_gone_is_unreadable(store: FileMarkStore, tmp_path: Path) 
 
 def test_a_receipt_does_not_replace_an_unreadable_record(store: FileMarkStore, tmp_path: Path) -> None:
     """A failed run notes its failure; it must not make a damaged record look like none."""
-    saved(store, record(1))
+    save(store, record(1))
     path = tmp_path / "default" / "orders.mark.jsonl"
     path.write_bytes(b"")
     with pytest.raises(MarkUnreadable):
@@ -91,14 +91,14 @@ def test_a_receipt_does_not_replace_an_unreadable_record(store: FileMarkStore, t
 def test_logs_that_no_record_needs_are_removed(tmp_path: Path) -> None:
     """A list that was refreshed many times does not fill the disk."""
     store = FileMarkStore(tmp_path, keep_history=2)
-    saved(store, *(record(number, landing=files(f"/in/{number}")) for number in range(1, 8)))
+    save(store, *(record(number, landing=files(f"/in/{number}")) for number in range(1, 8)))
     assert [name for name in on_disk(tmp_path) if ".items." in name] == ["orders.items.6.jsonl", "orders.items.7.jsonl"]
 
 
 def test_a_lock_that_is_never_let_go_stops_the_run(tmp_path: Path) -> None:
     """A process that was stopped while it saved: wait a while, then say so."""
     store = FileMarkStore(tmp_path, patience_seconds=0.1)
-    saved(store, record(1))
+    save(store, record(1))
     with (tmp_path / "default" / "orders.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StoreUnreachable, match=r"orders\.lock was locked"):

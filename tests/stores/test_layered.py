@@ -9,7 +9,7 @@ import pytest
 from floodmark.errors import ConfigError, StoreUnreachable
 from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, SqliteMarkStore
 from floodmark.testing.doubles import FailingStore
-from floodmark.testing.law_records import files, record, saved
+from floodmark.testing.laws.records import files, record, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_a_record_is_served_by_the_nearest_level_that_has_it() -> None:
     """The truth is asked for its stamp alone."""
     truth = FailingStore(MemoryMarkStore())
-    saved(truth, record(1))
+    save(truth, record(1))
     store = LayeredMarkStore([MemoryMarkStore(), truth])
     first = store.read("orders")
     reads = truth.calls["read"]
@@ -29,7 +29,7 @@ def test_a_record_is_served_by_the_nearest_level_that_has_it() -> None:
 def test_a_commit_goes_to_the_truth_and_fills_the_levels_above(tmp_path: Path) -> None:
     """Every level holds it afterwards."""
     levels = [MemoryMarkStore(), FileMarkStore(tmp_path / "near"), SqliteMarkStore(tmp_path / "m.db")]
-    saved(LayeredMarkStore(levels), record(1, landing=files("/in/a")), record(2, landing=files("/in/a", "/in/b")))
+    save(LayeredMarkStore(levels), record(1, landing=files("/in/a")), record(2, landing=files("/in/a", "/in/b")))
     assert [level.read("orders") for level in levels] == [record(2, landing=files("/in/a", "/in/b"))] * 3
 
 
@@ -37,7 +37,7 @@ def test_a_truth_that_cannot_be_reached_stops_the_run() -> None:
     """What the levels above hold may be old."""
     truth = FailingStore(MemoryMarkStore(), {"stamp": 3})
     store = LayeredMarkStore([MemoryMarkStore(), truth])
-    saved(store, record(1))
+    save(store, record(1))
     with pytest.raises(StoreUnreachable):
         store.read("orders")
 
@@ -46,7 +46,7 @@ def test_a_commit_that_the_truth_did_not_take_is_in_no_level() -> None:
     """The truth comes first."""
     near, truth = MemoryMarkStore(), FailingStore(MemoryMarkStore(), {"commit": 2})
     with pytest.raises(StoreUnreachable):
-        saved(LayeredMarkStore([near, truth]), record(1), record(2))
+        save(LayeredMarkStore([near, truth]), record(1), record(2))
     assert near.read("orders") == record(1)
 
 
@@ -55,7 +55,7 @@ def test_a_commit_whose_answer_was_lost_is_seen_at_the_next_read() -> None:
     near, truth = MemoryMarkStore(), FailingStore(MemoryMarkStore(), {"commit": 2}, when="after")
     store = LayeredMarkStore([near, truth])
     with pytest.raises(StoreUnreachable):
-        saved(store, record(1), record(2))
+        save(store, record(1), record(2))
     assert store.read("orders") == record(2)
 
 
@@ -63,7 +63,7 @@ def test_a_commit_whose_answer_was_lost_is_seen_at_the_next_read() -> None:
 def test_a_level_above_the_truth_that_fails_is_passed_over(broken: dict[str, int]) -> None:
     """It only spares time."""
     truth = MemoryMarkStore()
-    saved(truth, record(1))
+    save(truth, record(1))
     store = LayeredMarkStore([FailingStore(MemoryMarkStore(), broken), truth])
     assert (store.read("orders"), store.read("orders"), store.read("orders")) == (record(1), record(1), record(1))
 
@@ -71,13 +71,13 @@ def test_a_level_above_the_truth_that_fails_is_passed_over(broken: dict[str, int
 def test_a_level_with_another_past_is_written_anew(tmp_path: Path) -> None:
     """The truth was restored: the same numbers stand for other files now."""
     near = FileMarkStore(tmp_path / "near")
-    saved(
+    save(
         LayeredMarkStore([near, MemoryMarkStore()]),
         record(1, landing=files("/in/a")),
         record(2, landing=files("/in/a", "/in/b")),
     )
     other = MemoryMarkStore()
-    saved(other, record(1, landing=files("/in/x")), record(2, landing=files("/in/x", "/in/y")))
+    save(other, record(1, landing=files("/in/x")), record(2, landing=files("/in/x", "/in/y")))
     again = LayeredMarkStore([near, other])
     assert again.read("orders") == record(2, landing=files("/in/x", "/in/y"))
     assert FileMarkStore(tmp_path / "near").read("orders") == record(2, landing=files("/in/x", "/in/y"))

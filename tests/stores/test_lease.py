@@ -17,7 +17,7 @@ from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnreachable
 from floodmark.stores import MemoryMarkStore, this_process
 from floodmark.stores.lease import Patience, default_seconds, hold
 from floodmark.testing.doubles import FailingStore
-from floodmark.testing.law_records import ME, OTHER, record, saved
+from floodmark.testing.laws.records import ME, OTHER, record, save
 from tests.stores.processes import child, heard
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_an_owner_elsewhere_that_beats_refuses(store: MemoryMarkStore) -> None:
 
 def test_an_owner_elsewhere_that_is_silent_for_a_lease_is_taken_over(store: MemoryMarkStore) -> None:
     """30 seconds of our own clock."""
-    old = saved(store, record(1))
+    old = save(store, record(1))
     watch = Watch(["unsure"])
     with hold(store, "orders", OTHER, patience=watch.patience()), pytest.raises(LeaseLost):
         store.commit(record(2), expected=1, lease=old)

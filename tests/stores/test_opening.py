@@ -11,7 +11,7 @@ import pytest
 from floodmark import stores
 from floodmark.errors import ConfigError, UnknownKind
 from floodmark.stores import opening
-from floodmark.testing.law_records import record, saved
+from floodmark.testing.laws.records import record, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 def test_relative_paths_start_from_the_folder(text: str, kind: str, file: str, tmp_path: Path) -> None:
     """Which is the project file's, and is created if it is missing."""
     store = stores.open(text, folder=tmp_path / "project")
-    saved(store, record(1))
+    save(store, record(1))
     assert (type(store).__name__, (tmp_path / "project" / file).is_file()) == (kind, True)
 
 
 @pytest.mark.parametrize("text", ["sqlite:///{}/a.db", "file:{}/a", "file://{}/a"])
 def test_absolute_paths_stay_where_they_are(text: str, tmp_path: Path) -> None:
     """Whatever the folder is."""
-    saved(stores.open(text.format(tmp_path), folder="/nowhere"), record(1))
+    save(stores.open(text.format(tmp_path), folder="/nowhere"), record(1))
     assert [path.name.partition(".")[0] for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["a"]
 
 

@@ -25,7 +25,7 @@ from floodmark.stores import LayeredMarkStore, MemoryMarkStore, PostgresMarkStor
 from floodmark.stores.contract import Clocked, Joining
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import Patience, claimable
-from floodmark.testing.law_records import ME, NOON, OTHER, files, receipt, record, saved
+from floodmark.testing.laws.records import ME, NOON, OTHER, files, receipt, record, save
 from floodmark.testing.servers import Server, postgres_server
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def tables(sql: Connection) -> list[str]:
 
 def test_the_mark_is_seen_with_plain_sql(store: PostgresMarkStore, sql: Connection) -> None:
     """Without Floodmark."""
-    saved(store, record(3))
+    save(store, record(3))
     shown = sql.execute("select val -> 'marks' -> 'table' -> 'value', number, modified_time, namespace "
                         "from floodmark_marks where key = 'orders'").fetchall()  # fmt: skip
     assert shown == [(30, 3, NOON, "default")]
@@ -71,7 +71,7 @@ def test_a_look_makes_no_table(store: PostgresMarkStore, sql: Connection) -> Non
 def test_the_table_may_be_named_with_its_schema(database: str, sql: Connection) -> None:
     """Whatever letters the names have; the schema is made too."""
     with closing(PostgresMarkStore(f'{database}?table=Ops%20"1".state')) as named:
-        saved(named, record(1, landing=files("/in/a")))
+        save(named, record(1, landing=files("/in/a")))
     assert tables(sql) == ["state", "state_history", "state_items", "state_leases", "state_looked", "state_runs"]
     assert sql.execute('select key from "Ops ""1""".state').fetchall() == [("orders",)]
 
@@ -92,10 +92,10 @@ def test_without_the_right_to_create_the_statements_are_shown(database: str, sql
         with closing(PostgresMarkStore(mine)) as store:
             assert store.read("orders") is None
             with pytest.raises(StoreNotPrepared) as refused:
-                saved(store, record(1))
+                save(store, record(1))
             sql.execute(refused.value.ddl)
             sql.execute("grant select, insert, update, delete on all tables in schema public to runner")
-            saved(store, record(1))
+            save(store, record(1))
             assert store.read("orders") == record(1)
     finally:
         sql.execute("drop owned by runner; drop role runner")
@@ -118,7 +118,7 @@ def test_a_table_of_a_newer_version_is_left_alone(store: PostgresMarkStore, data
 
 def test_a_table_that_was_dropped_under_an_open_store_stops_the_run(store: PostgresMarkStore, sql: Connection) -> None:
     """It is not a first run."""
-    saved(store, record(1))
+    save(store, record(1))
     sql.execute("drop table floodmark_marks")
     with pytest.raises(StoreUnreachable, match="floodmark_marks"):
         store.read("orders")
@@ -130,7 +130,7 @@ def test_texts_that_jsonb_does_not_know_are_kept(store: PostgresMarkStore, datab
         record(1, landing=files("/in/caf\udce9")),
         extras=RecordExtras({"nul": "a\0b", "half": "\ud800", "big": 10**40, "😀": 1}),
     )
-    saved(store, odd)
+    save(store, odd)
     with closing(PostgresMarkStore(database)) as other:
         assert (other.read("orders"), list(other.history("orders"))) == (odd, [odd])
 
@@ -144,7 +144,7 @@ def test_the_check_at_each_tick_is_one_statement_on_the_kept_connection(
     store: PostgresMarkStore, tmp_path: Path
 ) -> None:
     """No transaction around it, no other connection."""
-    saved(store, record(1))
+    save(store, record(1))
     known, connection = store.read("orders"), store._postgres._connection
     assert connection is not None
     with (tmp_path / "trace").open("w") as file:
@@ -157,7 +157,7 @@ def test_the_check_at_each_tick_is_one_statement_on_the_kept_connection(
 def test_a_lost_connection_costs_one_call_and_the_next_one_connects_again(tmp_path: Path) -> None:
     """The server is restarted under an open store."""
     with postgres_server(tmp_path) as server, closing(PostgresMarkStore(server.url)) as store:
-        lease = saved(store, record(1))
+        lease = save(store, record(1))
         server.kill()
         with pytest.raises(StoreUnreachable):
             store.commit(record(2), expected=1, lease=lease)
@@ -171,7 +171,7 @@ def test_a_lost_connection_costs_one_call_and_the_next_one_connects_again(tmp_pa
 
 def test_a_connection_that_was_cut_off_is_replaced(store: PostgresMarkStore, sql: Connection) -> None:
     """As an administrator, or a firewall, does it."""
-    saved(store, record(1))
+    save(store, record(1))
     sql.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'floodmark'")
     with pytest.raises(StoreUnreachable):
         store.read("orders")
@@ -181,7 +181,7 @@ def test_a_connection_that_was_cut_off_is_replaced(store: PostgresMarkStore, sql
 def test_a_job_that_another_process_keeps_locked_is_given_up(database: str, sql: Connection) -> None:
     """The run stops; it does not wait for ever."""
     with closing(PostgresMarkStore(database, patience_seconds=0.2)) as store:
-        lease = saved(store, record(1))
+        lease = save(store, record(1))
         with sql.transaction():
             store._postgres.within(sql, "orders")
             with pytest.raises(StoreUnreachable, match="lock timeout"):
@@ -193,7 +193,7 @@ def test_a_job_that_another_process_keeps_locked_is_given_up(database: str, sql:
 def test_a_mark_moves_in_the_transaction_of_the_rows(store: PostgresMarkStore, sql: Connection) -> None:
     """Both are there, with history and receipt, or neither is."""
     sql.execute("create table rows (id int)")
-    lease = saved(store, record(1))
+    lease = save(store, record(1))
     with sql.transaction():
         sql.execute("insert into rows values (1)")
         store.commit_within(sql, record(2), expected=1, lease=lease, receipt=receipt(2))
@@ -206,7 +206,7 @@ def test_a_mark_moves_in_the_transaction_of_the_rows(store: PostgresMarkStore, s
 
 def test_a_mark_goes_back_with_the_rows(store: PostgresMarkStore, sql: Connection) -> None:
     """A rolled back list of files is not remembered either."""
-    lease = saved(store, record(1, landing=files("/in/a")))
+    lease = save(store, record(1, landing=files("/in/a")))
     with sql.transaction(force_rollback=True):
         store.commit_within(sql, record(2, landing=files("/in/a", "/in/b")), expected=1, lease=lease)
     assert store.read("orders") == record(1, landing=files("/in/a"))
@@ -216,7 +216,7 @@ def test_a_mark_goes_back_with_the_rows(store: PostgresMarkStore, sql: Connectio
 
 def test_a_stale_commit_within_a_transaction_changes_nothing(store: PostgresMarkStore, sql: Connection) -> None:
     """The rows are not written either."""
-    lease = saved(store, record(1), record(2))
+    lease = save(store, record(1), record(2))
     with pytest.raises(MarkMoved), sql.transaction():
         store.commit_within(sql, record(3), expected=1, lease=lease)
     with pytest.raises(LeaseLost), sql.transaction():
@@ -228,7 +228,7 @@ def test_another_database_is_told_from_the_stores_own(
     store: PostgresMarkStore, sql: Connection, postgres: Server
 ) -> None:
     """The lease is seen in one of them only."""
-    lease = saved(store, record(1))
+    lease = save(store, record(1))
     elsewhere = postgres.create_database()
     PostgresMarkStore(elsewhere).prepare()
     with psycopg.connect(elsewhere) as other, psycopg.connect(postgres.url) as bare:
@@ -241,7 +241,7 @@ def test_a_layered_store_can_what_its_truth_can(store: PostgresMarkStore, sql: C
     layered = LayeredMarkStore([MemoryMarkStore(), store])
     assert isinstance(layered, Clocked)
     assert isinstance(layered, Joining)
-    lease = saved(layered, record(1))
+    lease = save(layered, record(1))
     with sql.transaction():
         layered.commit_within(sql, record(2), expected=1, lease=lease)
     assert layered.read("orders") == record(2)

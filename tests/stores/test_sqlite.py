@@ -10,7 +10,7 @@ import pytest
 
 from floodmark.errors import FormatTooNew, MarkUnreadable, StoreUnreachable
 from floodmark.stores import SqliteMarkStore
-from floodmark.testing.law_records import files, record, saved
+from floodmark.testing.laws.records import files, record, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_mark_is_seen_with_plain_sql(path: Path) -> None:
     """Without Floodmark."""
-    saved(SqliteMarkStore(path), record(3))
+    save(SqliteMarkStore(path), record(3))
     query = (
         "select namespace, key, json_extract(val, '$.marks.table.value'), number, modified_time from floodmark_marks"
     )
@@ -33,7 +33,7 @@ def test_the_mark_is_seen_with_plain_sql(path: Path) -> None:
 
 def test_a_growing_list_adds_rows_and_touches_no_other(path: Path) -> None:
     """Each row has the number of the commit that added it."""
-    saved(
+    save(
         SqliteMarkStore(path),
         record(1, landing=files("/in/a", "/in/b")),
         record(2, landing=files("/in/a", "/in/b", "/in/c")),
@@ -44,14 +44,14 @@ def test_a_growing_list_adds_rows_and_touches_no_other(path: Path) -> None:
 
 def test_rows_that_no_record_needs_are_removed(path: Path) -> None:
     """A list that was refreshed many times does not fill the disk."""
-    saved(SqliteMarkStore(path, keep_history=2), *(record(at, landing=files(f"/in/{at}")) for at in range(1, 8)))
+    save(SqliteMarkStore(path, keep_history=2), *(record(at, landing=files(f"/in/{at}")) for at in range(1, 8)))
     rows = sqlite3.connect(path).execute("select item from floodmark_items order by item").fetchall()
     assert rows == [("/in/6",), ("/in/7",)]
 
 
 def test_a_list_with_missing_rows_is_unreadable(path: Path) -> None:
     """A list with fewer files would read some of them again."""
-    saved(SqliteMarkStore(path), record(1, landing=files("/in/a", "/in/b")))
+    save(SqliteMarkStore(path), record(1, landing=files("/in/a", "/in/b")))
     with sqlite3.connect(path) as connection:
         connection.execute("delete from floodmark_items where item = '/in/a'")
     with pytest.raises(MarkUnreadable, match="1 of 2 items"):
@@ -61,7 +61,7 @@ def test_a_list_with_missing_rows_is_unreadable(path: Path) -> None:
 def test_a_file_name_that_is_not_text_is_kept(path: Path) -> None:
     """A file's name may be any bytes."""
     odd = files("/in/caf\udce9", "/in/plain")
-    saved(SqliteMarkStore(path), record(1, landing=odd))
+    save(SqliteMarkStore(path), record(1, landing=odd))
     assert SqliteMarkStore(path).read("orders") == record(1, landing=odd)
 
 
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_database_cannot_be_used(path: Path) -> None:
 
 def test_an_empty_file_cannot_be_used(path: Path) -> None:
     """SQLite would take it for a new database, and a first run would read everything again."""
-    saved(SqliteMarkStore(path), record(1))
+    save(SqliteMarkStore(path), record(1))
     path.write_bytes(b"")
     with pytest.raises(StoreUnreachable, match="the file is empty"):
         SqliteMarkStore(path).read("orders")
@@ -84,7 +84,7 @@ def test_an_empty_file_cannot_be_used(path: Path) -> None:
 @pytest.mark.parametrize("left", [100, 4096, 8192, 20_000])
 def test_a_database_that_was_cut_off_cannot_be_used(left: int, path: Path) -> None:
     """Whatever part is gone."""
-    saved(SqliteMarkStore(path), record(1))
+    save(SqliteMarkStore(path), record(1))
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises((StoreUnreachable, MarkUnreadable)):
         SqliteMarkStore(path).read("orders")
@@ -96,13 +96,13 @@ def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("create table theirs (x)")
     with pytest.raises(StoreUnreachable, match="was not made by Floodmark"):
-        saved(SqliteMarkStore(path), record(1))
+        save(SqliteMarkStore(path), record(1))
     assert sqlite3.connect(path).execute("select name from sqlite_master").fetchall() == [("theirs",)]
 
 
 def test_a_database_of_a_newer_version_is_left_alone(path: Path) -> None:
     """Its records may mean something that this version does not know."""
-    saved(SqliteMarkStore(path), record(1))
+    save(SqliteMarkStore(path), record(1))
     with sqlite3.connect(path) as connection:
         connection.execute("pragma user_version = 99")
     with pytest.raises(FormatTooNew, match="has format 99"):
@@ -112,7 +112,7 @@ def test_a_database_of_a_newer_version_is_left_alone(path: Path) -> None:
 def test_a_locked_database_is_waited_for_and_then_given_up(path: Path) -> None:
     """The run stops; it does not start from the beginning."""
     store = SqliteMarkStore(path, patience_seconds=0.2)
-    lease = saved(store, record(1))
+    lease = save(store, record(1))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin exclusive")
     with pytest.raises(StoreUnreachable, match="database is locked"):
@@ -127,9 +127,9 @@ def test_a_locked_database_is_waited_for_and_then_given_up(path: Path) -> None:
 def test_a_database_that_was_put_in_its_place_is_seen(path: Path, tmp_path: Path) -> None:
     """A store restored from a copy while a loop has the old one open."""
     store = SqliteMarkStore(path)
-    saved(store, record(1))
+    save(store, record(1))
     shutil.copy(path, tmp_path / "copy.db")
-    saved(store, record(2))
+    save(store, record(2))
     known = store.read("orders")
     (tmp_path / "copy.db").replace(path)
     assert store.read("orders", known) == record(1)
@@ -138,7 +138,7 @@ def test_a_database_that_was_put_in_its_place_is_seen(path: Path, tmp_path: Path
 def test_no_file_is_left_beside_the_database(path: Path) -> None:
     """It can be copied as one file."""
     SqliteMarkStore(path).close()
-    saved(SqliteMarkStore(path), record(1))
+    save(SqliteMarkStore(path), record(1))
     assert sorted(file.name for file in path.parent.iterdir()) == ["marks.db", "marks.db.lock"]
 
 
@@ -146,4 +146,4 @@ def test_a_folder_that_may_not_be_made_stops_the_run(tmp_path: Path) -> None:
     """A file stands where the folder should be."""
     (tmp_path / "state").write_text("")
     with pytest.raises(StoreUnreachable):
-        saved(SqliteMarkStore(tmp_path / "state" / "marks.db"), record(1))
+        save(SqliteMarkStore(tmp_path / "state" / "marks.db"), record(1))

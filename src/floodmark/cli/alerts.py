@@ -33,10 +33,9 @@ def test(ctx: typer.Context) -> None:
     """Send a trial alert through every channel."""
     from floodmark.health.alerts import Alert, send
     from floodmark.project.health import subscriptions_of
-    from floodmark.project.kinds import Site
 
     invocation: Invocation = ctx.obj
-    subscriptions = subscriptions_of(invocation.loaded_project(), Site(invocation.document().folder))
+    subscriptions = subscriptions_of(invocation.loaded_project(), invocation.site())
     if not subscriptions:
         raise ConfigError("the project has no `alerts`.", hint="add one: alerts: [{to: log}]")
     trial = Alert("test:floodmark", "test", "floodmark", "critical", "open", "a trial", datetime.now(timezone.utc))

@@ -28,10 +28,9 @@ def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_
     from floodmark.jobs.diff import diff as between
     from floodmark.jobs.diff import jobs_that_ran
     from floodmark.project import select_jobs
-    from floodmark.project.kinds import Site
 
     invocation: Invocation = ctx.obj
-    site = Site(invocation.document().folder)
+    site = invocation.site()
     store, declared = invocation.store(), select_jobs(invocation.loaded_project(), select or ())
     others = [] if select else jobs_that_ran(store)
     sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}

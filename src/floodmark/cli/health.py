@@ -42,9 +42,8 @@ def print_metrics(invocation: Invocation) -> None:
     from floodmark.health.metrics import exposition, metrics
     from floodmark.project.check import rows_behind
     from floodmark.project.health import watch_of
-    from floodmark.project.kinds import Site
 
-    project, site, store = invocation.loaded_project(), Site(invocation.document().folder), invocation.store()
+    project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
     behind = rows_behind(project.jobs, site, store)
     found = metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind)
     print_line(exposition(found).rstrip("\n"))
@@ -55,9 +54,8 @@ def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
     from floodmark.health.alerts import HealthMemory, judge, recall, remember, send, summary
     from floodmark.health.checks import examine, row_counts
     from floodmark.project.health import subscriptions_of, watch_of
-    from floodmark.project.kinds import Site
 
-    project, site, store = invocation.loaded_project(), Site(invocation.document().folder), invocation.store()
+    project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
     before = recall(store)
     report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts)
     if not quiet:

@@ -52,6 +52,50 @@ class LogSettings:
         return cls(level.lower(), "json" if style == "json" else "pretty", named is not None)
 
 
+@dataclass
+class LazySession:
+    """The Spark session of a command: shared by its jobs, and started only when one of them has rows to move.
+
+    Call it for the session; `stop` ends what it started, and nothing else.
+    """
+
+    start: Callable[[], SparkSession]
+    _session: SparkSession | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> LazySession:
+        """A session with the project's Spark settings."""
+
+        def start() -> SparkSession:
+            from floodmark.spark.session import spark_session
+
+            return spark_session(settings)
+
+        return cls(start)
+
+    def __call__(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                self._session = _keeping_our_signals(self.start)
+            return self._session
+
+    def stop(self) -> None:
+        """Let a cluster know that the application has ended."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
+def _keeping_our_signals(start: Callable[[], SparkSession]) -> SparkSession:
+    """PySpark takes SIGINT over to cancel its jobs; a loop that wants to finish its batch needs it back."""
+    ours = signal.getsignal(signal.SIGINT)
+    session = start()
+    if ours is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, ours)
+    return session
+
+
 def _open_store(settings: StoreSettings) -> MarkStore:
     from floodmark import stores
 
@@ -65,17 +109,13 @@ def _build_jobs(project: Project, site: Site, select: Sequence[str]) -> Sequence
     return build_jobs(project, site, select)
 
 
-def _session(settings: Mapping[str, str]) -> LazySession:
-    return LazySession.of(settings)
-
-
 @dataclass(frozen=True)
 class Tools:
     """How a store is opened, jobs are built and Spark is started; tests hand in their own."""
 
     open_store: Callable[[StoreSettings], MarkStore] = _open_store
     build_jobs: Callable[[Project, Site, Sequence[str]], Sequence[Job]] = _build_jobs
-    session: Callable[[Mapping[str, str]], LazySession] = _session
+    session: Callable[[Mapping[str, str]], LazySession] = LazySession.of
 
 
 @dataclass
@@ -129,11 +169,15 @@ class Invocation:
             log.debug("store opened", store=self._store.describe(), namespace=self._store.namespace)
         return self._store
 
-    def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
-        """The selected jobs, ready to run."""
+    def site(self, console: Literal["stdout", "stderr"] = "stdout") -> Site:
+        """Where the project's jobs are built."""
         from floodmark.project.kinds import Site
 
-        jobs = self.tools.build_jobs(self.loaded_project(), Site(self.document().folder, console), select)
+        return Site(self.document().folder, console)
+
+    def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
+        """The selected jobs, ready to run."""
+        jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), select)
         if not jobs:
             raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
         return jobs
@@ -150,47 +194,3 @@ class Invocation:
             self._session.stop()
         if self._store is not None:
             self._store.close()
-
-
-@dataclass
-class LazySession:
-    """The Spark session of a command: shared by its jobs, and started only when one of them has rows to move.
-
-    Call it for the session; `stop` ends what it started, and nothing else.
-    """
-
-    start: Callable[[], SparkSession]
-    _session: SparkSession | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @classmethod
-    def of(cls, settings: Mapping[str, str]) -> LazySession:
-        """A session with the project's Spark settings."""
-
-        def start() -> SparkSession:
-            from floodmark.spark.session import spark_session
-
-            return spark_session(settings)
-
-        return cls(start)
-
-    def __call__(self) -> SparkSession:
-        with self._lock:
-            if self._session is None:
-                self._session = _keeping_our_signals(self.start)
-            return self._session
-
-    def stop(self) -> None:
-        """Let a cluster know that the application has ended."""
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
-
-
-def _keeping_our_signals(start: Callable[[], SparkSession]) -> SparkSession:
-    """PySpark takes SIGINT over to cancel its jobs; a loop that wants to finish its batch needs it back."""
-    ours = signal.getsignal(signal.SIGINT)
-    session = start()
-    if ours is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, ours)
-    return session

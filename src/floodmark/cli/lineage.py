@@ -16,7 +16,6 @@ from floodmark.lineage import lineage_of
 from floodmark.lineage.flows import Parts
 from floodmark.lineage.graph import job_event
 from floodmark.project import select_jobs
-from floodmark.project.kinds import Site
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -35,7 +34,7 @@ Table = Annotated[
 def lineage(ctx: typer.Context, select: Select = None, table: Table = None, as_json: AsJson = False) -> None:
     """Show which tables each job reads and fills, and of which columns every column is made."""
     invocation: Invocation = ctx.obj
-    project, site = invocation.loaded_project(), Site(invocation.document().folder)
+    project, site = invocation.loaded_project(), invocation.site()
     found = lineage_of([Parts.of_model(job, site) for job in project.jobs])
     names = [job.name for job in select_jobs(project, select or ())]
     flows = [flow for flow in found.flows if flow.job in names]

@@ -56,9 +56,8 @@ def optimize(
 def select_tables(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:
     """The tables of the project, or those of these names."""
     from floodmark.project.health import tables_of
-    from floodmark.project.kinds import Site
 
-    site = Site(invocation.document().folder)
+    site = invocation.site()
     tables = tables_of(invocation.loaded_project(), site)
     known = {name: upkeep_of(name, sink, site) for name, sink in tables.items()}
     for name in select:

@@ -27,84 +27,11 @@ if TYPE_CHECKING:
 UsageError = typer.BadParameter.__base__ or typer.BadParameter  # typer gives it no public name of its own
 INTERRUPTED = 130
 USAGE = 2
-
-
-def explain_failure(error: BaseException, invocation: Invocation) -> int:
-    """Print what happened and what to do; gives the exit code."""
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
-    if isinstance(error, typer.Exit):
-        return int(error.exit_code)
-    if isinstance(error, typer.Abort):
-        print_failure("stopped, nothing was changed.", "answer y, or give --yes", invocation)
-        return 1
-    if isinstance(error, UsageError):
-        return _explain_usage(error, invocation)
-    message, hint = message_and_hint(error)
-    print_failure(message, hint, invocation)
-    if invocation.logs.level == "debug":
-        sys.stderr.write(invocation.scrub("".join(traceback.format_exception(error))))
-    return error.exit_code if isinstance(error, FloodmarkError) else 1
-
-
-def message_and_hint(error: BaseException) -> tuple[str, str]:
-    """What happened, in one line, and the next step."""
-    if isinstance(error, FloodmarkError):
-        return " ".join(error.message.split()), " ".join(error.hint.split())
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}".rstrip(": "), "run again with --log-level debug"
-
-
-def print_failure(message: str, hint: str, invocation: Invocation) -> None:
-    """The two lines."""
-    sys.stderr.write(invocation.scrub(f"Error: {message}\nTry: {hint}\n"))
-
-
-def _explain_usage(error: BaseException, invocation: Invocation) -> int:
-    """Usage errors come from typer; one without arguments carries the help text itself."""
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
-        sys.stdout.write(str(error.format_message()) + "\n" if str(error) else "")  # type: ignore[attr-defined]
-        return 0
-    path = context.command_path if context else "floodmark"
-    print_failure(str(error.format_message()), f"{path} --help", invocation)  # type: ignore[attr-defined]
-    return USAGE
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")]
 Select = Annotated[list[str] | None, typer.Option("--select", metavar="JOB", help="Only this job; may be repeated.")]
 OneJob = Annotated[str | None, typer.Argument(metavar="JOB", help="The job's name; `--select JOB` does as well.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
-
-
-def confirm(act: str, *, yes: bool, dry_run: bool) -> bool:
-    """Whether to go on: a dry run only says what it would do, and without --yes a person is asked."""
-    if dry_run:
-        print_line(f"would {act}")
-        return False
-    return yes or typer.confirm(f"{act}?", abort=True)
-
-
-def one_job(job: str | None, select: Sequence[str] | None) -> str:
-    """The one job that a command is about, given as its argument or by `--select`."""
-    names: set[str] = {*([job] if job else ()), *(select or ())}
-    if len(names) != 1:
-        raise ConfigError(f"{len(names)} jobs are named, and this is about one.", hint="name one job, or `--select` it")
-    return names.pop()
-
-
-def scrub_document(document: Mapping[str, Json], scrub: Callable[[str], str]) -> dict[str, Json]:
-    """The document without secrets in its texts; names of fields stay."""
-
-    def clean(value: Json) -> Json:
-        if isinstance(value, str):
-            return scrub(value)
-        if isinstance(value, list):
-            return [clean(each) for each in value]
-        return {name: clean(each) for name, each in value.items()} if isinstance(value, dict) else value
-
-    return {name: clean(each) for name, each in document.items()}
 
 
 def print_json(document: Mapping[str, object]) -> None:
@@ -140,12 +67,23 @@ def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(markup=False, highlight=False).print(table)
 
 
-def mark_text(value: Json) -> str:
-    """A mark's value for people, cut where it is long."""
-    if value is None:
-        return "none"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+def run_line(receipt: Receipt) -> str:
+    """A run in one line."""
+    if receipt.status == "failed":
+        return f"{receipt.job}: failed after {receipt.seconds:.1f} s: {receipt.error}"
+    if receipt.status == "skipped":
+        return f"{receipt.job}: skipped ({'; '.join(receipt.notes)})"
+    held = f", {receipt.rows_held_back} held back" if receipt.rows_held_back else ""
+    if receipt.status == "nothing_new" and held:
+        return f"{receipt.job}: nothing read{held}: {'; '.join(receipt.notes)} ({receipt.seconds:.1f} s)"
+    if receipt.status == "nothing_new":
+        return f"{receipt.job}: nothing new ({receipt.seconds:.1f} s)"
+    written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
+    aside = {"quarantined": receipt.rows_quarantined, "dropped": receipt.rows_dropped, "dead": receipt.rows_dead}
+    put_aside = "".join(f", {rows} {word}" for word, rows in aside.items() if rows)
+    moved = f"mark {short_mark(receipt.mark_before)} → {short_mark(receipt.mark_after)}"
+    counts = f"{receipt.rows_read} rows read{put_aside}{held}, written: {written or 'none'}"
+    return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"
 
 
 def run_entry(receipt: Receipt) -> dict[str, object]:
@@ -179,20 +117,80 @@ def short_mark(mark: Json) -> str:
     return f"{len(mark)} files" if is_files and isinstance(mark, list) else mark_text(mark)
 
 
-def run_line(receipt: Receipt) -> str:
-    """A run in one line."""
-    if receipt.status == "failed":
-        return f"{receipt.job}: failed after {receipt.seconds:.1f} s: {receipt.error}"
-    if receipt.status == "skipped":
-        return f"{receipt.job}: skipped ({'; '.join(receipt.notes)})"
-    held = f", {receipt.rows_held_back} held back" if receipt.rows_held_back else ""
-    if receipt.status == "nothing_new" and held:
-        return f"{receipt.job}: nothing read{held}: {'; '.join(receipt.notes)} ({receipt.seconds:.1f} s)"
-    if receipt.status == "nothing_new":
-        return f"{receipt.job}: nothing new ({receipt.seconds:.1f} s)"
-    written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
-    aside = {"quarantined": receipt.rows_quarantined, "dropped": receipt.rows_dropped, "dead": receipt.rows_dead}
-    put_aside = "".join(f", {rows} {word}" for word, rows in aside.items() if rows)
-    moved = f"mark {short_mark(receipt.mark_before)} → {short_mark(receipt.mark_after)}"
-    counts = f"{receipt.rows_read} rows read{put_aside}{held}, written: {written or 'none'}"
-    return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"
+def mark_text(value: Json) -> str:
+    """A mark's value for people, cut where it is long."""
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def scrub_document(document: Mapping[str, Json], scrub: Callable[[str], str]) -> dict[str, Json]:
+    """The document without secrets in its texts; names of fields stay."""
+
+    def clean(value: Json) -> Json:
+        if isinstance(value, str):
+            return scrub(value)
+        if isinstance(value, list):
+            return [clean(each) for each in value]
+        return {name: clean(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+    return {name: clean(each) for name, each in document.items()}
+
+
+def confirm(act: str, *, yes: bool, dry_run: bool) -> bool:
+    """Whether to go on: a dry run only says what it would do, and without --yes a person is asked."""
+    if dry_run:
+        print_line(f"would {act}")
+        return False
+    return yes or typer.confirm(f"{act}?", abort=True)
+
+
+def one_job(job: str | None, select: Sequence[str] | None) -> str:
+    """The one job that a command is about, given as its argument or by `--select`."""
+    names: set[str] = {*([job] if job else ()), *(select or ())}
+    if len(names) != 1:
+        raise ConfigError(f"{len(names)} jobs are named, and this is about one.", hint="name one job, or `--select` it")
+    return names.pop()
+
+
+def explain_failure(error: BaseException, invocation: Invocation) -> int:
+    """Print what happened and what to do; gives the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, typer.Exit):
+        return int(error.exit_code)
+    if isinstance(error, typer.Abort):
+        print_failure("stopped, nothing was changed.", "answer y, or give --yes", invocation)
+        return 1
+    if isinstance(error, UsageError):
+        return _explain_usage(error, invocation)
+    message, hint = message_and_hint(error)
+    print_failure(message, hint, invocation)
+    if invocation.logs.level == "debug":
+        sys.stderr.write(invocation.scrub("".join(traceback.format_exception(error))))
+    return error.exit_code if isinstance(error, FloodmarkError) else 1
+
+
+def _explain_usage(error: BaseException, invocation: Invocation) -> int:
+    """Usage errors come from typer; one without arguments carries the help text itself."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stdout.write(str(error.format_message()) + "\n" if str(error) else "")  # type: ignore[attr-defined]
+        return 0
+    path = context.command_path if context else "floodmark"
+    print_failure(str(error.format_message()), f"{path} --help", invocation)  # type: ignore[attr-defined]
+    return USAGE
+
+
+def message_and_hint(error: BaseException) -> tuple[str, str]:
+    """What happened, in one line, and the next step."""
+    if isinstance(error, FloodmarkError):
+        return " ".join(error.message.split()), " ".join(error.hint.split())
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}".rstrip(": "), "run again with --log-level debug"
+
+
+def print_failure(message: str, hint: str, invocation: Invocation) -> None:
+    """The two lines."""
+    sys.stderr.write(invocation.scrub(f"Error: {message}\nTry: {hint}\n"))

@@ -97,12 +97,11 @@ def taking_part(invocation: Invocation, target: Target) -> list[str]:
 
 def without_python(invocation: Invocation, names: Sequence[str]) -> Sequence[Job]:
     """The jobs without their Python functions: the deploy that is to be undone may have broken them."""
-    from floodmark.project.kinds import Site
 
     project = invocation.loaded_project()
     bare = (j.model_copy(update={"transform": None}) if j.transform and j.transform.python else j for j in project.jobs)
     readable = project.model_copy(update={"jobs": tuple(bare)})
-    jobs = invocation.tools.build_jobs(readable, Site(invocation.document().folder), names)
+    jobs = invocation.tools.build_jobs(readable, invocation.site(), names)
     if not jobs:
         raise ConfigError("the project has no jobs.", hint="add one under `jobs:`")
     return jobs
@@ -168,9 +167,8 @@ class RollbackCommand:
 
     def _warnings(self, ways: Sequence[WayBack]) -> Iterator[str]:
         from floodmark.lineage.flows import Parts
-        from floodmark.project.kinds import Site
 
-        site = Site(self.invocation.document().folder)
+        site = self.invocation.site()
         parts = [Parts.of_model(model, site) for model in self.invocation.loaded_project().jobs]
         return Readers(parts, ways, self.invocation.store(), site.folder).warnings()
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(add_completion=False)
+LOOPING = "looping; Ctrl-C ends it"
+STATUSES = ("done", "nothing_new", "held_back", "failed", "skipped")
 Start = Annotated[str | None, typer.Option("--from", metavar="VALUE", help="Read from this value on, inclusive.")]
 Every = Annotated[str | None, typer.Option(metavar="5s", help="How often a loop looks; implies --loop.")]
 
@@ -169,7 +171,3 @@ class RunCommand:
         from rich.console import Console
 
         return Console(stderr=True).status(text)
-
-
-LOOPING = "looping; Ctrl-C ends it"
-STATUSES = ("done", "nothing_new", "held_back", "failed", "skipped")

@@ -124,9 +124,8 @@ class WorkflowCommand:
     def notices(self) -> Notices:
         """Where the file's notifications go."""
         from floodmark.project.health import subscriptions_of
-        from floodmark.project.kinds import Site
 
-        project, site = self.invocation.loaded_project(), Site(self.invocation.document().folder)
+        project, site = self.invocation.loaded_project(), self.invocation.site()
         return Notices(self.workflow, subscriptions_of(project, site), self.invocation.scrub)
 
     def announce(self, finished: WorkflowResult) -> None:

@@ -1,4 +1,4 @@
-"""A mark store that fails on command, before it does something or after, when only the answer is lost."""
+"""Doubles for tests, in which failure is data: rows that crash a run, a sink in memory, a store that loses answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 
 
-# A source that is a list of rows, in which a crash or a failure is a row like any other.
 class Accident(Enum):
     """What may stand between the rows."""
 
@@ -110,7 +109,6 @@ class RowsSource(Immutable):
         raise InjectedFailure(f"the list of rows '{self.name}' fails after row {delivered}")
 
 
-# A sink in memory, with a real ledger, that can be told to fail.
 @dataclass
 class ListSink(Atomic):
     """Collects rows as dicts in `rows`; a repeated number adds nothing. The first `fail_times` writes fail."""

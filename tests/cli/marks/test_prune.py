@@ -19,7 +19,7 @@ from floodmark.stores.contract import MarkStore
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt
-from floodmark.testing.law_records import intending
+from floodmark.testing.laws.records import with_open_intent
 from tests.cli.conftest import CommandResult
 
 Floodmark = Callable[..., CommandResult]
@@ -124,7 +124,7 @@ def test_what_is_no_jobs_record_is_no_orphan_and_its_history_is_cut_like_any_oth
 def test_an_orphan_with_an_open_batch_stays(floodmark: Floodmark, project: Path) -> None:
     """Rows of it may be half written: somebody has to look."""
     with opened(project) as store, hold(store, "gone") as held:
-        begun = replace(intending(JobRecord("gone")), modified_time=datetime.now(timezone.utc))
+        begun = replace(with_open_intent(JobRecord("gone")), modified_time=datetime.now(timezone.utc))
         store.intend(begun, expected=0, lease=held.lease)
     said = floodmark("marks", "prune", "--orphans", "--yes")
     assert said.out.splitlines()[0] == "gone: stays, although the project has no such job: a batch of it is open"

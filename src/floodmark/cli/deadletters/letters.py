@@ -109,9 +109,8 @@ def _beside_the_marks(invocation: Invocation) -> list[Path]:
 def _jobs(invocation: Invocation) -> list[JobLetters]:
     if not _has_project(invocation):
         return []
-    from floodmark.project.kinds import Site
 
-    site = Site(invocation.document().folder)
+    site = invocation.site()
     jobs = invocation.loaded_project().jobs
     return [JobLetters(job.name, site.path(job.dead_letters.path)) for job in jobs if job.dead_letters]
 

@@ -26,32 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 
-# The jars of the Kafka broker: resolved once into the user's cache folder, as the connectors are.
 IVY_FILE = Path(__file__).with_name("kafka.ivy.xml")
-
-
-def kafka_jars(java: Java) -> tuple[Path, ...]:
-    """The jars; the first call ever fetches them (about 40 MB), later ones never touch the network.
-
-    Raises ConnectorsMissing if they could not be resolved.
-    """
-    key = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:16]
-    folder = cache_folder() / "kafka" / key
-    return cached_jars(folder) or _resolved(folder, java)
-
-
-def _resolved(folder: Path, java: Java) -> tuple[Path, ...]:
-    with alone(folder.with_suffix(".lock")):
-        if not cached_jars(folder):  # another process may have resolved them while this one waited
-            settings = Path(os.environ.get("FLOODMARK_IVY_SETTINGS") or IVY_SETTINGS).expanduser()
-            Resolution(IVY_FILE, settings, folder, java).run()
-            sizes = {jar.name: jar.stat().st_size for jar in (folder / "jars").glob("*.jar")}
-            arriving = folder / f"{MANIFEST}.{os.getpid()}"
-            arriving.write_text(json.dumps(sizes, indent=1, sort_keys=True))
-            arriving.replace(folder / MANIFEST)  # last: without it the folder does not count
-    return cached_jars(folder)
-
-
 LOGGING = Path(__file__).with_name("log4j2.properties")
 # Small, and quick to start: a broker of a test is over before its code is worth optimising.
 JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -224,3 +199,25 @@ def _java(log: Path, main: str, *arguments: str | Path) -> list[str | Path]:
     jars = os.pathsep.join(map(str, kafka_jars(java)))
     logging = (f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", f"-Dfloodmark.log={log}")
     return [java.program, *JVM, *logging, "-cp", jars, main, *arguments]
+
+
+def kafka_jars(java: Java) -> tuple[Path, ...]:
+    """The jars of the broker, in the user's cache folder: the first call ever fetches them (about 40 MB).
+
+    Raises ConnectorsMissing if they could not be resolved.
+    """
+    key = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:16]
+    folder = cache_folder() / "kafka" / key
+    return cached_jars(folder) or _resolve(folder, java)
+
+
+def _resolve(folder: Path, java: Java) -> tuple[Path, ...]:
+    with alone(folder.with_suffix(".lock")):
+        if not cached_jars(folder):  # another process may have resolved them while this one waited
+            settings = Path(os.environ.get("FLOODMARK_IVY_SETTINGS") or IVY_SETTINGS).expanduser()
+            Resolution(IVY_FILE, settings, folder, java).run()
+            sizes = {jar.name: jar.stat().st_size for jar in (folder / "jars").glob("*.jar")}
+            arriving = folder / f"{MANIFEST}.{os.getpid()}"
+            arriving.write_text(json.dumps(sizes, indent=1, sort_keys=True))
+            arriving.replace(folder / MANIFEST)  # last: without it the folder does not count
+    return cached_jars(folder)

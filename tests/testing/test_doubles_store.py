@@ -7,16 +7,16 @@ import pytest
 from floodmark.errors import StoreUnreachable
 from floodmark.stores import MemoryMarkStore
 from floodmark.testing.doubles import FailingStore
-from floodmark.testing.law_records import record, saved
+from floodmark.testing.laws.records import record, save
 
 
 def test_the_nth_call_fails_before_it_is_done() -> None:
     """The second commit, and no other."""
     store = FailingStore(MemoryMarkStore(), {"commit": 2})
     with pytest.raises(StoreUnreachable, match="call 2 of commit"):
-        saved(store, record(1), record(2))
+        save(store, record(1), record(2))
     assert store.read("orders") == record(1)
-    saved(store, record(2))
+    save(store, record(2))
     assert store.read("orders") == record(2)
 
 
@@ -24,5 +24,5 @@ def test_the_nth_call_fails_after_it_was_done() -> None:
     """The answer is lost, the deed is not."""
     store = FailingStore(MemoryMarkStore(), {"commit": 2}, when="after")
     with pytest.raises(StoreUnreachable, match="lost"):
-        saved(store, record(1), record(2))
+        save(store, record(1), record(2))
     assert store.read("orders") == record(2)

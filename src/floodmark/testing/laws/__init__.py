@@ -13,18 +13,18 @@ from floodmark.errors import LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkU
 from floodmark.hwm import KeyValueIntHWM, Span
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import Intent, JobRecord
-from floodmark.testing.law_records import (
+from floodmark.testing.laws.records import (
     ME,
     NOON,
     OTHER,
     OpenStore,
     PruningLaws,
     files,
-    intending,
     mark,
     receipt,
     record,
-    saved,
+    save,
+    with_open_intent,
 )
 
 if TYPE_CHECKING:
@@ -67,26 +67,26 @@ class MarkStoreLaws(PruningLaws):
             origin="import",
         )
         whole = replace(whole, marks={**whole.marks, "events": offsets})
-        saved(open_store(), whole)
+        save(open_store(), whole)
         assert open_store().read("orders") == whole
 
     def test_an_open_intent_reads_back_equal_in_a_new_process(self, open_store: OpenStore) -> None:
         """After a crash the same batch must be finished: same span, same number."""
-        lease = saved(open_store(), record(1))
-        open_store().intend(intending(record(1)), expected=1, lease=lease)
-        assert open_store().read("orders") == intending(record(1))
+        lease = save(open_store(), record(1))
+        open_store().intend(with_open_intent(record(1)), expected=1, lease=lease)
+        assert open_store().read("orders") == with_open_intent(record(1))
 
     def test_the_first_intent_needs_no_record_before_it(self, open_store: OpenStore) -> None:
         """A job that crashes in its first batch has an intent and no mark."""
         store, blank = open_store(), JobRecord("orders")
-        begun = replace(intending(blank), modified_time=NOON)
+        begun = replace(with_open_intent(blank), modified_time=NOON)
         store.intend(begun, expected=0, lease=store.take_lease("orders", ME, over=None))
         assert open_store().read("orders") == begun
 
     def test_a_record_that_did_not_change_is_the_very_object_known(self, open_store: OpenStore) -> None:
         """A look must not parse again what it has seen."""
         store = open_store()
-        saved(store, record(1))
+        save(store, record(1))
         known = store.read("orders")
         assert known is not None
         assert store.read("orders", known) is known
@@ -94,28 +94,28 @@ class MarkStoreLaws(PruningLaws):
     def test_the_record_that_was_committed_is_known_to_its_own_store(self, open_store: OpenStore) -> None:
         """The batch after this one starts from the object that was just saved."""
         store, first = open_store(), record(1)
-        saved(store, first)
+        save(store, first)
         assert store.read("orders", first) is first
 
     def test_a_change_from_outside_is_seen_at_the_next_read(self, open_store: OpenStore) -> None:
         """Another process sets the mark while this one holds an older object."""
         store = open_store()
-        saved(store, record(1))
+        save(store, record(1))
         known = store.read("orders")
-        saved(open_store(), record(2))
+        save(open_store(), record(2))
         assert store.read("orders", known) == record(2)
 
     def test_changing_the_object_after_saving_changes_nothing_stored(self, open_store: OpenStore) -> None:
         """What is stored is text, not the caller's object."""
         extras: dict[str, Any] = {"ties": [1, 2]}
         store = open_store()
-        saved(store, replace(record(1), extras=RecordExtras(extras)))
+        save(store, replace(record(1), extras=RecordExtras(extras)))
         extras["ties"].append(3)
         assert (store.read("orders"), open_store().read("orders")) == (record(1), record(1))
 
     def test_a_stale_commit_changes_nothing(self, open_store: OpenStore) -> None:
         """The number is compared when it is saved, not when it was read."""
-        lease = saved(open_store(), record(1), record(2))
+        lease = save(open_store(), record(1), record(2))
         with pytest.raises(MarkMoved) as moved:
             open_store().commit(record(3), expected=1, lease=lease, receipt=receipt(3))
         assert (moved.value.stored, moved.value.expected) == (2, 1)
@@ -124,21 +124,21 @@ class MarkStoreLaws(PruningLaws):
 
     def test_a_stale_intent_changes_nothing(self, open_store: OpenStore) -> None:
         """An intent is compared as a commit is."""
-        lease = saved(open_store(), record(1), record(2))
+        lease = save(open_store(), record(1), record(2))
         with pytest.raises(MarkMoved):
-            open_store().intend(intending(record(1)), expected=1, lease=lease)
+            open_store().intend(with_open_intent(record(1)), expected=1, lease=lease)
         assert open_store().read("orders") == record(2)
 
     def test_a_commit_has_to_raise_the_number(self, open_store: OpenStore) -> None:
         """The number is the fence of every sink: it only grows, also where the mark goes back."""
-        lease = saved(open_store(), record(1), record(2))
+        lease = save(open_store(), record(1), record(2))
         with pytest.raises(MarkInvalid):
             open_store().commit(record(2), expected=2, lease=lease)
         assert open_store().read("orders") == record(2)
 
     def test_an_intent_may_not_move_a_mark(self, open_store: OpenStore) -> None:
         """The mark moves last, by the commit alone."""
-        lease = saved(open_store(), record(1))
+        lease = save(open_store(), record(1))
         with pytest.raises(MarkInvalid):
             open_store().intend(replace(record(2), number=1), expected=1, lease=lease)
         assert open_store().read("orders") == record(1)
@@ -146,25 +146,25 @@ class MarkStoreLaws(PruningLaws):
     def test_set_may_lower_a_mark_under_a_higher_number(self, open_store: OpenStore) -> None:
         """Going back is a person's decision, and it is seen in the history as such."""
         lowered = replace(record(3), marks={"table": mark(5)}, origin="set")
-        saved(open_store(), record(2), lowered)
+        save(open_store(), record(2), lowered)
         assert open_store().read("orders") == lowered
         assert [(old.number, old.origin) for old in open_store().history("orders")] == [(3, "set"), (2, "commit")]
 
     def test_history_is_newest_first_and_bounded(self, open_store: OpenStore) -> None:
         """Committed records only, as they were."""
-        saved(open_store(keep_history=3), record(1), record(2), record(3), record(4), record(5))
+        save(open_store(keep_history=3), record(1), record(2), record(3), record(4), record(5))
         assert list(open_store(keep_history=3).history("orders")) == [record(5), record(4), record(3)]
         assert list(open_store(keep_history=3).history("orders", limit=1)) == [record(5)]
 
     def test_history_has_no_intents(self, open_store: OpenStore) -> None:
         """What was only begun is not history."""
-        lease = saved(open_store(), record(1))
-        open_store().intend(intending(record(1)), expected=1, lease=lease)
+        lease = save(open_store(), record(1))
+        open_store().intend(with_open_intent(record(1)), expected=1, lease=lease)
         assert list(open_store().history("orders")) == [record(1)]
 
     def test_receipts_come_with_their_commits_newest_first_and_bounded(self, open_store: OpenStore) -> None:
         """A receipt is saved in the same piece as its commit."""
-        saved(open_store(keep_runs=2), record(1), record(2), record(3))
+        save(open_store(keep_runs=2), record(1), record(2), record(3))
         assert list(open_store(keep_runs=2).runs("orders")) == [receipt(3), receipt(2)]
 
     def test_a_failed_run_leaves_a_receipt_and_no_record(self, open_store: OpenStore) -> None:
@@ -177,7 +177,7 @@ class MarkStoreLaws(PruningLaws):
     def test_a_receipt_of_its_own_leaves_the_record_alone(self, open_store: OpenStore) -> None:
         """Adding one is no change of the record."""
         store = open_store()
-        saved(store, record(1))
+        save(store, record(1))
         known = store.read("orders")
         open_store().add_run(receipt(7))
         assert store.read("orders", known) is known
@@ -193,15 +193,15 @@ class MarkStoreLaws(PruningLaws):
 
     def test_two_jobs_in_one_store_are_apart(self, open_store: OpenStore) -> None:
         """Records, history, receipts and leases."""
-        saved(open_store(), record(1, job="b"))
-        saved(open_store(), record(1, job="a"), record(2, job="a"))
+        save(open_store(), record(1, job="b"))
+        save(open_store(), record(1, job="a"), record(2, job="a"))
         assert list(open_store().jobs()) == ["a", "b"]
         assert (open_store().read("a"), open_store().read("b")) == (record(2, job="a"), record(1, job="b"))
         assert [run.number for run in open_store().runs("b")] == [1]
 
     def test_two_namespaces_in_one_store_are_apart(self, open_store: OpenStore) -> None:
         """Several projects may share one store."""
-        saved(open_store(namespace="prod"), record(1))
+        save(open_store(namespace="prod"), record(1))
         dev = open_store(namespace="dev")
         assert (dev.read("orders"), list(dev.jobs()), list(dev.runs())) == (None, [], [])
         assert (dev.lease("orders"), open_store(namespace="prod").read("orders")) == (None, record(1))
@@ -210,7 +210,7 @@ class MarkStoreLaws(PruningLaws):
         """Upper case, separators, dots, Unicode forms, very long names."""
         alike = ["a/b", "a:b", "a b", "A/B", "..", ".", "caf\u00e9", "cafe\u0301", "%2e", "n" * 300, "n" * 299 + "m"]
         store = open_store()
-        _ = [saved(store, replace(record(1, job=name), extras=RecordExtras({"name": name}))) for name in alike]
+        _ = [save(store, replace(record(1, job=name), extras=RecordExtras({"name": name}))) for name in alike]
         found = [open_store().read(name) for name in alike]
         assert [one and one.extras.stored["name"] for one in found] == alike
         assert list(open_store().jobs()) == sorted(alike)
@@ -220,7 +220,7 @@ class MarkStoreLaws(PruningLaws):
     ) -> None:
         """A loop that finds nothing writes nothing but when it looked."""
         store = open_store()
-        saved(store, record(1))
+        save(store, record(1))
         before, known = stored_bytes("orders"), store.read("orders")
 
         def poll() -> bool:
@@ -235,10 +235,10 @@ class MarkStoreLaws(PruningLaws):
     ) -> None:
         """The same intent again is the same record."""
         store = open_store()
-        lease = saved(store, record(1))
-        store.intend(intending(record(1)), expected=1, lease=lease)
+        lease = save(store, record(1))
+        store.intend(with_open_intent(record(1)), expected=1, lease=lease)
         before, known = stored_bytes("orders"), store.read("orders")
-        open_store().intend(intending(record(1)), expected=1, lease=lease)
+        open_store().intend(with_open_intent(record(1)), expected=1, lease=lease)
         assert stored_bytes("orders") == before
         assert store.read("orders", known) is known
 
@@ -246,7 +246,7 @@ class MarkStoreLaws(PruningLaws):
         self, open_store: OpenStore, spoil: Callable[[str], None]
     ) -> None:
         """Taking it for a first run would read and write everything again."""
-        lease = saved(open_store(), record(1))
+        lease = save(open_store(), record(1))
         spoil("orders")
         with pytest.raises(MarkUnreadable):
             open_store().read("orders")
@@ -257,7 +257,7 @@ class MarkStoreLaws(PruningLaws):
 
     def test_a_reset_replaces_an_unreadable_record(self, open_store: OpenStore, spoil: Callable[[str], None]) -> None:
         """It is how a person gets rid of it."""
-        lease = saved(open_store(), record(1))
+        lease = save(open_store(), record(1))
         spoil("orders")
         blank = JobRecord("orders", 7, origin="reset", modified_time=NOON)
         open_store().commit(blank, expected=0, lease=lease)
@@ -282,12 +282,12 @@ class MarkStoreLaws(PruningLaws):
 
     def test_a_lease_that_was_taken_over_cannot_do_anything(self, open_store: OpenStore) -> None:
         """Neither begin, nor commit, nor beat; and giving it back leaves the new one alone."""
-        old = saved(open_store(), record(1))
+        old = save(open_store(), record(1))
         new = open_store().take_lease("orders", OTHER, over=old)
         with pytest.raises(LeaseLost):
             open_store().commit(record(2), expected=1, lease=old)
         with pytest.raises(LeaseLost):
-            open_store().intend(intending(record(1)), expected=1, lease=old)
+            open_store().intend(with_open_intent(record(1)), expected=1, lease=old)
         with pytest.raises(LeaseLost) as lost:
             open_store().beat(old)
         open_store().release(old)
@@ -297,7 +297,7 @@ class MarkStoreLaws(PruningLaws):
 
     def test_a_lease_that_was_given_back_cannot_commit(self, open_store: OpenStore) -> None:
         """Only its holder writes."""
-        lease = saved(open_store(), record(1))
+        lease = save(open_store(), record(1))
         open_store().release(lease)
         with pytest.raises(LeaseLost):
             open_store().commit(record(2), expected=1, lease=lease)
@@ -321,7 +321,7 @@ class MarkStoreLaws(PruningLaws):
 
     def test_of_many_that_commit_at_once_exactly_one_wins(self, open_store: OpenStore) -> None:
         """The others learn that the mark moved."""
-        lease = saved(open_store(), record(1))
+        lease = save(open_store(), record(1))
         start = threading.Barrier(6)
 
         def attempt(runner: int) -> str:
@@ -342,7 +342,7 @@ class MarkStoreLaws(PruningLaws):
         """The record itself stays small, however many files were read."""
         many = files(*(f"/in/{number:06d}" for number in range(5000)))
         more = many.update({"/in/new": (7, 1)}, now=NOON)
-        saved(open_store(), record(1, landing=many), record(2, landing=more))
+        save(open_store(), record(1, landing=many), record(2, landing=more))
         assert open_store().read("orders") == record(2, landing=more)
         assert len(stored_bytes("orders")) < 20_000
 
@@ -351,22 +351,22 @@ class MarkStoreLaws(PruningLaws):
         first, grown, shortened = files("/in/a", "/in/b"), files("/in/a", "/in/b", "/in/c"), files("/in/c")
         rewritten = grown.update({"/in/a": (9, 2)}, now=NOON)
         states = [record(at + 1, landing=one) for at, one in enumerate([first, grown, rewritten, shortened, grown])]
-        saved(open_store(), *states)
+        save(open_store(), *states)
         assert list(open_store().history("orders")) == states[::-1]
         assert open_store().read("orders") == states[-1]
 
     def test_a_list_of_files_that_grew_elsewhere_is_seen(self, open_store: OpenStore) -> None:
         """Two processes take turns; each reads only what the other added."""
         here, there = open_store(), open_store()
-        saved(here, record(1, landing=files("/in/a")))
-        saved(there, record(2, landing=files("/in/a", "/in/b")))
-        saved(here, record(3, landing=files("/in/a", "/in/b", "/in/c")))
+        save(here, record(1, landing=files("/in/a")))
+        save(there, record(2, landing=files("/in/a", "/in/b")))
+        save(here, record(3, landing=files("/in/a", "/in/b", "/in/c")))
         assert there.read("orders") == record(3, landing=files("/in/a", "/in/b", "/in/c"))
 
     def test_lists_of_dropped_history_are_dropped_too(self, open_store: OpenStore) -> None:
         """After many refreshes the current list is whole, and the bounded history with it."""
         states = [record(at, landing=files(f"/in/{at}", "/in/x")) for at in range(1, 7)]
-        saved(open_store(keep_history=2), *states)
+        save(open_store(keep_history=2), *states)
         assert list(open_store(keep_history=2).history("orders")) == [states[-1], states[-2]]
         assert open_store().read("orders") == states[-1]
 
@@ -376,7 +376,7 @@ class MarkStoreLaws(PruningLaws):
         """The span starts after the mark, which is stored already."""
         many = files(*(f"/in/{number:06d}" for number in range(5000)))
         store, base = open_store(), record(1, landing=many)
-        lease = saved(store, base)
+        lease = save(store, base)
         spans = {"landing": Span(many, files("/in/new"), {"files": ["/in/new"]})}
         begun = replace(base, intent=Intent(2, "batch", spans, NOON, "a1", None, {}))
         store.intend(begun, expected=1, lease=lease)
@@ -394,5 +394,5 @@ class MarkStoreLaws(PruningLaws):
 
     def test_the_only_mark_of_a_job_is_got_by_the_name_of_the_job(self, open_store: OpenStore) -> None:
         """A job with one source needs no second name."""
-        saved(open_store(), record(4))
+        save(open_store(), record(4))
         assert open_store().get_hwm("orders") == mark(40)

@@ -1,4 +1,4 @@
-"""Marks that are maps: the offsets of a topic's partitions, each rising on its own."""
+"""Marks that are maps, where each key rises on its own: offsets of partitions, versions of tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from floodmark.errors import MarkInvalid
-from floodmark.hwm import KeyValueIntHWM
+from floodmark.hwm import KeyValueIntHWM, TableVersionsHWM, deserialize
 
 WRONG = [{1: 1.5}, {1: 1.0}, {1.5: 1}, {1: None}, {None: 1}, {"p": 1}, {1: "x"}, {True: 1}, {1: True}, {"0": 1, 0: 2}]
 
@@ -112,3 +112,32 @@ def test_the_topic_is_the_entity() -> None:
 def test_offsets_are_shown_with_text_keys_in_order() -> None:
     """And exactly, where a number is too large for a float."""
     assert KeyValueIntHWM("k", {2: 2**60, 0: 110}).show() == {"0": 110, "2": "1152921504606846976"}
+
+
+def test_every_table_rises_on_its_own() -> None:
+    """A lower version changes nothing, a table that is not named stays."""
+    mark = TableVersionsHWM("inputs", {"usage": 5, "prices": 0}).update({"usage": 4, "prices": 2, "skus": 0})
+    assert mark.value == {"usage": 5, "prices": 2, "skus": 0}
+    assert mark.show() == {"prices": 2, "skus": 0, "usage": 5}
+
+
+def test_versions_cover_what_no_table_exceeds() -> None:
+    """Version 0 is a version: a table that is missing is not covered."""
+    mark = TableVersionsHWM("inputs", {"usage": 5})
+    assert mark.covers({"usage": 5})
+    assert not mark.covers({"usage": 6})
+    assert not mark.covers({"skus": 0})
+
+
+def test_versions_survive_a_store() -> None:
+    """Also without any table."""
+    assert deserialize(TableVersionsHWM("inputs", {"usage": 5}).serialize()).value == {"usage": 5}
+    assert TableVersionsHWM("inputs", '{"usage": 5}').value == {"usage": 5}
+    assert deserialize(TableVersionsHWM("inputs").serialize()).value == {}
+
+
+@pytest.mark.parametrize("value", [{"usage": -1}, {"usage": 1.5}, {"usage": None}, {1: 1}, [1], "usage"])
+def test_what_is_no_map_of_versions_is_refused(value: object) -> None:
+    """None is not version 0."""
+    with pytest.raises(MarkInvalid):
+        TableVersionsHWM("inputs", value)

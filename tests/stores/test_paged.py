@@ -13,8 +13,8 @@ import pytest
 from floodmark.machine import file_name
 from floodmark.stores import FileMarkStore, LayeredMarkStore, MemoryMarkStore, PostgresMarkStore, SqliteMarkStore
 from floodmark.stores.memory import MemoryPages
-from floodmark.testing.law_records import OpenStore
 from floodmark.testing.laws import MarkStoreLaws
+from floodmark.testing.laws.records import OpenStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,4 +1,6 @@
-"""The records, marks and receipts that the laws of a store are told with."""
+"""The records, marks and receipts of the laws of a store, and the laws about its past: `prune` and `forget`."""
+
+# ruff: noqa: S101 - assert is how a law speaks
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def record(number: int, *, job: str = "orders", landing: FileListHWM | None = No
     return JobRecord(job, number, with_files, fingerprints, RecordExtras({"ties": [1, 2]}), None, "commit", NOON)
 
 
-def intending(base: JobRecord) -> JobRecord:
+def with_open_intent(base: JobRecord) -> JobRecord:
     """The record with its next batch begun."""
     span = Span(base.marks.get("table"), mark(99), {"chunk": 3})
     extras = IntentExtras(unknown_parts={"writers": 2})
@@ -64,7 +66,7 @@ def receipt(number: int, *, job: str = "orders") -> Receipt:
     return Receipt(job, f"run-{number}", "done", moment, number=number, rows_written={"lake": 5}, notes=("one",))
 
 
-def saved(store: MarkStore, *records: JobRecord) -> Lease:
+def save(store: MarkStore, *records: JobRecord) -> Lease:
     """Commit the records one after the other, each with its receipt; the lease that is still held."""
     job = records[0].job
     lease = store.lease(job) or store.take_lease(job, ME, over=None)
@@ -74,31 +76,27 @@ def saved(store: MarkStore, *records: JobRecord) -> Lease:
     return lease
 
 
-# The laws of a mark store about its past: what `prune` and `forget` drop, and what they never touch.
-# ruff: noqa: S101 - assert is how a law speaks
-
-
-def dated(number: int, *, landing: FileListHWM | None = None) -> JobRecord:
+def dated_record(number: int, *, landing: FileListHWM | None = None) -> JobRecord:
     """The record of a number, saved that many minutes after noon, as its receipt is."""
     return replace(record(number, landing=landing), modified_time=NOON + timedelta(minutes=number))
 
 
 class PruningLaws:
-    """Part of MarkStoreLaws, whose fixtures these use."""
+    """What pruning and forgetting drop, and what they never touch: part of MarkStoreLaws, whose fixtures these use."""
 
     def test_old_history_and_receipts_are_pruned(self, open_store: OpenStore) -> None:
         """What is older than the limits goes; what was dropped is counted."""
-        saved(open_store(), *(dated(number) for number in range(1, 7)))
+        save(open_store(), *(dated_record(number) for number in range(1, 7)))
         limit = NOON + timedelta(minutes=5)
         pruned = open_store().prune("orders", history_before=limit, keep_at_least=1, runs_before=limit)
         assert pruned == PruneCounts(history=4, runs=4)
         assert [old.number for old in open_store().history("orders")] == [6, 5]
         assert [run.number for run in open_store().runs("orders")] == [6, 5]
-        assert open_store().read("orders") == dated(6)
+        assert open_store().read("orders") == dated_record(6)
 
     def test_pruning_keeps_the_newest_however_old(self, open_store: OpenStore) -> None:
         """A job that runs once a year keeps its past."""
-        saved(open_store(), *(dated(number) for number in range(1, 7)))
+        save(open_store(), *(dated_record(number) for number in range(1, 7)))
         late = NOON + timedelta(days=900)
         assert open_store().prune("orders", history_before=late, keep_at_least=4, runs_before=late) == PruneCounts(2, 2)
         assert open_store().prune("orders", history_before=late, keep_at_least=0, runs_before=None) == PruneCounts(3, 0)
@@ -106,13 +104,13 @@ class PruningLaws:
 
     def test_pruning_without_limits_drops_nothing(self, open_store: OpenStore) -> None:
         """None is no limit."""
-        saved(open_store(), record(1), record(2))
+        save(open_store(), record(1), record(2))
         assert open_store().prune("orders", history_before=None, keep_at_least=0, runs_before=None) == PruneCounts()
         assert open_store().prune("nobody", history_before=NOON, keep_at_least=0, runs_before=NOON) == PruneCounts()
 
     def test_what_would_be_pruned_is_known_beforehand(self, open_store: OpenStore) -> None:
         """The same numbers, and nothing is dropped."""
-        saved(open_store(), *(dated(number) for number in range(1, 7)))
+        save(open_store(), *(dated_record(number) for number in range(1, 7)))
         limit = NOON + timedelta(minutes=5)
         expected = surplus(open_store(), "orders", history_before=limit, keep_at_least=1, runs_before=None)
         assert (expected, len(open_store().history("orders"))) == (PruneCounts(4, 0), 6)
@@ -121,19 +119,19 @@ class PruningLaws:
         self, open_store: OpenStore, stored_bytes: Callable[[str], bytes]
     ) -> None:
         """Not one byte of them."""
-        lease = saved(open_store(), record(1), record(2))
-        open_store().intend(intending(record(2)), expected=2, lease=lease)
+        lease = save(open_store(), record(1), record(2))
+        open_store().intend(with_open_intent(record(2)), expected=2, lease=lease)
         before = stored_bytes("orders").splitlines()[:2]
         late = NOON + timedelta(days=900)
         open_store().prune("orders", history_before=late, keep_at_least=0, runs_before=late)
         assert stored_bytes("orders").splitlines()[:2] == before
-        assert open_store().read("orders") == intending(record(2))
+        assert open_store().read("orders") == with_open_intent(record(2))
 
     def test_lists_of_files_survive_pruning(self, open_store: OpenStore) -> None:
         """The list of the current mark is whole, also if its first rows came with a dropped number."""
-        grown = [dated(1, landing=files("/in/a")), dated(2, landing=files("/in/a", "/in/b"))]
-        renewed = [dated(3, landing=files("/in/x")), dated(4, landing=files("/in/x", "/in/y"))]
-        saved(open_store(), *grown, *renewed)
+        grown = [dated_record(1, landing=files("/in/a")), dated_record(2, landing=files("/in/a", "/in/b"))]
+        renewed = [dated_record(3, landing=files("/in/x")), dated_record(4, landing=files("/in/x", "/in/y"))]
+        save(open_store(), *grown, *renewed)
         late = NOON + timedelta(days=900)
         assert open_store().prune("orders", history_before=late, keep_at_least=1, runs_before=None) == PruneCounts(3, 0)
         assert open_store().read("orders") == renewed[1]
@@ -142,8 +140,8 @@ class PruningLaws:
     def test_a_forgotten_job_is_gone_and_others_stay(self, open_store: OpenStore) -> None:
         """Record, history, receipts, lease and look: as if it had never been."""
         store = open_store()
-        saved(store, record(1, job="other"))
-        lease = saved(store, record(1, landing=files("/in/a")))
+        save(store, record(1, job="other"))
+        lease = save(store, record(1, landing=files("/in/a")))
         store.looked("orders", NOON)
         store.forget("orders", lease=lease)
         for opened in (store, open_store()):
@@ -154,13 +152,13 @@ class PruningLaws:
     def test_a_forgotten_job_may_begin_anew(self, open_store: OpenStore) -> None:
         """Its old lists do not come back."""
         store = open_store()
-        store.forget("orders", lease=saved(store, record(1, landing=files("/in/a"))))
-        saved(store, record(1, landing=files("/in/b")))
+        store.forget("orders", lease=save(store, record(1, landing=files("/in/a"))))
+        save(store, record(1, landing=files("/in/b")))
         assert (store.read("orders"), open_store().read("orders")) == (record(1, landing=files("/in/b")),) * 2
 
     def test_nothing_is_forgotten_under_a_lost_lease(self, open_store: OpenStore) -> None:
         """Another run works with it now."""
-        lost = saved(open_store(), record(1))
+        lost = save(open_store(), record(1))
         open_store().take_lease("orders", OTHER, over=lost)
         with pytest.raises(LeaseLost):
             open_store().forget("orders", lease=lost)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark import stores
-from floodmark.testing.law_records import ME, files, record, saved
+from floodmark.testing.laws.records import ME, files, record, save
 from tests.stores.processes import child, heard, heard_to_the_end
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ def test_a_process_killed_in_the_middle_of_a_save_leaves_a_whole_record(place: s
 def test_a_disk_that_is_full_leaves_the_old_record(place: str) -> None:
     """The commit raises, and what was there still reads."""
     store = stores.open(place)
-    store.release(saved(store, record(1, landing=files("/in/a"))))
+    store.release(save(store, record(1, landing=files("/in/a"))))
     with child("full", place, 300_000) as process:
         assert heard_to_the_end(process) == ["unreachable"]
     assert stores.open(place).read("orders") == record(1, landing=files("/in/a"))
-    saved(store, record(2, landing=files("/in/a", "/in/b")))
+    save(store, record(2, landing=files("/in/a", "/in/b")))
     assert stores.open(place).read("orders") == record(2, landing=files("/in/a", "/in/b"))
