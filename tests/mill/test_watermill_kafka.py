@@ -103,7 +103,8 @@ def test_positions_are_published_to_a_group_for_every_class(spark: SparkSession,
     topics.mill(join_names, spark, options={"consumer_group_name": topics.names[L]}, **BY_K).turn()
     probe = KafkaProbe(KafkaOptions(topics.broker.bootstrap))
     found = {
-        s: probe.committed(f"{topics.names[L]}-{s.__name__}", probe.topics([topics.names[s]]).values()) for s in (L, R)
+        s: probe.group_offsets(f"{topics.names[L]}-{s.__name__}", probe.topics([topics.names[s]]).values())
+        for s in (L, R)
     }
     assert found == {L: {(topics.names[L], 0): 1}, R: {(topics.names[R], 0): 1}}
 

@@ -67,7 +67,7 @@ def test_every_source_tells_its_columns_without_a_row(spark: SparkSession, datab
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("id,name\n1,x\n")
     value = {"format": "json", "schema": "id long"}
-    told: dict[str, Source] = {
+    sources: dict[str, Source] = {
         "postgres": fm.sources.Postgres(database, "t", cursor="id"),
         "query": fm.sources.Postgres(database, query="select id from t where id > :after and id <= :upto", cursor="id"),
         "sqlite": fm.sources.Sqlite(tmp_path / "t.db", "t", cursor="id"),
@@ -75,7 +75,7 @@ def test_every_source_tells_its_columns_without_a_row(spark: SparkSession, datab
         "declared": fm.sources.Files(tmp_path / "none", schema="id long"),
         "csv": fm.sources.Files(tmp_path / "in", format="csv"),
     }
-    frames = {name: empty_frame(source, "all", spark) for name, source in told.items()}
+    frames = {name: empty_frame(source, "all", spark) for name, source in sources.items()}
     assert {name: frame.schema.simpleString() for name, frame in frames.items()} == {
         "postgres": "struct<id:bigint,at:timestamp,total:decimal(10,2)>",
         "query": "struct<id:bigint>",

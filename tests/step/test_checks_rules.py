@@ -26,7 +26,7 @@ RULES = (
 )
 
 
-def given() -> list[dict[str, object]]:
+def judged_rows() -> list[dict[str, object]]:
     return [{"id": n, "amount": n * 10} for n in range(-1, 6)]
 
 
@@ -55,7 +55,7 @@ def test_every_row_is_written_quarantined_or_dropped_and_every_rule_reports(
     spark: SparkSession, store: MarkStore, tmp_path: Path, transform: object
 ) -> None:
     """Written + quarantined + dropped = read, whichever way the batch goes."""
-    job = fm.Job("judged", RowsSource(given(), SCHEMA), [sink := ListSink()], transform=transform, rules=RULES)
+    job = fm.Job("judged", RowsSource(judged_rows(), SCHEMA), [sink := ListSink()], transform=transform, rules=RULES)
     receipt = job.run(spark, store)
     assert sorted(row["id"] for row in sink.rows) == [1, 3, 4, 5]
     assert (receipt.rows_read, receipt.rows_written) == (7, {"list": 4})
@@ -75,7 +75,9 @@ def test_every_row_is_written_quarantined_or_dropped_and_every_rule_reports(
 def spark_jobs_of(spark: SparkSession, store: MarkStore, home: Path, rules: Sequence[fm.rules.Rule]) -> int:
     """How many Spark jobs a run into a new Delta table takes."""
     group = f"with {len(rules)} rules"
-    job = fm.Job(f"judged{len(rules)}", RowsSource(given(), SCHEMA), [fm.sinks.Delta(str(home / group))], rules=rules)
+    job = fm.Job(
+        f"judged{len(rules)}", RowsSource(judged_rows(), SCHEMA), [fm.sinks.Delta(str(home / group))], rules=rules
+    )
     spark.sparkContext.setJobGroup(group, group)
     job.run(spark, store)
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
@@ -97,23 +99,23 @@ def test_rules_that_put_no_row_aside_take_no_spark_job_of_their_own(
 def test_a_rule_that_fails_the_batch_writes_nothing_and_says_which_rows(
     spark: SparkSession, store: MarkStore, tmp_path: Path
 ) -> None:
-    """The mark stays; once the rule is mended, the same rows are read."""
+    """The mark stays; once the rule is fixed, the same rows are read."""
     strict = (*RULES, fm.rules.range("id", min=0, max=4, name="known id"))
-    job = fm.Job("judged", RowsSource(given(), SCHEMA), [sink := ListSink()], rules=strict)
+    job = fm.Job("judged", RowsSource(judged_rows(), SCHEMA), [sink := ListSink()], rules=strict)
     with pytest.raises(RuleBroken) as stop:
         job.run(spark, store)
     assert (stop.value.rule, stop.value.failed, stop.value.checked, stop.value.exit_code) == ("known id", 2, 7, 1)
     assert sorted(stop.value.samples) == ['{"id":-1,"amount":-10}', '{"id":5,"amount":50}']
     assert (sink.rows, store.read("judged").marks, (tmp_path / "quarantine").exists()) == ([], {}, False)
-    mended = fm.Job("judged", RowsSource(given(), SCHEMA), [sink], rules=RULES)
-    assert (mended.run(spark, store).rows_read, len(sink.rows)) == (7, 4)
+    fixed = fm.Job("judged", RowsSource(judged_rows(), SCHEMA), [sink], rules=RULES)
+    assert (fixed.run(spark, store).rows_read, len(sink.rows)) == (7, 4)
     assert [number for _, _, number, _ in quarantine(spark, tmp_path)] == [2, 2]
 
 
 def test_a_batch_whose_sink_failed_is_put_aside_once(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
     """The rerun is the same batch, so neither the sinks nor the quarantine get a row twice."""
     first, second = ListSink("first"), ListSink("second", fail_times=1)
-    job = fm.Job("judged", RowsSource(given(), SCHEMA), [first, second], rules=RULES)
+    job = fm.Job("judged", RowsSource(judged_rows(), SCHEMA), [first, second], rules=RULES)
     with pytest.raises(SinkFailed):
         job.run(spark, store)
     receipt = job.run(spark, store)
@@ -126,10 +128,10 @@ def test_rules_that_changed_do_not_judge_a_frozen_batch_anew(
 ) -> None:
     """Its rows went their way when it was frozen, so every sink gets the same ones."""
     first, second = ListSink("first"), ListSink("second", fail_times=1)
-    job = fm.Job("judged", RowsSource(given(), SCHEMA), [first, second], transform=same, rules=RULES)
+    job = fm.Job("judged", RowsSource(judged_rows(), SCHEMA), [first, second], transform=same, rules=RULES)
     with pytest.raises(SinkFailed):
         job.run(spark, store)
-    other = fm.Job("judged", RowsSource(given(), SCHEMA), [first, second], transform=same, rules=RULES[:1])
+    other = fm.Job("judged", RowsSource(judged_rows(), SCHEMA), [first, second], transform=same, rules=RULES[:1])
     receipt = other.run(spark, store)
     assert (first.rows, len(second.rows), [each.name for each in receipt.rules][1]) == (second.rows, 4, "positive")
     assert quarantine(spark, tmp_path) == PUT_ASIDE
@@ -150,7 +152,7 @@ def test_a_rule_on_the_whole_batch_quarantines_rows_too(spark: SparkSession, sto
 
 def test_a_full_refresh_puts_the_quarantine_anew(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
     """Everything is judged again, so what lay there from before would be there twice."""
-    rows = given()
+    rows = judged_rows()
     job = fm.Job("judged", RowsSource(rows, SCHEMA), [ListSink()], rules=RULES)
     job.run(spark, store)
     job.run(spark, store, full_refresh=True)
@@ -162,7 +164,9 @@ def test_a_full_refresh_puts_the_quarantine_anew(spark: SparkSession, store: Mar
 
 def test_a_rule_that_cannot_be_read_stops_before_anything_is_written(spark: SparkSession, store: MarkStore) -> None:
     """It is a mistake of the job's, not of its rows."""
-    job = fm.Job("judged", RowsSource(given(), SCHEMA), [sink := ListSink()], rules=[fm.rules.check("amuont > 0")])
+    job = fm.Job(
+        "judged", RowsSource(judged_rows(), SCHEMA), [sink := ListSink()], rules=[fm.rules.check("amuont > 0")]
+    )
     with pytest.raises(RuleInvalid):
         job.run(spark, store)
     assert sink.rows == []

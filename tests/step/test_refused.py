@@ -66,10 +66,10 @@ def test_a_malformed_line_fails_the_run_where_nothing_keeps_it(
     assert store.read("people").marks == {}
 
 
-def test_a_mended_file_is_read_after_a_malformed_one_failed(
+def test_a_fixed_file_is_read_after_a_malformed_one_failed(
     spark: SparkSession, store: MarkStore, tmp_path: Path
 ) -> None:
-    """The usual way on: mend the line and drop the open batch."""
+    """The usual way on: fix the line and drop the open batch."""
     put(tmp_path, "a.jsonl", '{"id": 1, "name": "x"}', "not json")
     with pytest.raises(RecordMalformed):
         job_of(tmp_path).run(spark, store)

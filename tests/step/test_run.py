@@ -241,8 +241,8 @@ def test_max_rows_bounds_one_run(spark: SparkSession, store: MarkStore) -> None:
     assert sink.rows == [ONE, TWO, THREE]
 
 
-def test_a_mended_transform_plans_again_if_no_sink_has_the_batch(spark: SparkSession, store: MarkStore) -> None:
-    """The usual crash is a bug that was then mended."""
+def test_a_fixed_transform_plans_again_if_no_sink_has_the_batch(spark: SparkSession, store: MarkStore) -> None:
+    """The usual crash is a bug that was then fixed."""
     sink = ListSink()
     with pytest.raises(TransformFailed):
         job_of([ONE], sink, transform="select nonsense from source").run(spark, store)
@@ -279,9 +279,9 @@ def test_a_half_written_batch_is_finished_from_its_spool_with_the_old_rows(
 def test_a_half_written_batch_without_a_spool_asks_when_the_code_changed(spark: SparkSession, store: MarkStore) -> None:
     """Known SQL over an immutable source is not spooled; other SQL would give the second sink other rows."""
     _, second, job = half_written(spark, store, "select id + 100 as id from source")
-    mended = replace(job, transform="select id + 200 as id from source")
+    changed = replace(job, transform="select id + 200 as id from source")
     with pytest.raises(CodeChanged) as stop:
-        mended.run(spark, store)
+        changed.run(spark, store)
     assert (stop.value.exit_code, stop.value.changed, stop.value.confirmed) == (5, ("the transform",), ("first",))
     assert second.rows == []
 

@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> MarkStore:
     return stores.open(f"file://{tmp_path}/marks")
 
 
-def held(pending: dict[str, Json], **sink: Any) -> Job:  # noqa: ANN401 (passed on)
+def holding_job(pending: dict[str, Json], **sink: Any) -> Job:  # noqa: ANN401 (passed on)
     return Job(name="j", source=Holding([], pending=pending), sinks=[ListSink(**sink)])
 
 
@@ -58,7 +58,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_what_is_pending_is_in_the_record_and_the_next_look_gets_it(store: MarkStore) -> None:
     """No mark, no number, no receipt: only something to remember."""
-    job = held({"fence": [1]})
+    job = holding_job({"fence": [1]})
     receipt = job.run(no_session, store)
     record = store.read("j")
     assert record is not None
@@ -70,7 +70,7 @@ def test_what_is_pending_is_in_the_record_and_the_next_look_gets_it(store: MarkS
 
 def test_a_look_that_learns_nothing_new_changes_no_byte(store: MarkStore, tmp_path: Path) -> None:
     """A loop may tick for hours before its fence is passed."""
-    job = held({"fence": [1]})
+    job = holding_job({"fence": [1]})
     job.run(no_session, store)
     before = files_of(tmp_path)
     job.run(no_session, store)
@@ -81,8 +81,8 @@ def test_what_is_pending_does_not_touch_what_was_remembered(store: MarkStore) ->
     """Keys of a tie stay when a fence comes, and another fence takes the place of the first."""
     with hold(store, "j") as lease:
         store.intend(JobRecord("j", extras=RecordExtras({"rows": {"ties": ["k"]}})), expected=0, lease=lease.lease)
-    held({"fence": [1]}).run(no_session, store)
-    held({"fence": [2]}).run(no_session, store)
+    holding_job({"fence": [1]}).run(no_session, store)
+    holding_job({"fence": [2]}).run(no_session, store)
     record = store.read("j")
     assert record is not None
     assert record.extras.stored == {"rows": {"ties": ["k"], "pending": {"fence": [2]}}}
@@ -90,7 +90,7 @@ def test_what_is_pending_does_not_touch_what_was_remembered(store: MarkStore) ->
 
 def test_a_person_who_says_where_to_read_on_makes_it_forgotten(store: MarkStore) -> None:
     """The source may have been empty_frame and filled anew: what was final then says nothing now."""
-    job = held({"fence": [1]})
+    job = holding_job({"fence": [1]})
     job.run(no_session, store)
     job.run(no_session, store, start="7")
     job.run(no_session, store, full_refresh=True)
@@ -101,13 +101,13 @@ def test_a_person_who_says_where_to_read_on_makes_it_forgotten(store: MarkStore)
 def test_a_run_that_works_at_the_job_is_not_disturbed(store: MarkStore) -> None:
     """Whoever holds the lease looks for itself."""
     with hold(store, "j"):
-        assert held({"fence": [1]}).run(no_session, store).rows_held_back == 1
+        assert holding_job({"fence": [1]}).run(no_session, store).rows_held_back == 1
     assert store.read("j") is None
 
 
 def test_a_pending_fence_is_no_mark(spark: SparkSession, store: MarkStore) -> None:
     """A target that holds rows, and a record with nothing but a fence: a person has to choose, as without a record."""
-    held({"fence": [1]}).run(no_session, store)
+    holding_job({"fence": [1]}).run(no_session, store)
     job = Job(name="j", source=RowsSource([{"id": 1}]), sinks=[ListSink(rows=[{"id": 0}])])
     with pytest.raises(MarkMissing):
         job.run(spark, store)

@@ -24,14 +24,14 @@ def rows(first: int, last: int) -> list[dict[str, object]]:
 
 @pytest.fixture
 def never_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a counter that is not told: a merge has a session of its own."""
+    """Nobody waits for a counter that never answers: a merge has a session of its own."""
 
-    def told(observation: Observation, asked: Any = counting.wait_for_observation) -> object:  # noqa: ANN401 - a function
-        answer = asked(observation)
+    def checked_wait(observation: Observation, wait: Any = counting.wait_for_observation) -> object:  # noqa: ANN401 - a function
+        answer = wait(observation)
         assert answer, "waited in vain"
         return answer
 
-    monkeypatch.setattr(counting, "wait_for_observation", told)
+    monkeypatch.setattr(counting, "wait_for_observation", checked_wait)
 
 
 @pytest.mark.usefixtures("never_in_vain")

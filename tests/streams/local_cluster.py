@@ -61,7 +61,7 @@ class Log:
     def bounds(self, topics: Iterable[Topic]) -> dict[Place, PartitionBounds]:
         return {(TOPIC, number): PartitionBounds(0, end, end) for number, end in self.ends.items()}
 
-    def committed(self, group: str, topics: Iterable[Topic]) -> dict[Place, int]:
+    def group_offsets(self, group: str, topics: Iterable[Topic]) -> dict[Place, int]:
         return self.committed_offsets
 
 

@@ -282,11 +282,11 @@ def _between(name: str, where: str, first: int, commits: Sequence[Commit]) -> Ta
 def _rows(commits: Iterable[Commit]) -> RowChange:
     """Upkeep moves rows between files, and counts as nothing."""
     changing = [commit for commit in commits if commit.changes_rows]
-    inserts = [commit.inserted for commit in changing if commit.inserted is not None]
+    inserts = [commit.inserted_rows for commit in changing if commit.inserted_rows is not None]
     inserted = sum(inserts) if len(inserts) == len(changing) else None
     if not all(commit.counts_rows for commit in changing):
         return RowChange(inserted)
-    updated, deleted = sum(each.updated for each in changing), sum(each.deleted for each in changing)
+    updated, deleted = sum(each.updated_rows for each in changing), sum(each.deleted_rows for each in changing)
     return RowChange(sum(inserts), updated, deleted)
 
 

@@ -247,29 +247,35 @@ class Commit:
         )
 
     @property
-    def inserted(self) -> int | None:
+    def inserted_rows(self) -> int | None:
         found = self._first(INSERTED)
         if found is None or self.operation == "MERGE":
             return found
         return found - self.metrics.get("numCopiedRows", 0)
 
     @property
-    def updated(self) -> int:
+    def updated_rows(self) -> int:
         return self._first(UPDATED) or 0
 
     @property
-    def deleted(self) -> int:
+    def deleted_rows(self) -> int:
         return self._first(DELETED) or 0
 
     @property
     def rows_written(self) -> int | None:
         """Rows of a batch that this commit put into the table, or took out of it by a merge."""
-        return (self.inserted or 0) + self.updated + self.deleted if self.operation == "MERGE" else self.inserted
+        return (
+            (self.inserted_rows or 0) + self.updated_rows + self.deleted_rows
+            if self.operation == "MERGE"
+            else self.inserted_rows
+        )
 
     @property
     def rows_in_feed(self) -> int | None:
         """How many rows the change feed has for it, where the log tells; an update has two."""
-        return (self.inserted or 0) + 2 * self.updated + self.deleted if self._is_counted or self.inserted else None
+        if not (self._is_counted or self.inserted_rows):
+            return None
+        return (self.inserted_rows or 0) + 2 * self.updated_rows + self.deleted_rows
 
     @property
     def rewrites(self) -> bool:
@@ -277,7 +283,7 @@ class Commit:
         if self.operation in MAINTENANCE:
             return False
         if self._is_counted:
-            return bool(self.updated or self.deleted)
+            return bool(self.updated_rows or self.deleted_rows)
         return self.operation in ("RESTORE", "TRUNCATE") or bool(self._first(REMOVED_FILES))
 
     @property
@@ -285,12 +291,12 @@ class Commit:
         """Whether a reader of changes has anything to see here; True where the log does not tell."""
         if self.operation in MAINTENANCE:
             return False
-        return self.rewrites or bool(self.inserted) or (self.inserted is None and not self._is_counted)
+        return self.rewrites or bool(self.inserted_rows) or (self.inserted_rows is None and not self._is_counted)
 
     @property
     def counts_rows(self) -> bool:
         """Whether the log tells all that it did to rows: what an overwrite took away is not counted anywhere."""
-        return self._is_counted or (self.inserted is not None and not self.rewrites)
+        return self._is_counted or (self.inserted_rows is not None and not self.rewrites)
 
     @property
     def _is_counted(self) -> bool:
@@ -368,10 +374,10 @@ def missing_files(where: str, version: int, latest: int) -> tuple[str, ...] | No
     if then is None or now is None:
         return None
     given_up = [unquote(path) for path in then.files.keys() - now.files.keys() if not urlsplit(path).scheme]
-    return _not_there(where, sorted(given_up)) if given_up else ()
+    return _lost_paths(where, sorted(given_up)) if given_up else ()
 
 
-def _not_there(where: str, paths: list[str]) -> tuple[str, ...]:
+def _lost_paths(where: str, paths: list[str]) -> tuple[str, ...]:
     """One question per file: what vacuum took away is nowhere in the log."""
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import FileType, PyFileSystem

@@ -65,7 +65,7 @@ class Delta(Immutable):
         return self._sight(planner, mark, request)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
-        rows = self._pinned(spark.read.format("delta"), self._where(lambda: spark), span)
+        rows = self._pinned_rows(spark.read.format("delta"), self._where(lambda: spark), span)
         return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=_position())
 
     def without_rows(self, spark: SparkSession) -> Reading:
@@ -93,7 +93,7 @@ class Delta(Immutable):
             return planner.nothing_before(self._mark)
         return planner.feed_after(parse_version(self.start) - 1, self._mark)
 
-    def _pinned(self, reader: DataFrameReader, location: str, span: Span) -> DataFrame:
+    def _pinned_rows(self, reader: DataFrameReader, location: str, span: Span) -> DataFrame:
         snapshot, first, last = (span.detail.get(name) for name in ("snapshot", "first", "last"))
         if snapshot is not None:
             return _snapshot(reader.option("versionAsOf", str(snapshot)).load(location), span)
@@ -186,7 +186,7 @@ class VersionPlanner:
             raise SourceRegressed(f"delta table {self.table}", mark=f"version {after}", highest=f"version {latest}")
         if latest == after:
             return Sight(None)
-        commits = self._unbroken(after, latest)
+        commits = self._require_unbroken(after, latest)
         changing = [commit for commit in commits if commit.changes_rows]
         if not changing:
             return Sight(None)
@@ -209,7 +209,7 @@ class VersionPlanner:
         begin = mark(after) if after >= 0 else None
         return Sight(Span(begin, mark(last), {"first": taken[0].version, "last": last}), expected_rows=known)
 
-    def _unbroken(self, after: int, latest: int) -> tuple[Commit, ...]:
+    def _require_unbroken(self, after: int, latest: int) -> tuple[Commit, ...]:
         commits = self.probe.commits(after, latest)
         if len(commits) != latest - after:
             oldest = self.probe.oldest()

@@ -54,7 +54,7 @@ def test_the_offsets_of_a_group_are_those_that_it_committed(kafka: Broker, topic
     name, probe = topic(2), KafkaProbe(KafkaOptions(kafka.bootstrap))
     put(kafka, name, "a", "b", "c")
     commit_offset(kafka, name, group=f"{name}-group", offset=2)
-    assert probe.committed(f"{name}-group", probe.topics([name]).values()) == {(name, 0): 2}
+    assert probe.group_offsets(f"{name}-group", probe.topics([name]).values()) == {(name, 0): 2}
 
 
 def test_a_topic_that_is_not_there_cannot_be_read(kafka: Broker) -> None:

@@ -287,7 +287,7 @@ class Group:
             known = ", ".join(self.source.topics)
             raise ConfigError(f"the job does not read topic '{unknown[0]}'.", hint=f"one of: {known}")
         probe = KafkaProbe(KafkaOptions(self.bootstrap or self.source.bootstrap, self.source.options))
-        committed = probe.committed(self.name, probe.topics(names).values())
+        committed = probe.group_offsets(self.name, probe.topics(names).values())
         if not committed:
             raise ConfigError(f"group '{self.name}' has no offsets of {', '.join(names)}.", hint="check its name")
         nested = by_topic({place: offset + added for place, offset in committed.items()})

@@ -129,7 +129,7 @@ class KafkaProbe:
             pause_seconds=PAUSE_SECONDS,
         )
 
-    def committed(self, group: str, topics: Iterable[Topic]) -> dict[Place, int]:
+    def group_offsets(self, group: str, topics: Iterable[Topic]) -> dict[Place, int]:
         """The next offsets that a consumer group has committed; partitions without one are left out."""
         driver()
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition

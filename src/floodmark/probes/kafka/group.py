@@ -28,7 +28,7 @@ PASSING = (
 def committed_offsets(probe: KafkaProbe, group: str, topics: Sequence[Topic]) -> dict[Place, int]:
     """The group's offsets; a coordinator that is still loading them is waited for."""
     return patiently(
-        lambda: probe.committed(group, topics),
+        lambda: probe.group_offsets(group, topics),
         seconds=PATIENCE_SECONDS,
         passing=lambda error: isinstance(error, SourceUnreadable) and "oordinator" in error.reason,
         pause_seconds=PAUSE_SECONDS,

@@ -229,13 +229,13 @@ def trust(row: Row, table: str | None, column: str) -> Trust:
     found: Sequence[Any] = row(COLUMN.format(table=table, column=column)) or (None, None, None, None, False)
     default, cache, increment, cycles, is_coarse = found
     if cache is None:
-        return Trust(_made_outside(default), is_coarse)
+        return Trust(_outside_doubts(default), is_coarse)
     if cache > 1:
         return Trust((Doubt("FM411", f"its sequence has a cache of {cache}: sessions keep low values for later"),))
     return Trust((Doubt("FM411", "its sequence does not only grow"),) if increment < 0 or cycles else ())
 
 
-def _made_outside(default: str | None) -> tuple[Doubt, ...]:
+def _outside_doubts(default: str | None) -> tuple[Doubt, ...]:
     if TAKEN_INSIDE.search(default or ""):
         return ()
     made = f"its default is {default}" if default else "it has no default"

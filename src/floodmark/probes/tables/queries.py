@@ -181,7 +181,7 @@ class TableQuery:
             f"({self._ends(self.conditions.has_value(), descending=True)} LIMIT 1) AS h",
             f"({self._ends(inside)} LIMIT 1) AS l, {top} AS t",
             f"({self._count(inside)}) AS r, {f'({self._count(is_null)})' if may_be_null else '0'} AS n, {cut} AS c",
-            *(f"({self._count(each)}) AS b{place}" for place, each in enumerate(self._held())),
+            *(f"({self._count(each)}) AS b{place}" for place, each in enumerate(self._held_conditions())),
         ]
         return f"SELECT {', '.join(parts)}"
 
@@ -213,7 +213,7 @@ class TableQuery:
         """Above the lower bound and under these upper ones."""
         return " AND ".join([self.conditions.above(self.low), *map(self.conditions.under, upper)])
 
-    def _held(self) -> list[str]:
+    def _held_conditions(self) -> list[str]:
         """What each upper bound holds back of what those before it let pass."""
         return [
             f"{self._inside(self.upper[:place])} AND NOT ({self.conditions.under(upper)})"
@@ -244,7 +244,7 @@ class AnsiTableQuery(TableQuery):
         if self.upper:
             ends += self._extremes("t", "MAX", inside)
         counts = [f"({self._count(inside)}) r", f"({self._count(self.conditions.is_null())}) n"]
-        counts += [f"({self._count(each)}) b{place}" for place, each in enumerate(self._held())]
+        counts += [f"({self._count(each)}) b{place}" for place, each in enumerate(self._held_conditions())]
         one = f"(SELECT COUNT(*) one FROM {self._source()} fm WHERE 1 = 0) fm_one"
         return f"SELECT {', '.join([*ends, *counts])} FROM {one}"
 

@@ -99,10 +99,10 @@ class Catalog:
 
 @dataclass(frozen=True)
 class CursorFinder:
-    """Resolves cursors in one database: `kind_of` says what a mark can follow there, `known` lists it for people."""
+    """Resolves cursors in one database: `kind_of` says what a mark can follow there, `known_types` lists it."""
 
     kind_of: Callable[[Column], Kind | None]
-    known: str
+    known_types: str
 
     def cursor(
         self, requested: RequestedCursor, columns: tuple[Column, ...], catalog: Catalog, place: str
@@ -133,7 +133,8 @@ class CursorFinder:
         if kind is None:
             declared = column.type or "without a type"
             raise ConfigError(
-                f"the cursor {column.name!r} is of type {declared}.", hint=f"types that a mark follows: {self.known}"
+                f"the cursor {column.name!r} is of type {declared}.",
+                hint=f"types that a mark follows: {self.known_types}",
             )
         return kind
 

@@ -120,7 +120,7 @@ class Delta(Atomic):
         commit = self.target.commit_of(batch, spark)
         if commit is None:
             return None
-        return commit.inserted if self.mode == "replace" else commit.rows_written
+        return commit.inserted_rows if self.mode == "replace" else commit.rows_written
 
     def write_where(self, rows: DataFrame, batch: Batch, condition: str) -> int | None:
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""

@@ -116,12 +116,12 @@ class Kafka(Immutable):
         self._warn_of(planner)
         has_mark = mark is not None and bool(mark.value)
         if has_mark and request.start is None:
-            return planner.sight(planner.known, sets_mark=False, has_mark=True)
+            return planner.sight(planner.known_offsets, sets_mark=False, has_mark=True)
         own = "earliest" if request.whole else self.start
         start = Start.parse(own if request.start is None else request.start, self.topics)
         first = start.offsets_in(self.probe, planner.topics, planner.bounds)
         sets_mark = request.start is not None or not start.is_earliest
-        return planner.sight({**planner.known, **first}, sets_mark=sets_mark, has_mark=has_mark)
+        return planner.sight({**planner.known_offsets, **first}, sets_mark=sets_mark, has_mark=has_mark)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The messages of the span. Raises a DecisionNeeded if they are no longer those that were looked at."""
@@ -137,7 +137,7 @@ class Kafka(Immutable):
 
     def read_saved(self, saved: DataFrame) -> Reading:
         """Messages from the dead letters, parsed by the options of today; no broker is asked."""
-        return replace(self._reading(saved.sparkSession, {}, {}), saved=saved).reading("dead_letter")
+        return replace(self._reading(saved.sparkSession, {}, {}), saved_messages=saved).reading("dead_letter")
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> FloodmarkError | None:
         """What a failed write met: the malformed message, or offsets that went away while they were read."""
@@ -163,7 +163,7 @@ class Kafka(Immutable):
 
     def _warn_of(self, planner: OffsetPlanner) -> None:
         """Once for each thing that an operator should know, not at every tick of a loop."""
-        gaps = planner.gaps(planner.known) if self.on_gap == "skip" else {}
+        gaps = planner.gaps(planner.known_offsets) if self.on_gap == "skip" else {}
         for (topic, number), (low, high) in gaps.items():
             lost = f"{topic}/{number}: {low} to {high - 1}"
             self._warn("offsets are gone and are skipped", lost, offsets=high - low)
@@ -252,7 +252,7 @@ def _named_offsets(option: Any, topics: Sequence[str]) -> Offsets:  # noqa: ANN4
 
 
 def _group_offsets(group: str, probe: KafkaProbe, topics: Sequence[Topic]) -> Offsets:
-    committed = probe.committed(group, topics)
+    committed = probe.group_offsets(group, topics)
     if committed:
         return committed
     names = ", ".join(topic.name for topic in topics)

@@ -18,12 +18,12 @@ from floodmark.sources.contract import Sight
 
 @dataclass(frozen=True)
 class OffsetPlanner:
-    """One look at the topics of a source; `known` is what its mark holds."""
+    """One look at the topics of a source; `known_offsets` is what its mark holds."""
 
     name: str
     topics: Sequence[Topic]
     bounds: Mapping[Place, PartitionBounds]
-    known: Offsets
+    known_offsets: Offsets
     skips_gaps: bool = False
     max_rows: int | None = None
 
@@ -36,7 +36,7 @@ class OffsetPlanner:
         self._require_not_beyond(position)
         start = self._above_gaps(position)
         upto = self._upto(start)
-        moves = any(upto[place] > min(start[place], self.known.get(place, start[place])) for place in upto)
+        moves = any(upto[place] > min(start[place], self.known_offsets.get(place, start[place])) for place in upto)
         span = self._span(start, upto, has_mark=has_mark or sets_mark) if moves or sets_mark else None
         held = {place: seen.end - seen.stable for place, seen in self.bounds.items() if seen.end > seen.stable}
         return Sight(
@@ -49,7 +49,9 @@ class OffsetPlanner:
     @property
     def missing_partitions(self) -> list[str]:
         """Partitions of the mark that the topics no longer list."""
-        return [f"{topic}/{partition}" for topic, partition in self.known if (topic, partition) not in self.bounds]
+        return [
+            f"{topic}/{partition}" for topic, partition in self.known_offsets if (topic, partition) not in self.bounds
+        ]
 
     def gaps(self, position: Offsets) -> dict[Place, tuple[int, int]]:
         """What retention took away: from and to, for each partition where the oldest record lies above the position."""

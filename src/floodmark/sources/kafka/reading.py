@@ -56,7 +56,7 @@ class KafkaReading:
     value: Value
     key: Key
     columns: Sequence[str]
-    saved: DataFrame | None = None
+    saved_messages: DataFrame | None = None
     """Messages to be parsed in the place of the topic's."""
 
     def reading(self, malformed: Malformed) -> Reading:
@@ -82,7 +82,7 @@ class KafkaReading:
             value = {"value": F.col(TEXT)}
         else:
             value = {name: F.col(PARSED)[name] for name in self._fields()}
-        letter = {} if self.saved is None else {LETTER: F.col(LETTER)}
+        letter = {} if self.saved_messages is None else {LETTER: F.col(LETTER)}
         ours = {REASON: self._reason(), BARRIER: F.spark_partition_id(), **letter}
         everything = {**value, **key, **own, **ours} if self._prefix else {**key, **value, **own, **ours}
         return self._messages.select(*(column.alias(name) for name, column in everything.items()))
@@ -130,8 +130,8 @@ class KafkaReading:
 
     @cached_property
     def _raw(self) -> DataFrame:
-        if self.saved is not None:
-            return self.saved
+        if self.saved_messages is not None:
+            return self.saved_messages
         if not self.start:
             return self.spark.createDataFrame([], SCHEMA)
         reader = self.spark.read.format("kafka").options(**self.all_options())

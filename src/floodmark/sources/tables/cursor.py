@@ -147,7 +147,7 @@ class CursorMarks:
         except MarkInvalid as error:
             texts = " and ".join(map(repr, value or ()))
             what = f"the cursor {self.cursor.expression!r} holds {texts}, which no mark can follow ({error.reason})"
-            raise SourceUnreadable(self.source, reason=what, hint="mend the row, or leave it out by a query") from error
+            raise SourceUnreadable(self.source, reason=what, hint="fix the row, or leave it out by a query") from error
 
     def start_value(self, value: object) -> CursorValue:
         """Where a user wants to begin: a whole value, or one of the first column alone."""

@@ -130,7 +130,7 @@ def typed_columns(columns: Sequence[Column], types: Mapping[str, str], source: s
     if unknown:
         raise ConfigError(f"types: {source} has no column {unknown[0]!r}.", hint="take it out of types")
     return tuple(
-        TypedColumn(each.name, _known_type(types[each.name])) if each.name in types else _typed(each, source)
+        TypedColumn(each.name, _known_type(types[each.name])) if each.name in types else _typed_column(each, source)
         for each in columns
     )
 
@@ -140,7 +140,7 @@ def _ddl(columns: Sequence[TypedColumn]) -> str:
     return ", ".join(f"{quote(column.name)} {column.type}" for column in columns)
 
 
-def _typed(column: Column, source: str) -> TypedColumn:
+def _typed_column(column: Column, source: str) -> TypedColumn:
     declared = column.type
     if column.precision is not None and column.precision <= LARGEST_DECIMAL:
         return TypedColumn(column.name, f"decimal({column.precision},{column.scale})")
