@@ -11,7 +11,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError
-from floodmark.jobs.reconcile import Sample
+from floodmark.jobs.reconcile import Difference
 from floodmark.sinks.contract import Sink
 from floodmark.stores.contract import MarkStore
 
@@ -66,9 +66,9 @@ def test_what_no_cursor_sees_is_found_and_repaired_once(
     found = job.reconcile(spark, store)
     assert (found.missing, found.extra, found.different, found.agrees) == (1, 1, 1, False)
     assert sorted(found.samples, key=lambda sample: sample.what) == [
-        Sample("different", {"id": 2}, ("v",)),
-        Sample("extra", {"id": 3}),
-        Sample("missing", {"id": 4}),
+        Difference("different", {"id": 2}, ("v",)),
+        Difference("extra", {"id": 3}),
+        Difference("missing", {"id": 4}),
     ]
 
     mended = job.reconcile(spark, store, repair=True)

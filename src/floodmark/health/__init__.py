@@ -1,4 +1,4 @@
-"""Health: freshness, row counts, quality, mark lag and pace of a project, judged without a JVM; and who is told."""
+"""Health: freshness, row counts, quality, mark lag and pace of a project, judged without a JVM; and whom it alerts."""
 
 from __future__ import annotations
 

@@ -111,9 +111,9 @@ def _of_run(last: Receipt, labels: Mapping[str, str]) -> Iterator[Sample]:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    pairs = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    pairs = (f'{name}="{_escape(value)}"' for name, value in labels.items())
     return f"{{{','.join(pairs)}}}"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 WHOLE = (FileListHWM, FileModifiedTimeHWM, VersionHWM)
-"""Kinds that have one form wherever they are made; a column's or a topic's is told by the source itself."""
+"""Kinds that have one form wherever they are made; of a column or a topic, the source itself says it."""
 
 
 def take_marks(job: Job, made_elsewhere: JobRecord, session: Callable[[], SparkSession], store: MarkStore) -> None:

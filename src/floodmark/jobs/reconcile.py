@@ -39,7 +39,7 @@ from floodmark.step import Step
 from floodmark.step.batch import without_malformed
 from floodmark.step.checks import fit, fits
 from floodmark.step.engine import Clock, OpenBatch, session_under
-from floodmark.step.intents import fence_sinks_behind, new_attempt, spool_folder, work_of
+from floodmark.step.intents import fence_sinks_behind, new_attempt, outside_intent, spool_folder
 from floodmark.step.looking import Outlook, require_same_sources
 from floodmark.step.spool import RowCounts, Spool
 from floodmark.step.transform import RecordTransform, RowByRow, Sql
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 By = Literal["keys", "hash"]
-SAMPLES = 10
+DIFFERENCES_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ReconcileRequest:
 
 
 @dataclass(frozen=True)
-class Sample:
+class Difference:
     """One difference: the key, and of a row that differs the columns in which it does."""
 
     what: str
@@ -90,7 +90,7 @@ class ReconcileResult:
     missing: int
     extra: int
     different: int
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
     receipt: Receipt | None = None
 
@@ -171,9 +171,9 @@ class Reconciliation:
         frozen = spool.read(self.step.session())
         counts = {row[WHAT]: row["count"] for row in frozen.groupBy(WHAT).count().collect()}
         samples = [
-            sample_of(row, sides.key)
+            difference_of(row, sides.key)
             for what in sorted(counts)
-            for row in frozen.where(f"{WHAT} = '{what}'").orderBy(*sides.key).limit(SAMPLES).collect()
+            for row in frozen.where(f"{WHAT} = '{what}'").orderBy(*sides.key).limit(DIFFERENCES_SHOWN).collect()
         ]
         result = replace(found, **counts, samples=tuple(samples))
         if not counts:
@@ -196,15 +196,15 @@ class Reconciliation:
             attempt=new_attempt(),
             spool=spool.folder,
             fingerprints={},
-            extras=IntentExtras(outside=Outside(sink=self.sink.name)),
         )
-        intent = replace(intent, fingerprints=work_of(intent, step.work).fingerprints())
+        extras = IntentExtras(outside=Outside(sink=self.sink.name))
+        intent = outside_intent(intent, "repair", extras, step.work)
         return step.write_batch(OpenBatch(record, intent, Outlook({}, {})), lease, clock)
 
 
-def sample_of(row: Row, key: Sequence[str]) -> Sample:
+def difference_of(row: Row, key: Sequence[str]) -> Difference:
     """A difference as people read it."""
-    return Sample(row[WHAT], {name: json_value(row[name]) for name in key}, tuple(row[COLUMNS] or ()))
+    return Difference(row[WHAT], {name: json_value(row[name]) for name in key}, tuple(row[COLUMNS] or ()))
 
 
 def json_value(value: object) -> Json:
@@ -222,7 +222,7 @@ class Sides:
     request: ReconcileRequest
     range: TableRange
     key: tuple[str, ...]
-    held: DataFrame
+    table_rows: DataFrame
     remembered: Mapping[str, Json]
 
     @classmethod
@@ -242,7 +242,7 @@ class Sides:
         return cursor_columns(self.step.work.sources[0])
 
     @cached_property
-    def settled(self) -> DataFrame:
+    def rows_at_mark(self) -> DataFrame:
         """Everything at or below the mark: a key may have moved out of the range."""
         return self.rows_of(self.span_at_mark)
 
@@ -254,29 +254,29 @@ class Sides:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """What both sides have, as the table spells it; the key first."""
-        ours = {name.lower(): kind for name, kind in self.settled.dtypes}
+        ours = {name.lower(): kind for name, kind in self.rows_at_mark.dtypes}
         left_out = {name.lower() for name in (*self.key, *self.request.ignore)}
-        others = [n for n, kind in self.held.dtypes if ours.get(n.lower()) == kind and n.lower() not in left_out]
+        others = [n for n, kind in self.table_rows.dtypes if ours.get(n.lower()) == kind and n.lower() not in left_out]
         return (*self.key, *([] if self.request.by == "keys" else others))
 
     def notes(self) -> tuple[str, ...]:
         """Columns that nobody looked at."""
-        names = {name.lower() for name in (*self.held.columns, *written_columns(self.settled))}
+        names = {name.lower() for name in (*self.table_rows.columns, *written_columns(self.rows_at_mark))}
         unseen = sorted(names - {name.lower() for name in self.columns})
         return (f"not compared: {', '.join(unseen)}",) if unseen and self.request.by == "hash" else ()
 
     def source_in_range(self) -> Side:
         """The rows of the range as they would be delivered now."""
         span = self.range.piece(None, None, {}).span
-        return self.source_side(self.rows_of(span, self.range.condition) if span else self.settled.limit(0))
+        return self.source_side(self.rows_of(span, self.range.condition) if span else self.rows_at_mark.limit(0))
 
     def source_at_mark(self) -> Side:
         """All rows that were to be delivered."""
-        return self.source_side(self.settled)
+        return self.source_side(self.rows_at_mark)
 
     def undecided(self) -> list[DataFrame]:
         """Rows whose keys nobody can judge: those above the mark, which come with the next run, and those that a rule
-        keeps from the sinks, of which the table may hold an older or a mended version."""
+        keeps from the sinks, of which the table may hold an older or a repaired version."""
         source = table_source(self.step)
         trusting = replace(source, cursor=replace(Cursor.of(source.cursor), safety="none"))
         above = trusting.look(self.mark, Request(extras=self.remembered), self.step.session).span
@@ -292,14 +292,14 @@ class Sides:
         from pyspark.sql import functions as F
 
         order: Sequence[str] = self.sink.sequence or (() if self.sink.mode == "merge" else self.cursor)
-        return Side(self.held, self.key, struct_of(order, self.held), self.columns, F.lit(False))
+        return Side(self.table_rows, self.key, struct_of(order, self.table_rows), self.columns, F.lit(False))
 
     def sink_in_range(self) -> Side:
         """The range as the table's own column of the cursor has it."""
         whole = self.sink_whole()
         if self.request.bounds == Bounds():
             return whole
-        return replace(whole, rows=self.held.where(self.range.condition_of_range))
+        return replace(whole, rows=self.table_rows.where(self.range.condition_of_range))
 
     def source_side(self, rows: DataFrame) -> Side:
         from pyspark.sql import functions as F
@@ -311,11 +311,11 @@ class Sides:
     def rows_of(self, span: Span | None, condition: str | None = None) -> DataFrame:
         """Rows of the source as the sink would get them."""
         if span is None:
-            return self.held.limit(0)
+            return self.table_rows.limit(0)
         work, made = self.step.work, self.made_of(span, condition)
         kept = work.rules.legend().kept_rows(work.rules.mark(made)) if work.rules else made
         fitted = fit(kept, self.sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
-        return as_held(fitted, self.held)
+        return in_types_of(fitted, self.table_rows)
 
     def made_of(self, span: Span, condition: str | None = None) -> DataFrame:
         """Rows as the transform makes them; nothing here keeps a filter on keys from the database."""
@@ -335,7 +335,7 @@ class Sides:
             )
         needs_cursor = self.request.bounds != Bounds() or (self.sink.mode != "merge" and not self.sink.sequence)
         wanted = (*self.key, *(self.cursor if needs_cursor else ()))
-        known = {name.lower() for name in self.held.columns}
+        known = {name.lower() for name in self.table_rows.columns}
         missing = [name for name in wanted if name.lower() not in known]
         if missing:
             raise ConfigError(
@@ -371,9 +371,9 @@ def require_row_by_row(step: Step, request: ReconcileRequest) -> None:
         )
 
 
-def as_held(rows: DataFrame, held: DataFrame) -> DataFrame:
+def in_types_of(rows: DataFrame, table: DataFrame) -> DataFrame:
     """The rows in the types in which the table gives its own back, where those hold every value."""
-    theirs = {each.name.lower(): each.dataType for each in held.schema.fields}
+    theirs = {each.name.lower(): each.dataType for each in table.schema.fields}
     known = [(each.name, each.dataType, theirs.get(each.name.lower())) for each in rows.schema.fields]
     wider = {name: to for name, kind, to in known if to is not None and kind != to and fits(kind, to)}
     return rows.withColumns({name: rows[quote(name)].cast(to) for name, to in wider.items()}) if wider else rows

@@ -116,7 +116,7 @@ class Target:
         else:
             goal = past.as_of(self.moment) if self.moment else None
         if goal is None:
-            raise self._not_kept(past)
+            raise self._error_for_unkept(past)
         return goal
 
     def require_one_job(self, jobs: Sequence[str]) -> None:
@@ -127,7 +127,7 @@ class Target:
                 hint="`--select` one job, or give the id of a run (`floodmark runs` shows them)",
             )
 
-    def _not_kept(self, past: Past) -> ConfigError:
+    def _error_for_unkept(self, past: Past) -> ConfigError:
         kept = ", ".join(str(each.number) for each in past.records[:10][::-1]) or "none"
         when = f" (it ended {self.moment:%Y-%m-%d %H:%M:%S})" if self.moment else ""
         return ConfigError(

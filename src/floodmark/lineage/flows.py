@@ -105,7 +105,7 @@ def flow_of(parts: Parts, known: ColumnsOf) -> Flow:
     outputs = [(sink, dataset_of(sink)) for sink in parts.sinks]
     rows = _rows_made_by(parts, known, [dataset for _, dataset in outputs])
     made = {dataset: _with_stored_columns(columns_in(sink, rows), known(dataset)) for sink, dataset in outputs}
-    return Flow(parts.name, rows.datasets, made, _unread(parts.transform))
+    return Flow(parts.name, rows.datasets, made, _name_of_unread(parts.transform))
 
 
 def _rows_made_by(parts: Parts, known: ColumnsOf, outputs: Sequence[Dataset]) -> Relation:
@@ -163,7 +163,7 @@ def _with_stored_columns(rows: Relation, stored: Sequence[str] | None) -> Relati
     return replace(rows, columns={**rows.columns, **more})
 
 
-def _unread(transform: object) -> str | None:
+def _name_of_unread(transform: object) -> str | None:
     if isinstance(transform, Identity | Sql | Members):
         return None
     function = getattr(transform, "function", transform)

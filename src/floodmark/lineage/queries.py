@@ -27,7 +27,7 @@ def columns_of(sql: str, tables: Tables, elsewhere: Elsewhere, dialect: str = "s
         tree = sqlglot.parse_one(sql, read=dialect)
     except sqlglot.errors.SqlglotError as error:
         raise ConfigError("the SQL cannot be parsed.", hint="floodmark lint says where") from error
-    return Reader({name.lower(): table for name, table in tables.items()}, elsewhere).query(tree)
+    return QueryReader({name.lower(): table for name, table in tables.items()}, elsewhere).query(tree)
 
 
 def expression_origins(sql: str, row: Relation) -> Origins:
@@ -36,7 +36,7 @@ def expression_origins(sql: str, row: Relation) -> Origins:
 
 
 @dataclass(frozen=True)
-class Reader:
+class QueryReader:
     """Reads queries against tables; a query inside another one sees the tables around it too."""
 
     tables: Tables
@@ -55,12 +55,12 @@ class Reader:
         """What stands in a FROM, under the names that its alias gives to columns."""
         names = list(node.alias_column_names)
         if node.args.get("pivots"):
-            return self._stored(node).by_name()
+            return self._stored_rows(node).by_name()
         if isinstance(node, exp.Values):
             return Relation(columns=dict.fromkeys(names, ()))
-        return self._stored(node).with_names(names)
+        return self._stored_rows(node).with_names(names)
 
-    def _stored(self, node: exp.Expr) -> Relation:
+    def _stored_rows(self, node: exp.Expr) -> Relation:
         if not isinstance(node, exp.Table):
             return self.query(node.this if isinstance(node, exp.Lateral) else node)
         if isinstance(node.this, exp.Func):  # a function that makes rows reads no table
@@ -68,18 +68,18 @@ class Reader:
         name = ".".join(part.name for part in node.parts)
         return self.tables.get(name.lower()) or self.elsewhere(name)
 
-    def _with_own_tables(self, tree: exp.Expr) -> Reader:
+    def _with_own_tables(self, tree: exp.Expr) -> QueryReader:
         """With the tables that the query defines for itself, each of which sees those before it."""
         defined = tree.ctes if isinstance(tree, exp.Query) else []
         return reduce(lambda reader, cte: reader._with_cte(cte), defined, self)
 
-    def _with_cte(self, cte: exp.CTE) -> Reader:
+    def _with_cte(self, cte: exp.CTE) -> QueryReader:
         is_recursive = bool(cte.parent and cte.parent.args.get("recursive"))
         reader = self._with(cte.alias, Relation()) if is_recursive else self  # it reads itself, which adds nothing
         return self._with(cte.alias, reader.query(cte.this).with_names(list(cte.alias_column_names)))
 
-    def _with(self, name: str, table: Relation) -> Reader:
-        return Reader({**self.tables, name.lower(): table}, self.elsewhere, self.around)
+    def _with(self, name: str, table: Relation) -> QueryReader:
+        return QueryReader({**self.tables, name.lower(): table}, self.elsewhere, self.around)
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Select:
     """One SELECT: its tables by alias, and what was read of it so far."""
 
     tree: exp.Select
-    reader: Reader
+    reader: QueryReader
     sources: dict[str, Relation] = field(default_factory=dict)
     columns: dict[str, Origins] = field(default_factory=dict)
     rest: list[Rest] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Select:
             self.columns |= dict.fromkeys(names, self.origins(projection.this, "computed"))
             return
         plain = projection.unalias()
-        how: Direct = "as it is" if isinstance(plain, exp.Column) else _computed(plain)
+        how: Direct = "as it is" if isinstance(plain, exp.Column) else _kind_of_computation(plain)
         self.columns[projection.alias_or_name or plain.sql("spark")] = self.origins(plain, how)
 
     def _take_all(self, projection: exp.Expr) -> None:
@@ -139,7 +139,7 @@ class Select:
             for rest in source.rest:
                 how: Direct = rest.how if len(is_open) == 1 else "by name"
                 self.rest.append(Rest(rest.dataset, how, rest.without | left_out))
-        self.columns |= {name: self.origins(made, _computed(made)) for name, made in replaced.items()}
+        self.columns |= {name: self.origins(made, _kind_of_computation(made)) for name, made in replaced.items()}
 
     def _read_conditions(self) -> None:
         for part, how in DECIDING.items():
@@ -203,7 +203,7 @@ class Select:
         return tuple(origin.after_step(how) for source in is_open for origin in source.origins(name))
 
 
-def _computed(expression: exp.Expr) -> Direct:
+def _kind_of_computation(expression: exp.Expr) -> Direct:
     return "aggregated" if any(_aggregates(node) for node in expression.find_all(exp.AggFunc)) else "computed"
 
 

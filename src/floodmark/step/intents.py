@@ -21,7 +21,7 @@ from floodmark.step.refused import Letters, SavedRecords
 from floodmark.step.spool import Spool
 from floodmark.step.work import OUTSIDE, RunRequest, Work
 from floodmark.stores.extras import IntentExtras, Outside
-from floodmark.stores.record import Intent, JobRecord
+from floodmark.stores.record import Intent, IntentKind, JobRecord
 
 log = get_logger(__name__)
 GONE = "_fm_gone"
@@ -99,6 +99,12 @@ def fence_sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: L
     for sink in work.sinks:
         if sink.name in behind:
             sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
+
+
+def outside_intent(intent: Intent, kind: IntentKind, extras: IntentExtras, work: Work) -> Intent:
+    """The batch as one that leaves the mark alone; it is held to the code of the work as that kind does it."""
+    outside = replace(intent, kind=kind, extras=extras)
+    return replace(outside, fingerprints=work_of(outside, work).fingerprints())
 
 
 def work_of(intent: Intent, work: Work) -> Work:
