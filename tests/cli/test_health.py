@@ -138,7 +138,7 @@ def test_a_stream_that_failed_is_named_with_its_record_and_is_no_job_to_run(
         "stream 'g' is stuck at t/0, offset 1, since 0 s, 1 attempt: map(<lambda>) (step 1): ValueError: invalid"
         in (found["message"])
     )
-    assert "g: mend what its last run says, then start the program of this stream" in said.out
+    assert "g: fix what its last run says, then start the program of this stream" in said.out
 
 
 def test_a_stream_that_tries_again_is_a_warning_with_its_record(project: Path, floodmark: Floodmark) -> None:

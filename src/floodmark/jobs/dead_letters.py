@@ -87,7 +87,7 @@ def step_of(job: Job, ids: Sequence[str], session: Session, store: MarkStore) ->
     if len(work.sources) != 1:
         raise ConfigError(
             f"job '{work.name}' has {len(work.sources)} sources: a letter would be joined with nothing.",
-            hint=f"mend the records at their source, and `floodmark deadletters discard {work.name}`",
+            hint=f"fix the records at their source, and `floodmark deadletters discard {work.name}`",
         )
     for sink in work.sinks:
         require_takes_parts(sink, work.name)
