@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pytest
+import sqlglot
 
 from floodmark.errors import ConfigError
 from floodmark.step import Function, Sql
-from floodmark.step.transform import first_lines, program_fingerprint
+from floodmark.step.transform import first_lines, program_fingerprint, volatile_calls
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=timezone.utc)
 
@@ -132,3 +133,18 @@ def test_of_a_traceback_in_a_worker_the_exception_is_told() -> None:
 def test_of_another_error_of_spark_the_first_two_lines_are_told() -> None:
     """The rest is the plan."""
     assert first_lines(RuntimeError("no such column\n  at line 1\n'Project [x]")) == "no such column at line 1"
+
+
+@pytest.mark.parametrize(
+    ("sql", "calls"),
+    [
+        ("select now() as t from source", {"now": "clock"}),
+        ("select current_date as d, uuid() as u from source", {"current_date": "clock", "uuid": "chance"}),
+        ("select monotonically_increasing_id() as n from source", {"monotonically_increasing_id": "partition"}),
+        ("select first(v) as v, ours(v) as w from source", {"first": "order", "ours": "unknown"}),
+        ("select upper(v) as v from source where id > 1", {}),
+    ],
+)
+def test_each_call_that_may_answer_otherwise_has_its_reason(sql: str, calls: dict[str, str]) -> None:
+    """One list decides what is frozen and what `lint` warns of."""
+    assert volatile_calls(sqlglot.parse_one(sql, read="spark")) == calls

@@ -6,9 +6,10 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError
+from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Sink
 from floodmark.sources.contract import Source
-from floodmark.step.transform import Function, Identity, Transform
+from floodmark.step.transform import Function, Identity, Sql, Transform
 from floodmark.step.work import Work
 
 FILES = fm.sources.Files("in")
@@ -36,6 +37,28 @@ def test_a_batch_is_frozen_where_a_second_reading_might_differ_and_somebody_woul
 ) -> None:
     """Several sinks see it, and one that goes on after its last piece; one that is all or nothing does not."""
     assert (Work("orders", (source,), sinks, transform).why_spooled() is not None) is is_frozen
+
+
+FAILING, PUT_ASIDE = fm.rules.not_null("id", action="fail"), fm.rules.not_null("id", action="quarantine")
+GROUPED = Sql("select id, count(*) as n from source group by id")
+
+
+@pytest.mark.parametrize(
+    ("source", "transform", "sink", "rule", "reason"),
+    [
+        (FILES, Identity(), DELTA, FAILING, "a rule has to see all rows"),
+        (FILES, Identity(), KAFKA, PUT_ASIDE, "a sink that takes a batch piece by piece"),
+        (FILES, GROUPED, DELTA, PUT_ASIDE, "the transform may shuffle them"),
+        (TABLE, Identity(), DELTA, PUT_ASIDE, "rows for the quarantine are read a second time"),
+        (FILES, Identity(), CONSOLE, PUT_ASIDE, "sink 'console' takes only some of the rows"),
+    ],
+)
+def test_a_batch_is_frozen_for_a_reason_that_can_be_read(
+    source: Source, transform: Transform, sink: Sink, rule: fm.rules.Rule, reason: str
+) -> None:
+    """The step decides by it, and `lint` prints it."""
+    work = Work("orders", (source,), (sink,), transform, RuleSet((rule,)), quarantine=DELTA)
+    assert reason in str(work.why_spooled())
 
 
 WITHOUT_TIME = fm.sources.Postgres(

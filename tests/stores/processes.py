@@ -26,13 +26,13 @@ def child(*arguments: object) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def heard(process: subprocess.Popen[str]) -> str:
+def next_line(process: subprocess.Popen[str]) -> str:
     """The next line."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def heard_to_the_end(process: subprocess.Popen[str]) -> list[str]:
+def remaining_lines(process: subprocess.Popen[str]) -> list[str]:
     """Every whole line that is left."""
     assert process.stdout is not None
     return [line.strip() for line in process.stdout if line.endswith("\n")]

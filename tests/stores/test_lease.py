@@ -18,7 +18,7 @@ from floodmark.stores import MemoryMarkStore, this_process
 from floodmark.stores.lease import Patience, default_seconds, hold
 from floodmark.testing.doubles import FailingStore
 from floodmark.testing.laws.records import ME, OTHER, record, save
-from tests.stores.processes import child, heard
+from tests.stores.processes import child, next_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,7 +214,7 @@ def test_a_killed_process_is_taken_over_at_once(text: str, tmp_path: Path) -> No
     """A real one, by kill -9."""
     place = text.format(tmp_path)
     with child("hold", place, 0) as process:
-        assert heard(process) == "held"
+        assert next_line(process) == "held"
         with pytest.raises(LeaseHeld), hold(stores.open(place), "orders"):
             pass
         process.kill()
@@ -229,7 +229,7 @@ def test_a_killed_process_whose_jvm_lives_is_waited_for(tmp_path: Path, sleeper:
     """It is taken over as soon as the JVM is gone too; a zombie is gone."""
     place = f"sqlite:///{tmp_path}/m.db"
     with child("hold", place, sleeper.pid) as process:
-        assert heard(process) == "held"
+        assert next_line(process) == "held"
         process.kill()
         process.wait()
     slept: list[float] = []
@@ -249,7 +249,7 @@ def test_a_stopped_process_is_watched_and_not_believed(tmp_path: Path) -> None:
     """SIGSTOP: it is there, but it does not beat; after a lease it is taken over."""
     place = f"file:{tmp_path}/m"
     with child("hold", place, 0) as process:
-        assert heard(process) == "held"
+        assert next_line(process) == "held"
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
         with hold(stores.open(place), "orders", patience=Patience(0.8)) as held:

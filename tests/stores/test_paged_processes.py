@@ -10,7 +10,7 @@ import pytest
 
 from floodmark import stores
 from floodmark.testing.laws.records import ME, files, record, save
-from tests.stores.processes import child, heard, heard_to_the_end
+from tests.stores.processes import child, next_line, remaining_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +32,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def both(tmp_path: Path, first: tuple[object, ...], second: tuple[object, ...]) -> tuple[list[str], list[str]]:
     """What two children say that start at the same instant."""
     with child(*first) as one, child(*second) as two:
-        assert (heard(one), heard(two)) == ("ready", "ready")
+        assert (next_line(one), next_line(two)) == ("ready", "ready")
         (tmp_path / "go").touch()
-        return heard_to_the_end(one), heard_to_the_end(two)
+        return remaining_lines(one), remaining_lines(two)
 
 
 def test_of_two_processes_that_commit_a_number_exactly_one_wins(place: str, tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_of_two_processes_that_take_a_lease_exactly_one_gets_it(place: str, tmp_
 def killed_while_saving(place: str, chance: random.Random) -> int:
     """The last number that a child was told is saved, before it was killed at some instant."""
     with child("commit", place) as process:
-        first = int(heard(process))
+        first = int(next_line(process))
         time.sleep(chance.uniform(0.0, 0.04))
         process.kill()
-        return max([first, *map(int, heard_to_the_end(process))])
+        return max([first, *map(int, remaining_lines(process))])
 
 
 def assert_whole(acknowledged: int, store: MarkStore) -> None:
@@ -90,7 +90,7 @@ def test_a_disk_that_is_full_leaves_the_old_record(place: str) -> None:
     store = stores.open(place)
     store.release(save(store, record(1, landing=files("/in/a"))))
     with child("full", place, 300_000) as process:
-        assert heard_to_the_end(process) == ["unreachable"]
+        assert remaining_lines(process) == ["unreachable"]
     assert stores.open(place).read("orders") == record(1, landing=files("/in/a"))
     save(store, record(2, landing=files("/in/a", "/in/b")))
     assert stores.open(place).read("orders") == record(2, landing=files("/in/a", "/in/b"))

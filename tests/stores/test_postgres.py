@@ -22,7 +22,7 @@ from floodmark.errors import (
     StoreUnreachable,
 )
 from floodmark.stores import LayeredMarkStore, MemoryMarkStore, PostgresMarkStore
-from floodmark.stores.contract import Clocked, Joining
+from floodmark.stores.contract import ClockedStore, JoiningStore
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import Patience, claimable
 from floodmark.testing.laws.records import ME, NOON, OTHER, files, receipt, record, save
@@ -239,8 +239,8 @@ def test_another_database_is_told_from_the_stores_own(
 def test_a_layered_store_can_what_its_truth_can(store: PostgresMarkStore, sql: Connection) -> None:
     """Its levels see what was committed beside them."""
     layered = LayeredMarkStore([MemoryMarkStore(), store])
-    assert isinstance(layered, Clocked)
-    assert isinstance(layered, Joining)
+    assert isinstance(layered, ClockedStore)
+    assert isinstance(layered, JoiningStore)
     lease = save(layered, record(1))
     with sql.transaction():
         layered.commit_within(sql, record(2), expected=1, lease=lease)

@@ -269,6 +269,19 @@ def test_held_elements_survive_pickling_and_go_by_the_clock_of_their_new_home() 
     assert carried.pending() == (RecordId("t", 0, 2),)
 
 
+def test_a_filter_drops_records_also_after_its_stream_was_carried() -> None:
+    """What stands for no value is the same in the worker that goes on."""
+    from pyspark import cloudpickle
+
+    source = Stream()
+    source.filter(lambda row: row[1] != b"no").partition(2).sink(healing_batch, stream=source)
+    running = program(source).tasks.start()
+    running.push(record(1))
+    carried = cloudpickle.loads(cloudpickle.dumps(running))  # type: ignore[no-untyped-call]
+    assert kinds(carried.push(record(2, b"no"))) == {2: "dropped"}
+    assert kinds(carried.push(record(3))) == {1: "done", 3: "done"}
+
+
 def test_results_go_to_what_follows_healing_in_the_nesting_of_their_rows() -> None:
     """A dict for a row, a list for rows, a tuple of lists in a foreach step; then flatten works as in the seed."""
     source = Stream()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -115,7 +114,3 @@ def options_first(arguments: Sequence[str]) -> list[str]:
         if is_global and "=" not in word and left:
             front.append(left.pop(0))
     return [*front, *rest, *left]
-
-
-if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))

@@ -16,9 +16,9 @@ from floodmark.patience import patiently
 from floodmark.sinks.contract import Shaped, Sink, TableSink, merges, replaces
 from floodmark.step import Step
 from floodmark.step.engine import Clock, nothing_new
-from floodmark.step.intents import work_of
+from floodmark.step.intents import outside_intent
 from floodmark.step.looking import Outlook, require_same_sources
-from floodmark.stores.extras import BACKFILL, BackfillProgress, Outside, RecordExtras
+from floodmark.stores.extras import BACKFILL, BackfillProgress, OutsideBatch, RecordExtras
 from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
@@ -68,11 +68,10 @@ class BackfillStep(Step):
         after = replace(before, after=look.spans[source].upto, chunks=before.chunks + 1)
         progress = replace(after, remembered=dict(sight.extras))
         condition = {source: self.pieces.condition} if self.pieces.condition else {}
-        outside = Outside(condition, sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session))
+        outside = OutsideBatch(condition, sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session))
         plain = super().intent_for(record, look, ledgers)
         extras = replace(plain.extras, remember=RecordExtras().with_backfill(progress), outside=outside)
-        intent = replace(plain, kind="backfill", extras=extras)
-        return replace(intent, fingerprints=work_of(intent, self.work).fingerprints())
+        return outside_intent(plain, "backfill", extras, self.work)
 
     def close(self) -> None:
         """Note that nothing of the range is left, so that the same call begins anew the next time."""

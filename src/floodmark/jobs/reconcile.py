@@ -39,11 +39,11 @@ from floodmark.step import Step
 from floodmark.step.batch import without_malformed
 from floodmark.step.checks import fit, fits
 from floodmark.step.engine import Clock, OpenBatch, session_under
-from floodmark.step.intents import fence_sinks_behind, new_attempt, spool_folder, work_of
+from floodmark.step.intents import fence_sinks_behind, new_attempt, outside_intent, spool_folder
 from floodmark.step.looking import Outlook, require_same_sources
 from floodmark.step.spool import RowCounts, Spool
 from floodmark.step.transform import RecordTransform, RowByRow, Sql
-from floodmark.stores.extras import IntentExtras, Outside
+from floodmark.stores.extras import IntentExtras, OutsideBatch
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -196,9 +196,9 @@ class Reconciliation:
             attempt=new_attempt(),
             spool=spool.folder,
             fingerprints={},
-            extras=IntentExtras(outside=Outside(sink=self.sink.name)),
         )
-        intent = replace(intent, fingerprints=work_of(intent, step.work).fingerprints())
+        extras = IntentExtras(outside=OutsideBatch(sink=self.sink.name))
+        intent = outside_intent(intent, "repair", extras, step.work)
         return step.write_batch(OpenBatch(record, intent, Outlook({}, {})), lease, clock)
 
 

@@ -36,6 +36,25 @@ SIGNS: Mapping[str, Callable[[Any, Any], Any]] = {
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 
 
+def get_field(field_name: str) -> Expression:
+    """The value of a field; nested ones by `['name']`."""
+    return Field(field_name)
+
+
+get_fields = get_field
+"""The seed's other spelling."""
+
+
+def const_expression(constant: object) -> Expression:
+    """The same value for every element."""
+    return Constant(constant)
+
+
+def function_call(func: Callable[[Any], Any]) -> Expression:
+    """What `func` says about the element, given as a dict; it runs as Python, beside the data."""
+    return Call(func)
+
+
 class Expression(ABC):
     """Something that has a value for every element; operators make greater ones, with Python's own precedence.
 
@@ -209,25 +228,6 @@ class Operation(Expression):
 def expression_of(value: object) -> Expression:
     """An expression as it is, anything else as a constant."""
     return value if isinstance(value, Expression) else Constant(value)
-
-
-def get_field(field_name: str) -> Expression:
-    """The value of a field; nested ones by `['name']`."""
-    return Field(field_name)
-
-
-get_fields = get_field
-"""The seed's other spelling."""
-
-
-def const_expression(constant: object) -> Expression:
-    """The same value for every element."""
-    return Constant(constant)
-
-
-def function_call(func: Callable[[Any], Any]) -> Expression:
-    """What `func` says about the element, given as a dict; it runs as Python, beside the data."""
-    return Call(func)
 
 
 Kind = Literal["int", "float", "text", "decimal", "date", "datetime", "duration", "uuid", "any"]

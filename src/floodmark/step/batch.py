@@ -16,7 +16,7 @@ from floodmark.sources.contract import Explaining, Reading, Source, Telling
 from floodmark.step.checks import Judgement, judge_on_the_way
 from floodmark.step.looking import marks_after
 from floodmark.step.spool import RowCounter, RowCounts, Spool, observe_rows
-from floodmark.step.transform import FrozenOutcomes, Function, Identity, Pinned, Sql
+from floodmark.step.transform import FrozenOutcomes, Function, Identity, SpanTransform, Sql
 from floodmark.step.work import Work
 from floodmark.stores.record import Intent, JobRecord
 
@@ -77,7 +77,7 @@ def transform_rows(
     rows |= {name: counter.rows for name, counter in counters.items()}
     frames = {name: without_malformed(reading, rows[name]) for name, reading in readings.items()}
     frames |= frames_without_rows(work, frames, spark)
-    transform = work.transform.for_spans(intent.spans) if isinstance(work.transform, Pinned) else work.transform
+    transform = work.transform.for_spans(intent.spans) if isinstance(work.transform, SpanTransform) else work.transform
     made = transform.apply(frames, job=work.name, attempt=intent.attempt, batch_time=intent.batch_time)
     return made, tuple(counters.values())
 

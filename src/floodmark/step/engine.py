@@ -19,7 +19,7 @@ from floodmark.logs import get_logger
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
 from floodmark.step.work import display_marks
-from floodmark.stores.contract import Levelled, MarkStore
+from floodmark.stores.contract import LevelledStore, MarkStore
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -194,7 +194,7 @@ class Engine(ABC, Generic[LookT]):
         """Which mark is used and where it came from: it is easy to use the wrong store, and this is how one sees it."""
         write = log.debug if record == self.last_seen.logged_record else log.info
         mark, store = str(display_marks(record.marks))[:LONGEST_MARK_SHOWN], self.store
-        place = store.served_by(self.job) if isinstance(store, Levelled) else store.describe()
+        place = store.served_by(self.job) if isinstance(store, LevelledStore) else store.describe()
         write("using the mark", job=self.job, mark=mark, number=record.number, store=place)
         self.last_seen.logged_record = record
 

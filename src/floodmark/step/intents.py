@@ -19,9 +19,9 @@ from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook
 from floodmark.step.refused import Letters, SavedRecords
 from floodmark.step.spool import Spool
-from floodmark.step.work import OUTSIDE, RunRequest, Work
-from floodmark.stores.extras import IntentExtras, Outside
-from floodmark.stores.record import Intent, JobRecord
+from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
+from floodmark.stores.extras import IntentExtras, OutsideBatch
+from floodmark.stores.record import Intent, IntentKind, JobRecord
 
 log = get_logger(__name__)
 GONE = "_fm_gone"
@@ -101,11 +101,17 @@ def fence_sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: L
             sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
 
 
+def outside_intent(intent: Intent, kind: IntentKind, extras: IntentExtras, work: Work) -> Intent:
+    """The batch as one that leaves the mark alone; it is held to the code of the work as that kind does it."""
+    outside = replace(intent, kind=kind, extras=extras)
+    return replace(outside, fingerprints=work_of(outside, work).fingerprints())
+
+
 def work_of(intent: Intent, work: Work) -> Work:
     """The job's work as this batch does it; the work itself for a batch that raises the mark."""
-    if intent.kind not in OUTSIDE:
+    if intent.kind not in OUTSIDE_KINDS:
         return work
-    outside = intent.extras.outside or Outside()
+    outside = intent.extras.outside or OutsideBatch()
     ordered = tuple(
         with_options(sink, sequence=outside.sequences[sink.name]) if outside.sequences.get(sink.name) else sink
         for sink in work.sinks

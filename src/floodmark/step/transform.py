@@ -62,7 +62,7 @@ class Transform(Protocol):
 
 
 @runtime_checkable
-class Pinned(Protocol):
+class SpanTransform(Protocol):
     """A transform that reads tables of its own, and has to know at which versions."""
 
     def for_spans(self, spans: Mapping[str, Span]) -> Transform:

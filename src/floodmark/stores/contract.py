@@ -117,7 +117,7 @@ class LevelStore(MarkStore, Protocol):
 
 
 @runtime_checkable
-class Levelled(Protocol):
+class LevelledStore(Protocol):
     """A store of several levels, which can say which of them served a record."""
 
     def served_by(self, job: str) -> str:
@@ -125,7 +125,7 @@ class Levelled(Protocol):
 
 
 @runtime_checkable
-class Housed(Protocol):
+class FolderStore(Protocol):
     """A store that lives in a folder of this machine; what belongs to its jobs (the spool) is kept beside it."""
 
     @property
@@ -134,7 +134,7 @@ class Housed(Protocol):
 
 
 @runtime_checkable
-class Clocked(Protocol):
+class ClockedStore(Protocol):
     """A store with a clock of its own, which every host that uses it shares."""
 
     def seconds_since_beat(self, lease: Lease) -> float | None:
@@ -142,7 +142,7 @@ class Clocked(Protocol):
 
 
 @runtime_checkable
-class Joining(Protocol):
+class JoiningStore(Protocol):
     """A store whose commit can be part of a transaction that the caller owns, with the rows of its sink."""
 
     def commit_within(
@@ -161,7 +161,7 @@ class Joining(Protocol):
 
 
 @runtime_checkable
-class Prepared(Protocol):
+class PreparableStore(Protocol):
     """A store whose tables can be made beforehand, by somebody with more rights than its users."""
 
     def ddl(self) -> str:

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, StoreError
-from floodmark.stores.contract import Clocked, Housed, Joining, Prepared
+from floodmark.stores.contract import ClockedStore, FolderStore, JoiningStore, PreparableStore
 from floodmark.stores.paged import HwmAccess
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ class LayeredMarkStore(HwmAccess):
         *self._above, self._truth = levels
         self.namespace = self._truth.namespace
         self._served: dict[str, str] = {}
-        if isinstance(self._truth, Housed):
+        if isinstance(self._truth, FolderStore):
             self.folder = self._truth.folder
-        if isinstance(self._truth, Clocked):
+        if isinstance(self._truth, ClockedStore):
             self.seconds_since_beat = self._truth.seconds_since_beat
-        if isinstance(self._truth, Joining):  # the levels above see the new stamp at their next read
+        if isinstance(self._truth, JoiningStore):  # the levels above see the new stamp at their next read
             self.commit_within, self.is_reached_by = self._truth.commit_within, self._truth.is_reached_by
-        if isinstance(self._truth, Prepared):
+        if isinstance(self._truth, PreparableStore):
             self.ddl, self.prepare = self._truth.ddl, self._truth.prepare
 
     def describe(self) -> str:

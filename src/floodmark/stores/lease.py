@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreError
 from floodmark.machine import Machine, is_stopped, started, this_machine
-from floodmark.stores.contract import Clocked
+from floodmark.stores.contract import ClockedStore
 from floodmark.stores.record import JobRecord, Owner
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def claimable(store: MarkStore, job: str, patience: Patience) -> Lease | None:
 
 def _silent_seconds(store: MarkStore, lease: Lease, patience: Patience) -> float:
     """How long an owner of another host has been silent already, where the store has a clock that both share."""
-    if not isinstance(store, Clocked) or patience.vitality(lease.owner) != "unsure":
+    if not isinstance(store, ClockedStore) or patience.vitality(lease.owner) != "unsure":
         return 0.0
     return store.seconds_since_beat(lease) or 0.0
 

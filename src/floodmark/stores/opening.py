@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError, UnknownKind
-from floodmark.stores.contract import Housed
+from floodmark.stores.contract import FolderStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ Loader: TypeAlias = "Callable[[str, str, Path], LevelStore]"
 
 def folder_beside(store: MarkStore) -> Path:
     """Where the next run finds again what belongs to the marks: beside them, or hidden in the working folder."""
-    return (store.folder if isinstance(store, Housed) else HIDDEN_FOLDER).absolute()
+    return (store.folder if isinstance(store, FolderStore) else HIDDEN_FOLDER).absolute()
 
 
 def spool_folder(store: MarkStore) -> str:

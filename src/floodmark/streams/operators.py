@@ -7,12 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import ClassVar, Literal
 
 Function = Callable[..., object]
 ValueFunction = Callable[[object], object]
-NO_VALUE = object()
-"""What a filter gives for a value that it takes out, and a sink for every value."""
+
+
+class Nothing(Enum):
+    """What a filter gives for a value that it takes out, and a sink for every value.
+
+    An enumeration, since it stays the same object when steps that hold records are pickled from turn to turn.
+    """
+
+    NO_VALUE = "no value"
+
+
+NO_VALUE = Nothing.NO_VALUE
 
 
 @dataclass(frozen=True)

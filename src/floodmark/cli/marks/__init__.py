@@ -107,11 +107,11 @@ def init(
     only_print: Annotated[bool, typer.Option("--print", help="Print the statements, and connect to nothing.")] = False,
 ) -> None:
     """Make the tables of the store, or print the statements for somebody who may."""
-    from floodmark.stores.contract import Prepared
+    from floodmark.stores.contract import PreparableStore
 
     invocation: Invocation = ctx.obj
     store = invocation.store()
-    if not isinstance(store, Prepared):
+    if not isinstance(store, PreparableStore):
         if only_print:
             raise ConfigError(f"store {store.describe()} has no statements to print.", hint="the first run makes it")
         print_line(f"{store.describe()}: nothing to prepare; the first run makes it")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,10 +60,12 @@ class KafkaOptions:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        texts = {str(name): option_text(value) for name, value in self.options.items()}
-        object.__setattr__(self, "options", texts)
         if not self.servers:
             raise ConfigError("bootstrap names no broker.", hint="give it as host:port, several with commas between")
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        return {str(name): option_text(value) for name, value in self.options.items()}
 
     @property
     def servers(self) -> str:
@@ -105,15 +108,15 @@ class KafkaOptions:
 
     def without_secrets(self, text: str) -> str:
         """The text of an error as it may be shown."""
-        secrets = {value for name, value in self.options.items() if is_secret(name) and len(value) >= SECRET_LENGTH}
+        secrets = {value for name, value in self._texts.items() if is_secret(name) and len(value) >= SECRET_LENGTH}
         return redact(text, *secrets)
 
     def _plain(self) -> dict[str, str]:
         prefixes = (JAVA, NATIVE, CONNECTOR)
-        return {name: value for name, value in self.options.items() if not name.startswith(prefixes)}
+        return {name: value for name, value in self._texts.items() if not name.startswith(prefixes)}
 
     def _only(self, prefix: str) -> dict[str, str]:
-        own = {name: value for name, value in self.options.items() if name.startswith(prefix)}
+        own = {name: value for name, value in self._texts.items() if name.startswith(prefix)}
         return {name.removeprefix(prefix): value for name, value in own.items()}
 
     def _make(self, client: Any, configuration: Mapping[str, Any]) -> Any:  # noqa: ANN401 (the driver's own classes)
@@ -128,7 +131,7 @@ class KafkaOptions:
             ) from None  # the driver's own text may hold a secret
 
     def __repr__(self) -> str:
-        return f"KafkaOptions(bootstrap={self.servers!r}, options={sorted(self.options)})"
+        return f"KafkaOptions(bootstrap={self.servers!r}, options={sorted(self._texts)})"
 
 
 def driver() -> None:

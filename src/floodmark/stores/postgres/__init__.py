@@ -11,7 +11,7 @@ from floodmark.errors import StoreNotPrepared, StoreUnreachable
 from floodmark.formats import require_known
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.paged import PagedMarkStore, utc_now
-from floodmark.stores.postgres.page import COMMENT, FORMAT, Address, PostgresPage
+from floodmark.stores.postgres.page import COMMENT, FORMAT, PostgresPage, StoreAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ class PostgresMarkStore(PagedMarkStore):
         patience_seconds: float = 10.0,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self.address = Address.of(url)
+        self.address = StoreAddress.of(url)
         self._postgres = PostgresPages(self.address, namespace, patience_seconds)
         super().__init__(self._postgres, namespace=namespace, keep_history=keep_history, keep_runs=keep_runs, now=now)
 
@@ -93,7 +93,7 @@ class PostgresPages:
     It is used by one thread at a time: the heartbeat has a thread of its own.
     """
 
-    def __init__(self, address: Address, namespace: str, patience_seconds: float) -> None:
+    def __init__(self, address: StoreAddress, namespace: str, patience_seconds: float) -> None:
         self._address, self._namespace = address, namespace
         self._begin = f"begin; set local lock_timeout = {int(patience_seconds * 1000)}"
         self._lock = threading.RLock()
@@ -184,12 +184,9 @@ class PostgresPages:
                 raise StoreUnreachable(self.describe(), reason=_first_line(error)) from error
 
     def _open(self) -> Connection[Any]:
-        import psycopg
-
         if self._connection is None or self._connection.closed:
             self._prepared = False
-            # Prepared statements would not survive a pooler that shares connections between transactions.
-            self._connection = psycopg.connect(**self._address.settings, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
+            self._connection = self._address.connect()
             weakref.finalize(self, self._connection.close)  # a store that nobody closed lets go as quietly as a file
         return self._connection
 

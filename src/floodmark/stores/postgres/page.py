@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from urllib.parse import quote as percent_encode
 
 from floodmark.errors import ConfigError
 from floodmark.locations import quote
+from floodmark.postgres import Address, connect
 from floodmark.stores.wire import Entry, ItemRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from psycopg import Cursor
+    from psycopg import Connection, Cursor
 
     Rows: TypeAlias = Cursor[tuple[Any, ...]]
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 EXAMPLE = "postgresql://user:${PASSWORD}@host:5432/database?table=schema.name, with special letters as %40"
 PATIENT = {
     "client_encoding": "UTF8",
-    "application_name": "floodmark",
-    "connect_timeout": "10",
     # A server that vanished without a word must not hold a run, or its heartbeat, for the hours TCP would wait.
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -42,44 +41,33 @@ NEVER = "\\u0000"
 
 
 @dataclass(frozen=True)
-class Address:
-    """Where the marks are. Only `describe` may be shown: the settings hold the password."""
+class StoreAddress:
+    """Where the marks are: a database, and the tables in it. Only `describe` may be shown."""
 
-    settings: Mapping[str, str] = field(repr=False)
+    database: Address
     tables: Tables
 
     @classmethod
-    def of(cls, url: str) -> Address:
+    def of(cls, url: str) -> StoreAddress:
         """From the text of a store. Raises ConfigError, which never repeats the text."""
         parts = urlsplit(url)
         query = parse_qsl(parts.query, keep_blank_values=True)
         tables = Tables.from_text(next((value for name, value in query if name == "table"), DEFAULT))
         rest = urlencode([(name, value) for name, value in query if name != "table"], quote_via=percent_encode)
-        given = _settings_in(urlunsplit(parts._replace(query=rest)))
-        if not all(port.isdigit() for port in given.get("port", "0").split(",")):
-            raise ConfigError("the port in the store's URL is no number.", hint=EXAMPLE)
-        return cls({**PATIENT, **given}, tables)
+        return cls(Address.parse(urlunsplit(parts._replace(query=rest)), EXAMPLE), tables)
+
+    def connect(self) -> Connection[Any]:
+        """Prepared statements would not survive a pooler that shares connections between transactions."""
+        application = self.database.parameters.get("application_name", "floodmark")
+        return connect(self.database, application, PATIENT, prepare_threshold=None)
 
     def describe(self) -> str:
         """The address without a secret."""
-        user, host = self.settings.get("user"), self.settings.get("host", "localhost")
-        port = f":{self.settings['port']}" if "port" in self.settings else ""
-        database = self.settings.get("dbname", user or "")
+        known = self.database.parameters
+        user, host = known.get("user"), known.get("host", "localhost")
+        port = f":{known['port']}" if "port" in known else ""
         table = "" if str(self.tables) == DEFAULT else f"?table={self.tables}"
-        return f"postgresql://{f'{user}@' if user else ''}{host}{port}/{database}{table}"
-
-
-def _settings_in(url: str) -> dict[str, str]:
-    try:
-        from psycopg import ProgrammingError
-        from psycopg.conninfo import conninfo_to_dict
-    except ImportError as error:
-        raise ConfigError("psycopg is not installed.", hint="pip install 'floodmark[postgres]'") from error
-    try:
-        return {name: str(value) for name, value in conninfo_to_dict(url).items()}
-    except ProgrammingError:
-        pass
-    raise ConfigError("the store's URL cannot be read.", hint=EXAMPLE)  # libpq's own words would repeat the password
+        return f"postgresql://{f'{user}@' if user else ''}{host}{port}/{known.get('dbname', user or '')}{table}"
 
 
 @dataclass(frozen=True)

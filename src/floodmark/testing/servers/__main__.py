@@ -23,7 +23,7 @@ def main(names: list[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="floodmark-servers-") as folder, ExitStack() as running:
             for name in names or KNOWN:
-                print(_started(name, Path(folder, name), running), flush=True)
+                print(_start(name, Path(folder, name), running), flush=True)
             print("Ctrl-C stops them and removes their data.", flush=True)
             signal.pause()
     except KeyboardInterrupt:
@@ -34,7 +34,7 @@ def main(names: list[str]) -> int:
     return 0
 
 
-def _started(name: str, folder: Path, running: ExitStack) -> str:
+def _start(name: str, folder: Path, running: ExitStack) -> str:
     if name == "kafka":
         broker = running.enter_context(kafka_broker(folder))
         example = f"source: {{type: kafka, bootstrap: '{broker.bootstrap}', topic: …}}"

@@ -123,7 +123,7 @@ class Server:
     @cached_property
     def _programs(self) -> Path:
         found = programs()
-        return found if _account() is None or _open_to_all(found) else _copied(found, self.home)
+        return found if _account() is None or _open_to_all(found) else _copy_programs(found, self.home)
 
     def _init(self) -> None:
         secret = self.home / "password"
@@ -192,7 +192,7 @@ def _open_to_all(place: Path) -> bool:
     return all(folder.stat().st_mode & 0o005 == 0o005 for folder in (place, *place.parents))
 
 
-def _copied(found: Path, home: Path) -> Path:
+def _copy_programs(found: Path, home: Path) -> Path:
     shutil.copytree(found.parent, home / "programs", ignore=shutil.ignore_patterns("include"), dirs_exist_ok=True)
     home.chmod(0o755)
     return home / "programs" / "bin"
