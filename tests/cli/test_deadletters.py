@@ -223,4 +223,4 @@ def test_a_letter_that_holds_no_record_cannot_be_replayed_and_the_error_says_wha
     said = floodmark("deadletters", "replay", "ids", "--yes")
     assert said.code == 2
     assert "letter 1:a.json:9 of 'ids' holds its text alone" in said.err
-    assert "Try: mend it at the source" in said.err
+    assert "Try: fix it at the source" in said.err

@@ -137,12 +137,12 @@ def test_a_merge_never_puts_an_older_row_over_a_newer_one(
     connection.commit()
     job = job_of(path, fm.sinks.Delta(str(tmp_path / "t"), mode="merge", key=["id"]))
     job.run(spark, store)
-    connection.execute("update o set v = 'mended' where seq = 2")
+    connection.execute("update o set v = 'fixed' where seq = 2")
     connection.commit()
     connection.close()
     job.backfill("1", "3", spark, store)
     table = spark.read.format("delta").load(str(tmp_path / "t"))
-    assert sorted(tuple(row) for row in table.collect()) == [(2, 8, "mended"), (3, 7, "new")]
+    assert sorted(tuple(row) for row in table.collect()) == [(2, 8, "fixed"), (3, 7, "new")]
 
 
 @pytest.mark.parametrize(

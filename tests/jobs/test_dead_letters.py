@@ -93,8 +93,8 @@ def test_messages_and_records_that_failed_run_again_and_each_is_written_once(
     job = fm.Job("amounts", source, sinks, heal, dead_letters=str(tmp_path / "dead"), spool=str(tmp_path / "spool"))
     desk = Desk(job, spark, fm.stores.open("memory"))
     before = desk.run()
-    mended = desk.having(transform=fm.heal(doubling(4), schema=RETURNED, on_error="dead_letter"))
-    receipt, again = mended.replay(), mended.replay()
+    fixed = desk.having(transform=fm.heal(doubling(4), schema=RETURNED, on_error="dead_letter"))
+    receipt, again = fixed.replay(), fixed.replay()
     assert (before.rows_read, before.rows_dead, receipt.rows_read, receipt.rows_dead) == (5, 4, 4, 3)
     assert first.rows == second.rows
     assert [(row["id"], str(row["doubled"]), row["key"], row["place"], row["trace"]) for row in first.rows] == [
@@ -102,8 +102,8 @@ def test_messages_and_records_that_failed_run_again_and_each_is_written_once(
         (2, "5.00", "k", 1, b"\xff"),
     ]
     assert receipt.mark_after == before.mark_after == {"0": 5}
-    assert (again.rows_read, again.rows_dead, mended.run().status) == (3, 3, "nothing_new")
-    assert sorted((attempts, reason) for _, attempts, reason in mended.open_letters()) == [
+    assert (again.rows_read, again.rows_dead, fixed.run().status) == (3, 3, "nothing_new")
+    assert sorted((attempts, reason) for _, attempts, reason in fixed.open_letters()) == [
         (3, "ValueError: 4 is too much"),
         (3, "the value is not a JSON object of this schema"),
         (3, "the value is not a JSON object of this schema"),
@@ -131,7 +131,7 @@ def desk(spark: SparkSession, tmp_path: Path) -> Desk:
 
 @pytest.mark.spark
 def test_a_replay_that_fails_before_any_sink_has_it_leaves_the_job_free(desk: Desk) -> None:
-    """The letters stay open as they were; the job's own batches go on, and a mended replay takes the letters."""
+    """The letters stay open as they were; the job's own batches go on, and a fixed replay takes the letters."""
     source, [sink] = desk.job.source, desk.job.sinks
     assert isinstance(source, RowsSource)
     assert isinstance(sink, ListSink)
@@ -152,10 +152,10 @@ def test_a_full_refresh_gives_earlier_letters_up_and_leaves_those_of_other_jobs(
     """What is read again would be delivered twice by a replay; the table is not only this job's."""
     other = desk.having(name="others", sinks=[ListSink()])
     other.run()
-    mended = desk.having(transform=fm.heal(words, schema="id long", on_error="dead_letter"))
-    receipt = mended.job.run(desk.spark, desk.store, full_refresh=True)
-    assert (receipt.rows_dead, mended.open_letters(), len(other.open_letters())) == (0, [], 1)
-    assert mended.replay().status == "nothing_new"
+    fixed = desk.having(transform=fm.heal(words, schema="id long", on_error="dead_letter"))
+    receipt = fixed.job.run(desk.spark, desk.store, full_refresh=True)
+    assert (receipt.rows_dead, fixed.open_letters(), len(other.open_letters())) == (0, [], 1)
+    assert fixed.replay().status == "nothing_new"
 
 
 @pytest.mark.spark

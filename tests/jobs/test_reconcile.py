@@ -71,10 +71,10 @@ def test_what_no_cursor_sees_is_found_and_repaired_once(
         Difference("missing", {"id": 4}),
     ]
 
-    mended = job.reconcile(spark, store, repair=True)
-    assert mended.agrees
-    assert mended.receipt is not None
-    assert (mended.receipt.rows_written, mended.receipt.mark_before, mended.receipt.mark_after) == ({"lake": 3}, 8, 8)
+    fixed = job.reconcile(spark, store, repair=True)
+    assert fixed.agrees
+    assert fixed.receipt is not None
+    assert (fixed.receipt.rows_written, fixed.receipt.mark_before, fixed.receipt.mark_after) == ({"lake": 3}, 8, 8)
     untouched = [(5, 5, "v5"), (6, 6, "v6"), (7, 7, "v7"), (8, 8, "v8")]
     assert in_lake(spark, tmp_path) == [(1, 1, "v1"), (2, 2, "silent"), (4, 4, "v4"), *untouched]
     job.run(spark, store)

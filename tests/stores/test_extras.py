@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.hwm import ColumnIntHWM
-from floodmark.stores.extras import BackfillProgress, IntentExtras, Outside, RecordExtras, SourceMemory
+from floodmark.stores.extras import BackfillProgress, IntentExtras, OutsideBatch, RecordExtras, SourceMemory
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -59,4 +59,4 @@ def test_the_progress_of_a_backfill_comes_back_whole() -> None:
 
 def test_an_intent_names_how_it_differs_from_the_jobs_own() -> None:
     """Columns by sink, as a tuple again."""
-    assert IntentExtras.deserialize(STORED[1]).outside == Outside(sequences={"out": ("at",)})
+    assert IntentExtras.deserialize(STORED[1]).outside == OutsideBatch(sequences={"out": ("at",)})

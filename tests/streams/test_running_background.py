@@ -86,7 +86,7 @@ def test_stop_raises_what_the_run_failed_with_and_stderr_has_it_in_two_lines(
         background.stop()
     assert capsys.readouterr().err.splitlines() == [
         "Error: stream 'billing' is stuck at orders/0/17: ValueError.",
-        "Try: mend the cause and run again: only the failed records run; or choose on_error='dead_letter'",
+        "Try: fix the cause and run again: only the failed records run; or choose on_error='dead_letter'",
     ]
     background.stop()
 

@@ -39,7 +39,7 @@ class FieldInvalid(ConfigError):
     """A field that is missing, or whose value does not fit; the value itself may be a secret and is not shown."""
 
     def __init__(self, field: str, *, where: str, reason: str) -> None:
-        super().__init__(f"{where}: {field} {reason}.", hint="mend that line; floodmark schema shows every field")
+        super().__init__(f"{where}: {field} {reason}.", hint="fix that line; floodmark schema shows every field")
         self.field, self.where, self.reason = field, where, reason
 
 
@@ -77,7 +77,7 @@ class RuleInvalid(ConfigError):
     """A quality rule that Spark cannot read: a column that is not there, or SQL that is none."""
 
     def __init__(self, rule: str, *, reason: str) -> None:
-        super().__init__(f"rule '{rule}' cannot be judged: {reason}", hint="mend the rule; its SQL is Spark's dialect")
+        super().__init__(f"rule '{rule}' cannot be judged: {reason}", hint="fix the rule; its SQL is Spark's dialect")
         self.rule, self.reason = rule, reason
 
 

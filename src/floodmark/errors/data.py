@@ -23,7 +23,7 @@ class RecordMalformed(SourceUnreadable):
         super().__init__(
             source,
             reason=f"malformed record in {place}: {text[:120]!r}",
-            hint="mend the record, or add `dead_letters: {path: …}` to the job to put such records aside",
+            hint="fix the record, or add `dead_letters: {path: …}` to the job to put such records aside",
         )
         self.file, self.line, self.text = file, line, text
 
@@ -36,7 +36,7 @@ class ElementInvalid(FloodmarkError):
         what = f", field {field}" if field else ""
         super().__init__(
             f"element of {stream}{where}{what}: {reason}.",
-            hint="mend the element, change the class, or give WaterMill a deserializer for it",
+            hint="fix the element, change the class, or give WaterMill a deserializer for it",
         )
         self.stream, self.field, self.reason, self.position = stream, field, reason, position
 
@@ -60,7 +60,7 @@ class ElementFailed(FloodmarkError):
         what = f" ({element})" if element else ""
         super().__init__(
             f"the process function failed on the element of {stream} at {position}{what}: {reason}.",
-            hint="mend the function, or the element, and run again: the same turn is tried anew",
+            hint="fix the function, or the element, and run again: the same turn is tried anew",
         )
         self.stream, self.position, self.reason, self.element = stream, position, reason, element
 
@@ -82,7 +82,7 @@ class TransformFailed(FloodmarkError):
     def __init__(self, job: str, *, reason: str) -> None:
         super().__init__(
             f"the transform of job '{job}' failed: {reason}",
-            hint=f"mend it and run again; `floodmark plan --select {job}`",
+            hint=f"fix it and run again; `floodmark plan --select {job}`",
         )
         self.job, self.reason = job, reason
 
@@ -104,7 +104,7 @@ class RuleBroken(FloodmarkError):
         count = f"{failed} of {checked} rows break it" if checked != 1 or failed != 1 else "it does not hold"
         super().__init__(
             f"rule '{rule}' of job '{job}' fails the batch: {count}{such}. Nothing was written.",
-            hint="mend the rows at their source, or the rule, and run again; `action: quarantine` puts such rows aside",
+            hint="fix the rows at their source, or the rule, and run again; `action: quarantine` puts such rows aside",
         )
         self.job, self.rule, self.failed, self.checked, self.samples = job, rule, failed, checked, tuple(samples)
         self.results = tuple(results)
@@ -116,7 +116,7 @@ class TaskFailed(FloodmarkError):
 
     def __init__(self, task: str, *, reason: str) -> None:
         super().__init__(
-            f"task '{task}' failed: {reason}.", hint="mend it and run the workflow again: it takes what is missing"
+            f"task '{task}' failed: {reason}.", hint="fix it and run the workflow again: it takes what is missing"
         )
         self.task, self.reason = task, reason
 
@@ -137,7 +137,7 @@ class RecordsFailed(FloodmarkError):
         others = f" and {len(records) - 1} more" if len(records) > 1 else ""
         super().__init__(
             f"stream '{stream}' is stuck at {records[0]}{others}.",
-            hint="mend the cause and run again: only the failed records run; or choose on_error='dead_letter'",
+            hint="fix the cause and run again: only the failed records run; or choose on_error='dead_letter'",
         )
         self.stream, self.records = stream, tuple(records)
 
@@ -148,7 +148,7 @@ class HealingFailed(FloodmarkError):
     def __init__(self, stream: str, *, reason: str) -> None:
         super().__init__(
             f"the steps of stream '{stream}' could not be run on Spark: {reason}",
-            hint="mend the cause and run again: what is settled does not run again",
+            hint="fix the cause and run again: what is settled does not run again",
         )
         self.stream, self.reason = stream, reason
 
@@ -199,7 +199,7 @@ class SinkFailed(FloodmarkError):
     def __init__(self, job: str, *, sink: str, reason: str) -> None:
         super().__init__(
             f"sink '{sink}' of job '{job}' could not be written: {reason}",
-            hint="mend the cause and run again: the same batch is finished, nothing is written twice",
+            hint="fix the cause and run again: the same batch is finished, nothing is written twice",
         )
         self.job, self.sink, self.reason = job, sink, reason
 
@@ -209,7 +209,7 @@ class ConflictingEvents(SinkFailed):
 
     def __init__(self, job: str, *, sink: str, key: str, sequence: str) -> None:
         super().__init__(job, sink=sink, reason=f"events of key {key} at {sequence} contradict each other")
-        self.hint = "mend them, name one more column in `sequence`, or set `on_conflict` to quarantine or last_arrival"
+        self.hint = "fix them, name one more column in `sequence`, or set `on_conflict` to quarantine or last_arrival"
         self.key, self.sequence = key, sequence
 
 

@@ -285,8 +285,8 @@ class ChangeFeedOff(DecisionNeeded):
     def __init__(self, source: str, *, where: str, since: int | None = None) -> None:
         when = f"was off at version {since}, which was not read yet" if since is not None else "is off"
         turn_on = f"ALTER TABLE {where} SET TBLPROPERTIES (delta.enableChangeDataFeed = true)"
-        mend = "`floodmark run --full-refresh` starts again from a snapshot"
-        super().__init__(f"the change feed of {source} {when}.", hint=mend if since is not None else turn_on)
+        fix = "`floodmark run --full-refresh` starts again from a snapshot"
+        super().__init__(f"the change feed of {source} {when}.", hint=fix if since is not None else turn_on)
         self.source, self.where, self.since = source, where, since
 
 
@@ -296,7 +296,7 @@ class SchemaChanged(DecisionNeeded):
     def __init__(self, job: str, *, sink: str, differences: Sequence[str]) -> None:
         super().__init__(
             f"the rows of job '{job}' do not fit sink '{sink}': {'; '.join(differences)}. Nothing was written.",
-            hint="set `on_schema_change: evolve` to add new columns, `ignore` to leave them out, or mend the transform",
+            hint="set `on_schema_change: evolve` to add new columns, `ignore` to leave them out, or fix the transform",
         )
         self.job, self.sink, self.differences = job, sink, tuple(differences)
 

@@ -183,7 +183,7 @@ def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
     if last is not None and last.status == "failed" and (sign is None or last.started > sign):
         when = f" on {last.started:{MOMENT}}" if facts.is_a_stream() else ""  # its error counts ages from that moment
         message = f"its last run failed{when}: {(last.error or '')[:ERROR_SHOWN]}"
-        advice = f"{job.name}: mend what its last run says, then {_run(job, facts)}"
+        advice = f"{job.name}: fix what its last run says, then {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "CRITICAL", message, details, "failed_run", advice)
     waiting = facts.held_rows()
     if sign is None and waiting is not None:  # its first rows wait
@@ -208,7 +208,7 @@ def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, details: dict[s
     if facts.is_a_stream() and facts.runs and facts.runs[0].notes:
         last = facts.runs[0]
         message = f"records wait to be healed, as of {last.started:{MOMENT}}: {'; '.join(last.notes)}"
-        advice = f"{job.name}: mend what fails these records; `floodmark deadletters list` shows what was given up"
+        advice = f"{job.name}: fix what fails these records; `floodmark deadletters list` shows what was given up"
         return Finding("processing_offsets", job.name, "WARNING", message, details, "stuck", advice)
     waiting = facts.held_rows()
     if waiting is not None:

@@ -18,7 +18,7 @@ from floodmark.step import Step
 from floodmark.step.engine import Clock, nothing_new
 from floodmark.step.intents import outside_intent
 from floodmark.step.looking import Outlook, require_same_sources
-from floodmark.stores.extras import BACKFILL, BackfillProgress, Outside, RecordExtras
+from floodmark.stores.extras import BACKFILL, BackfillProgress, OutsideBatch, RecordExtras
 from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class BackfillStep(Step):
         after = replace(before, after=look.spans[source].upto, chunks=before.chunks + 1)
         progress = replace(after, remembered=dict(sight.extras))
         condition = {source: self.pieces.condition} if self.pieces.condition else {}
-        outside = Outside(condition, sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session))
+        outside = OutsideBatch(condition, sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session))
         plain = super().intent_for(record, look, ledgers)
         extras = replace(plain.extras, remember=RecordExtras().with_backfill(progress), outside=outside)
         return outside_intent(plain, "backfill", extras, self.work)

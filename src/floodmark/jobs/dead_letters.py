@@ -25,7 +25,7 @@ from floodmark.step.engine import session_under
 from floodmark.step.intents import new_attempt, outside_intent, spool_folder
 from floodmark.step.looking import Outlook
 from floodmark.step.refused import Letters, discarded_rows
-from floodmark.stores.extras import Outside, RecordExtras
+from floodmark.stores.extras import OutsideBatch, RecordExtras
 from floodmark.stores.lease import hold
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ReplayStep(Step):
         sequences = sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session)
         plain = super().intent_for(record, look, ledgers)
         frozen = replace(plain, spool=plain.spool or spool_folder(self.work, plain.number, plain.attempt))
-        outside = Outside(sequences=sequences, letters=self.ids)
+        outside = OutsideBatch(sequences=sequences, letters=self.ids)
         extras = replace(plain.extras, remember=RecordExtras(), outside=outside)
         return outside_intent(frozen, "replay", extras, self.work)
 
@@ -87,7 +87,7 @@ def step_of(job: Job, ids: Sequence[str], session: Session, store: MarkStore) ->
     if len(work.sources) != 1:
         raise ConfigError(
             f"job '{work.name}' has {len(work.sources)} sources: a letter would be joined with nothing.",
-            hint=f"mend the records at their source, and `floodmark deadletters discard {work.name}`",
+            hint=f"fix the records at their source, and `floodmark deadletters discard {work.name}`",
         )
     for sink in work.sinks:
         require_takes_parts(sink, work.name)

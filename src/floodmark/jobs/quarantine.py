@@ -209,7 +209,7 @@ def refuse_files(job: Job) -> None:
     if names:
         raise ConfigError(
             f"sink '{names[0]}' of job '{job.name}' is a folder of files, which takes no replay.",
-            hint="mend the rows at their source, and `floodmark quarantine discard` these",
+            hint="fix the rows at their source, and `floodmark quarantine discard` these",
         )
 
 

@@ -43,7 +43,7 @@ from floodmark.step.intents import fence_sinks_behind, new_attempt, outside_inte
 from floodmark.step.looking import Outlook, require_same_sources
 from floodmark.step.spool import RowCounts, Spool
 from floodmark.step.transform import RecordTransform, RowByRow, Sql
-from floodmark.stores.extras import IntentExtras, Outside
+from floodmark.stores.extras import IntentExtras, OutsideBatch
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -197,7 +197,7 @@ class Reconciliation:
             spool=spool.folder,
             fingerprints={},
         )
-        extras = IntentExtras(outside=Outside(sink=self.sink.name))
+        extras = IntentExtras(outside=OutsideBatch(sink=self.sink.name))
         intent = outside_intent(intent, "repair", extras, step.work)
         return step.write_batch(OpenBatch(record, intent, Outlook({}, {})), lease, clock)
 

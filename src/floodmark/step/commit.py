@@ -17,7 +17,7 @@ from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.looking import Outlook, marks_after
 from floodmark.step.refused import quarantine_broken, write_dead_letters
-from floodmark.step.work import OUTSIDE, display_marks
+from floodmark.step.work import OUTSIDE_KINDS, display_marks
 from floodmark.stores.contract import JoiningStore, MarkStore
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
@@ -140,7 +140,7 @@ def receipt_of(open_batch: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clo
 
 def receipt_notes(outlook: Outlook | None, intent: Intent) -> tuple[str, ...]:
     """What a reader of the receipt would wonder about; no outlook means that the batch had been begun before."""
-    outside = (f"a {intent.kind}: the mark stays where it is",) if intent.kind in OUTSIDE else ()
+    outside = (f"a {intent.kind}: the mark stays where it is",) if intent.kind in OUTSIDE_KINDS else ()
     if outlook is None:
         return (*outside, "finished a batch that an earlier run had begun")
     return (*outside, *outlook.idle_notes, *outlook.notes)

@@ -19,8 +19,8 @@ from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook
 from floodmark.step.refused import Letters, SavedRecords
 from floodmark.step.spool import Spool
-from floodmark.step.work import OUTSIDE, RunRequest, Work
-from floodmark.stores.extras import IntentExtras, Outside
+from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
+from floodmark.stores.extras import IntentExtras, OutsideBatch
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
 log = get_logger(__name__)
@@ -109,9 +109,9 @@ def outside_intent(intent: Intent, kind: IntentKind, extras: IntentExtras, work:
 
 def work_of(intent: Intent, work: Work) -> Work:
     """The job's work as this batch does it; the work itself for a batch that raises the mark."""
-    if intent.kind not in OUTSIDE:
+    if intent.kind not in OUTSIDE_KINDS:
         return work
-    outside = intent.extras.outside or Outside()
+    outside = intent.extras.outside or OutsideBatch()
     ordered = tuple(
         with_options(sink, sequence=outside.sequences[sink.name]) if outside.sequences.get(sink.name) else sink
         for sink in work.sinks

@@ -10,7 +10,7 @@ from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChange
 from floodmark.hwm import HWM, Span, digest
 from floodmark.sinks.contract import Piecemeal, Recorded, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
-from floodmark.step.work import OUTSIDE, RunRequest, Work
+from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
 from floodmark.stores.extras import RecordExtras, SourceMemory
 from floodmark.stores.record import Intent, JobRecord
 
@@ -181,7 +181,7 @@ def require_a_beginning(work: Work, record: JobRecord, request: RunRequest, sess
 
 def marks_after(record: JobRecord, intent: Intent) -> dict[str, HWM[Any]]:
     """A batch raises marks and never lowers them; a refresh puts new ones in their place; some leave them alone."""
-    if intent.kind in OUTSIDE:
+    if intent.kind in OUTSIDE_KINDS:
         return dict(record.marks)
     marks = {} if intent.kind == "refresh" else dict(record.marks)
     for source, span in intent.spans.items():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-OUTSIDE = ("backfill", "repair", "replay")
+OUTSIDE_KINDS = ("backfill", "repair", "replay")
 """Kinds of batches that leave the mark where it is."""
 OnSchemaChange = Literal["fail", "evolve", "ignore"]
 

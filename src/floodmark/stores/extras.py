@@ -152,7 +152,7 @@ class RecordExtras:
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutsideBatch:
     """How a batch that leaves the mark where it is differs from the job's own.
 
     `conditions` are SQL by source: a span ends with a value, a range before one. `sequences` are columns by sink: a
@@ -174,7 +174,7 @@ class Outside:
         }
 
     @classmethod
-    def deserialize(cls, stored: Mapping[str, Any]) -> Outside:
+    def deserialize(cls, stored: Mapping[str, Any]) -> OutsideBatch:
         sequences = {name: tuple(columns) for name, columns in stored.get("sequences", {}).items()}
         return cls(stored.get("conditions", {}), sequences, stored.get("sink"), tuple(stored.get("letters", ())))
 
@@ -193,7 +193,7 @@ class IntentExtras:
     """Where the partitions of a stream stood when the turn was planned."""
     flushes: bool | None = None
     """Whether the steps of a stream let go at its end what they hold."""
-    outside: Outside | None = None
+    outside: OutsideBatch | None = None
     unknown_parts: Mapping[str, Json] = field(default_factory=dict)
     """What a newer program wrote."""
 
@@ -217,6 +217,6 @@ class IntentExtras:
             frozen_options=stored.get("frozen"),
             healing=stored.get("healing"),
             flushes=stored.get("flushes"),
-            outside=Outside.deserialize(outside) if outside is not None else None,
+            outside=OutsideBatch.deserialize(outside) if outside is not None else None,
             unknown_parts={name: part for name, part in stored.items() if name not in INTENT_PARTS},
         )

@@ -52,7 +52,7 @@ class Intent:
     def deserialize(cls, stored: Mapping[str, Any]) -> Intent:
         spans = {name: Span.deserialize(span) for name, span in stored["spans"].items()}
         batch_time = datetime.fromisoformat(stored["batch_time"])
-        extras = IntentExtras.deserialize(stored["extras"])
+        extras = IntentExtras.deserialize(stored.get("extras", {}))
         return cls(**{**stored, "spans": spans, "batch_time": batch_time, "extras": extras})
 
 

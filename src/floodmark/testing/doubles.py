@@ -83,7 +83,7 @@ class RowsSource(Immutable):
         return Reading(self._frame(spark, self._real()).limit(0))
 
     def heal(self) -> None:
-        """Take every FAIL out of the list: what was broken is mended now."""
+        """Take every FAIL out of the list: what was broken is fixed now."""
         self.rows[:] = [row for row in self.rows if row is not FAIL]
 
     def _frame(self, spark: SparkSession, found: list[Row]) -> DataFrame:

@@ -153,7 +153,7 @@ def _runnable(holder: JobLetters, named: Sequence[str] | None) -> list[Letter]:
     if mute and (named or len(mute) == len(opened)):
         raise ConfigError(
             f"letter {mute[0]} of '{holder.name}' holds its text alone, not the record that could be run again.",
-            hint="mend it at the source; Kafka messages, lines of JSON and records of fm.heal can be replayed",
+            hint="fix it at the source; Kafka messages, lines of JSON and records of fm.heal can be replayed",
         )
     return [each for each in opened if each.can_run]
 
