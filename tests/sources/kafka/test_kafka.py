@@ -177,7 +177,7 @@ def test_a_gap_can_be_accepted_from_now_on(kafka: Broker, topic: Topics, caplog:
 
 
 def test_a_skipped_gap_with_nothing_behind_it_still_moves_the_mark(kafka: Broker, topic: Topics) -> None:
-    """Otherwise the same loss would be messages for ever."""
+    """Otherwise the same loss would be reported for ever."""
     name = topic()
     fill(kafka, name, {0: 10})
     expire(kafka, name, before=10)
