@@ -10,29 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.machine import locked, process, this_machine
+from floodmark.machine import file_lock, process, this_machine
 
 
 def test_a_lock_that_another_keeps_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
     """A process that was stopped while it held the lock must not hold up all others for ever."""
     with (
-        locked(tmp_path / "lock"),
+        file_lock(tmp_path / "lock"),
         pytest.raises(TimeoutError, match="was locked for"),
-        locked(tmp_path / "lock", patience_seconds=0.1),
+        file_lock(tmp_path / "lock", patience_seconds=0.1),
     ):
         pass
 
 
 def test_a_lock_is_free_once_its_process_is_dead(tmp_path: Path) -> None:
     """The system lets go; no file has to be removed by hand."""
-    script = "import sys, time; from pathlib import Path; from floodmark.machine import locked\n"
-    script += "with locked(Path(sys.argv[1])): print(flush=True); time.sleep(60)"
+    script = "import sys, time; from pathlib import Path; from floodmark.machine import file_lock\n"
+    script += "with file_lock(Path(sys.argv[1])): print(flush=True); time.sleep(60)"
     holder = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "lock")], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     holder.stdout.readline()
     holder.kill()
     holder.communicate()
-    with locked(tmp_path / "lock", patience_seconds=5.0):
+    with file_lock(tmp_path / "lock", patience_seconds=5.0):
         pass
 
 
@@ -41,8 +41,8 @@ def test_readers_share_a_lock(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     begun = time.monotonic()
     with (
-        locked(tmp_path / "lock", exclusive=False, patience_seconds=5.0),
-        locked(tmp_path / "lock", exclusive=False, patience_seconds=5.0),
+        file_lock(tmp_path / "lock", exclusive=False, patience_seconds=5.0),
+        file_lock(tmp_path / "lock", exclusive=False, patience_seconds=5.0),
     ):
         assert time.monotonic() - begun < 4.0
 

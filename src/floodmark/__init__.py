@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark import hwm as hwm
@@ -26,4 +26,4 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-lazy(__name__, "__version__")
+export_lazily(__name__, "__version__")

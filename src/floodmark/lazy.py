@@ -1,11 +1,11 @@
 """Public names that load on first use, so that importing a package costs nothing and needs no Spark.
 
-A package's `__init__` imports its public names for the type checker alone, each as itself, and ends with `lazy`:
+A package's `__init__` imports its public names for the type checker alone, each as itself, and ends with a call:
 
     if TYPE_CHECKING:
         from floodmark.streams.stream import Stream as Stream
 
-    lazy(__name__)
+    export_lazily(__name__)
 
 So a name is written once. At run time the same lines are read from the source, which is why the package has to ship
 it (a wheel and a zip do).
@@ -18,7 +18,7 @@ import sys
 from importlib import import_module
 
 
-def lazy(package: str, *own: str) -> None:
+def export_lazily(package: str, *own: str) -> None:
     """Give the package whose `__init__` calls this its `__getattr__`, `__dir__` and `__all__`.
 
     `own` are the public names that the `__init__` defines itself.

@@ -81,7 +81,7 @@ def file_name(name: str) -> str:
 
 
 @contextmanager
-def locked(path: Path, *, exclusive: bool = True, patience_seconds: float | None = None) -> Iterator[int]:
+def file_lock(path: Path, *, exclusive: bool = True, patience_seconds: float | None = None) -> Iterator[int]:
     """Hold the lock file against other threads and processes, and give its descriptor; a process that dies lets go.
 
     With a patience, TimeoutError (an OSError) is raised if another one keeps it longer: a blocking lock would wait for
@@ -131,7 +131,7 @@ class Machine:
     namespace: str
 
 
-def started(pid: int) -> str | None:
+def start_of_process(pid: int) -> str | None:
     """When the process began, as the system writes it; None if it is gone. A number used again has another start."""
     found = process(pid)
     return found.started if found else None

@@ -49,7 +49,7 @@ def test_docs_and_examples_import_public_names_alone(place: str) -> None:
     [
         ("from floodmark.medallion import fact", True),
         ("from floodmark.sinks.contract import Batch", True),
-        ("from floodmark.machine import locked", True),
+        ("from floodmark.machine import file_lock", True),
         ("from floodmark.medallion.facts import fact", False),
         ("from floodmark.medallion import net_changes", False),
         ("import floodmark.medallion.facts", False),

@@ -24,12 +24,12 @@ def mark(version: int) -> VersionHWM:
     return VersionHWM("delta", version)
 
 
-def looked(source: Delta, at: int | None = None, request: Request = Request()) -> Sight:  # noqa: B008 - frozen
+def look(source: Delta, at: int | None = None, request: Request = Request()) -> Sight:  # noqa: B008 - frozen
     return source.look(mark(at) if at is not None else None, request, no_session)
 
 
 def spanned(source: Delta, at: int | None = None, request: Request = Request()) -> Span:  # noqa: B008 - frozen
-    span = looked(source, at, request).span
+    span = look(source, at, request).span
     assert span is not None
     return span
 
@@ -50,7 +50,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> str:
 def test_the_first_run_reads_a_snapshot_at_a_pinned_version(spark: SparkSession, lake: str) -> None:
     """What is committed after the look belongs to the next batch."""
     source = Delta(lake)
-    sight = looked(source)
+    sight = look(source)
     spark.range(4, 5).write.format("delta").mode("append").save(lake)
     assert sight.span is not None
     assert (sight.span.after, sight.span.upto.value, sight.expected_rows) == (None, 1, 3)
@@ -67,7 +67,7 @@ def test_a_span_reads_the_same_rows_after_it_was_stored(spark: SparkSession, lak
 
 def test_at_the_newest_version_there_is_nothing_new(lake: str) -> None:
     """One look at the log, and no JVM."""
-    assert looked(Delta(lake), 1) == Sight(None)
+    assert look(Delta(lake), 1) == Sight(None)
 
 
 def test_maintenance_is_not_new_data(spark: SparkSession, lake: str) -> None:
@@ -79,7 +79,7 @@ def test_maintenance_is_not_new_data(spark: SparkSession, lake: str) -> None:
     nothing = spark.range(0).write.format("delta").mode("append").option("txnAppId", "other")
     nothing.option("txnVersion", "1").save(lake)
     assert DeltaTable(lake).version() == 5
-    assert looked(Delta(lake), 1) == Sight(None)
+    assert look(Delta(lake), 1) == Sight(None)
 
 
 def test_rows_after_an_optimize_are_read_without_its_rewritten_files(spark: SparkSession, lake: str) -> None:
@@ -99,7 +99,7 @@ def test_append_stops_at_a_commit_that_changed_rows(spark: SparkSession, lake: s
     """Found in the log, before a row is read or a batch is begun; the version is named."""
     spark.sql(statement.format(f"delta.`{lake}`"))
     with pytest.raises(SourceRewritten) as caught:
-        looked(Delta(lake), 1)
+        look(Delta(lake), 1)
     assert "version 2" in caught.value.what
 
 
@@ -107,7 +107,7 @@ def test_append_stops_at_an_overwrite(spark: SparkSession, lake: str) -> None:
     """It removed every row that was delivered."""
     spark.range(9, 10).write.format("delta").mode("overwrite").save(lake)
     with pytest.raises(SourceRewritten):
-        looked(Delta(lake), 1)
+        look(Delta(lake), 1)
 
 
 def test_append_takes_a_merge_that_only_inserted(spark: SparkSession, lake: str) -> None:
@@ -171,7 +171,7 @@ def test_without_the_feed_the_first_run_already_stops_with_the_statement(spark: 
     """What is committed before the feed is on could never be read afterwards."""
     spark.range(1).write.format("delta").save(str(tmp_path))
     with pytest.raises(ChangeFeedOff) as caught:
-        looked(Delta(str(tmp_path)))
+        look(Delta(str(tmp_path)))
     assert caught.value.hint == f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)"
     spark.sql(caught.value.hint)
     assert ids(spark, Delta(str(tmp_path)), spanned(Delta(str(tmp_path)))) == [0]
@@ -183,7 +183,7 @@ def test_a_change_from_before_the_feed_was_on_is_not_passed_over(spark: SparkSes
     spark.range(1, 2).write.format("delta").mode("append").save(str(tmp_path))
     spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
     with pytest.raises(ChangeFeedOff) as caught:
-        looked(Delta(str(tmp_path)), 0)
+        look(Delta(str(tmp_path)), 0)
     assert caught.value.since == 1
 
 
@@ -194,7 +194,7 @@ def test_a_version_that_was_cleaned_away_is_a_gap_that_names_the_oldest(spark: S
     (Path(lake) / "_delta_log" / "00000000000000000000.json").unlink()
     (Path(lake) / "_delta_log" / "00000000000000000001.json").unlink()
     with pytest.raises(SourceGap) as caught:
-        looked(Delta(lake), 0)
+        look(Delta(lake), 0)
     assert caught.value.oldest == "version 2"
 
 
@@ -214,7 +214,7 @@ def test_files_that_were_vacuumed_away_are_a_gap_too(spark: SparkSession, lake: 
 def test_a_table_that_ends_below_the_mark_stops_the_run(lake: str) -> None:
     """It was restored from a copy, or made anew."""
     with pytest.raises(SourceRegressed):
-        looked(Delta(lake), 7)
+        look(Delta(lake), 7)
 
 
 def test_an_empty_table_has_nothing_new_and_gets_no_mark(spark: SparkSession, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_an_empty_table_has_nothing_new_and_gets_no_mark(spark: SparkSession, tm
     spark.sql(
         f"CREATE TABLE delta.`{tmp_path}/e` (id long) USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true)"
     )
-    assert looked(Delta(f"{tmp_path}/e")) == Sight(None)
+    assert look(Delta(f"{tmp_path}/e")) == Sight(None)
 
 
 def test_start_latest_puts_the_mark_at_the_end_and_reads_no_row(spark: SparkSession, lake: str) -> None:
@@ -255,7 +255,7 @@ def test_the_fingerprint_holds_the_tables_id(spark: SparkSession, lake: str, tmp
 def test_a_missing_table_cannot_be_read(tmp_path: Path) -> None:
     """It is never taken for a table without rows."""
     with pytest.raises(SourceUnreadable):
-        looked(Delta(str(tmp_path / "nothing")))
+        look(Delta(str(tmp_path / "nothing")))
 
 
 def test_a_table_is_found_by_its_name(spark: SparkSession) -> None:
@@ -267,7 +267,7 @@ def test_a_table_is_found_by_its_name(spark: SparkSession) -> None:
     source = Delta(table="default.named_source")
     span = source.look(None, Request(), lambda: spark).span
     assert span is not None
-    assert (ids(spark, source, span), looked(source, span.upto.value).span) == ([5], None)
+    assert (ids(spark, source, span), look(source, span.upto.value).span) == ([5], None)
     spark.sql("DROP TABLE named_source")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.health.alerts import Alert as Alert
@@ -29,4 +29,4 @@ if TYPE_CHECKING:
     from floodmark.health.report import TableWatch as TableWatch
     from floodmark.health.report import Watch as Watch
 
-lazy(__name__)
+export_lazily(__name__)

@@ -23,6 +23,14 @@ EXACT = Context(prec=200_000, traps=[Inexact])
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _WHOLE_OR_ZEROS = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?")
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MOMENT = re.compile(
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ](?P<hours>[0-9]{2}:[0-9]{2})(?::(?P<seconds>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?"
+    r" ?(?P<zone>Z|z|[+-][0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2}(?:\.[0-9]{6})?)?)?)?)?"
+)
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*")
 
 
 def strict_int(kind: str, value: object) -> int:
@@ -110,15 +118,6 @@ def _within_size(kind: str, value: int) -> int:
     return value
 
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-_TEXT = re.compile(
-    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
-    r"(?:[T ](?P<hours>[0-9]{2}:[0-9]{2})(?::(?P<seconds>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?"
-    r" ?(?P<zone>Z|z|[+-][0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2}(?:\.[0-9]{6})?)?)?)?)?"
-)
-
-
 def utc_moment(kind: str, moment: datetime | str | None) -> datetime:
     """The moment in UTC; now if none is given. A moment without a zone is refused."""
     if moment is None:
@@ -134,7 +133,7 @@ def utc_moment(kind: str, moment: datetime | str | None) -> datetime:
 
 def split_moment(kind: str, text: str) -> tuple[datetime, int]:
     """The moment that an ISO text names, and the nanoseconds that a datetime has no room for."""
-    found = _TEXT.fullmatch(text.strip())
+    found = _MOMENT.fullmatch(text.strip())
     if not found:
         raise MarkInvalid(kind, text, reason="not a date and time in ISO form")
     fraction = (found["fraction"] or "").rstrip("0")
@@ -206,13 +205,9 @@ def from_json_text(kind: str, value: object) -> object:
     return meant
 
 
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*")
-
-
 def seconds_in(duration: str | float, *, field: str) -> float:
     """The seconds of `500ms`, `5s`, `10m`, `1h`, `7d` or a bare number; `field` is named if it cannot be read."""
-    found = SHAPE.fullmatch(str(duration))
+    found = _DURATION.fullmatch(str(duration))
     if not found:
         raise ConfigError(f"{field}: {duration!r} is not a duration.", hint="write it like 500ms, 5s, 10m, 1h or 7d")
     number, unit = found.groups()

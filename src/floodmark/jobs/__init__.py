@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.jobs.dead_letters import replay_letters as replay_letters
@@ -16,4 +16,4 @@ if TYPE_CHECKING:
     from floodmark.jobs.table_readers import fills as fills
     from floodmark.jobs.table_readers import reads as reads
 
-lazy(__name__)
+export_lazily(__name__)

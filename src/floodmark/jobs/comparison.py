@@ -188,7 +188,7 @@ def postgres_rows(sink: Postgres, spark: SparkSession) -> DataFrame | None:
     address, relation = Address.parse(sink.url), Relation(sink.table)
     probe = PostgresProbe(address, relation, RequestedCursor(()), f"{sink.name}/reconcile")
     columns = select_columns(probe.columns(), {}, sink.describe())
-    table = relation.sql(lambda name: '"' + name.replace('"', '""') + '"', {})
+    table = relation.sql(lambda name: quote(name, '"'), {})
     probe.close()
     items = ", ".join(column.item for column in columns)
     rows = spark.read.jdbc(

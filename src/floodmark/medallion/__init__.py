@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.medallion.dates import DATE_SK as DATE_SK
@@ -42,4 +42,4 @@ if TYPE_CHECKING:
     from floodmark.medallion.upkeep import prune_events as prune_events
     from floodmark.medallion.upkeep import settle_conflicts as settle_conflicts
 
-lazy(__name__)
+export_lazily(__name__)

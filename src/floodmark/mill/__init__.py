@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.mill.brokers import Inlet as Inlet
@@ -27,4 +27,4 @@ if TYPE_CHECKING:
     from floodmark.mill.watermill import TurnPlan as TurnPlan
     from floodmark.mill.watermill import WaterMill as WaterMill
 
-lazy(__name__)
+export_lazily(__name__)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import JobNotFound
 from floodmark.hwm.parsing import seconds_in
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 from floodmark.locations import load_name
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from floodmark.sinks.contract import Sink
     from floodmark.step import Transform
 
-lazy(__name__, "build_job", "build_jobs", "select_jobs")
+export_lazily(__name__, "build_job", "build_jobs", "select_jobs")
 
 
 def build_jobs(project: Project, site: Site, select: Sequence[str] = ()) -> list[Job]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.sinks.console import Console as Console
@@ -16,4 +16,4 @@ if TYPE_CHECKING:
     from floodmark.sinks.scd import Scd1 as Scd1
     from floodmark.sinks.scd import Scd2 as Scd2
 
-lazy(__name__)
+export_lazily(__name__)

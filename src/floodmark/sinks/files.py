@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from floodmark.errors import ConfigError
 from floodmark.formats import with_format, without_format
 from floodmark.locations import local_path
-from floodmark.machine import locked
+from floodmark.machine import file_lock
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, without_own
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Files(Atomic):
 
     def _alone(self) -> AbstractContextManager[int]:
         """Between the check and the rename nobody else publishes here."""
-        return locked(self._beside("lock"))
+        return file_lock(self._beside("lock"))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.sources.delta import Delta as Delta
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from floodmark.sources.tables.postgres import Postgres as Postgres
     from floodmark.sources.tables.sqlite import Sqlite as Sqlite
 
-lazy(__name__)
+export_lazily(__name__)

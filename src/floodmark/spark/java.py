@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError, JavaMissing, SparkUnavailable
-from floodmark.machine import locked
+from floodmark.machine import file_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +148,7 @@ def alone(lock: Path) -> Iterator[None]:
     """Hold the lock file: other processes that want it wait; a killed holder lets go by itself."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     # on Windows two processes may fetch at once: wasteful, and the last rename wins
-    with locked(lock) if sys.platform != "win32" else nullcontext():
+    with file_lock(lock) if sys.platform != "win32" else nullcontext():
         yield
 
 

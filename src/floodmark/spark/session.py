@@ -6,17 +6,13 @@ import os
 import site
 import sys
 import sysconfig
-import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE
 from typing import IO, TYPE_CHECKING
 
 from floodmark.errors import SparkUnavailable
-from floodmark.spark.connectors import brings_connectors, connectors
-from floodmark.spark.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,6 +105,8 @@ def _active_session() -> SparkSession | None:
 
 
 def _with_delta(active: SparkSession) -> SparkSession:
+    from floodmark.spark.connectors import brings_connectors
+
     if is_connect(active) or not brings_connectors() or not is_local(active.conf.get("spark.master", "") or ""):
         return active
     if DELTA_EXTENSION in (active.conf.get("spark.sql.extensions", "") or ""):
@@ -126,6 +124,9 @@ def _is_provided(chosen: Mapping[str, str]) -> bool:
 
 
 def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
+    from floodmark.spark.connectors import brings_connectors, connectors  # not for who only asks about a session
+    from floodmark.spark.java import find_java
+
     java = find_java()
     jars = connectors(chosen.get("spark.jars.ivySettings")) if brings_connectors() else ()
     settings = session_settings(chosen, jars)
@@ -187,6 +188,8 @@ def _delta(jars: Sequence[Path], place: str) -> dict[str, str]:
 
 
 def _local(master: str) -> dict[str, str]:
+    import tempfile
+
     warehouse = Path(tempfile.gettempdir()) / f"floodmark-warehouse-{os.getpid()}"  # made only when a table needs it
     return {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -256,6 +259,8 @@ def ensure_gateway(settings: Mapping[str, str], java: Java, classpath: Sequence[
 
 
 def _launch(settings: Mapping[str, str], java: Java) -> None:
+    from subprocess import PIPE
+
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway

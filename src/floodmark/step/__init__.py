@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.step.run import Step as Step
@@ -18,4 +18,4 @@ if TYPE_CHECKING:
     from floodmark.step.work import RunRequest as RunRequest
     from floodmark.step.work import Work as Work
 
-lazy(__name__)
+export_lazily(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.machine import replace_file as replace_file
@@ -31,4 +31,4 @@ if TYPE_CHECKING:
     from floodmark.stores.wire import Entry as Entry
     from floodmark.stores.wire import ItemRow as ItemRow
 
-lazy(__name__)
+export_lazily(__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
 from floodmark.formats import KEY, require_known
-from floodmark.machine import append_after, ensure_folder, file_name, locked, replace_file, sync_folder
+from floodmark.machine import append_after, ensure_folder, file_lock, file_name, replace_file, sync_folder
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.wire import Entry, compact
 
@@ -67,7 +67,7 @@ class FilePages:
             if not lock.exists():  # nobody has written here yet, and a look writes nothing
                 yield FilePage(self._folder, stem, job, self.describe())
                 return
-            with locked(lock, exclusive=False, patience_seconds=self._patience_seconds):
+            with file_lock(lock, exclusive=False, patience_seconds=self._patience_seconds):
                 yield FilePage(self._folder, stem, job, self.describe())
 
     @contextmanager
@@ -75,7 +75,7 @@ class FilePages:
         stem = file_name(job)
         with self._reachable():
             ensure_folder(self._folder)
-            with locked(self._folder / f"{stem}.lock", exclusive=True, patience_seconds=self._patience_seconds):
+            with file_lock(self._folder / f"{stem}.lock", exclusive=True, patience_seconds=self._patience_seconds):
                 page = FilePage(self._folder, stem, job, self.describe())
                 yield page
                 page.flush()

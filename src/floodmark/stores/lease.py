@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreError
-from floodmark.machine import Machine, is_stopped, started, this_machine
+from floodmark.machine import Machine, is_stopped, start_of_process, this_machine
 from floodmark.stores.contract import ClockedStore
 from floodmark.stores.record import JobRecord, Owner
 
@@ -36,9 +36,9 @@ def this_process(jvm_pid: int | None = None) -> Owner:
         boot=machine.boot,
         namespace=machine.namespace,
         pid=os.getpid(),
-        started=started(os.getpid()) or "",
+        started=start_of_process(os.getpid()) or "",
         jvm_pid=jvm_pid,
-        jvm_started=started(jvm_pid) if jvm_pid else None,
+        jvm_started=start_of_process(jvm_pid) if jvm_pid else None,
     )
 
 
@@ -58,12 +58,16 @@ def alive(owner: Owner) -> bool:
 
 def python_alive(owner: Owner) -> bool:
     """Whether the process itself is there, and is not another one that was given its number."""
-    return started(owner.pid) == owner.started
+    return start_of_process(owner.pid) == owner.started
 
 
 def jvm_alive(owner: Owner) -> bool:
     """Whether the JVM that was started for it is there."""
-    return owner.jvm_pid is not None and owner.jvm_started is not None and started(owner.jvm_pid) == owner.jvm_started
+    return (
+        owner.jvm_pid is not None
+        and owner.jvm_started is not None
+        and start_of_process(owner.jvm_pid) == owner.jvm_started
+    )
 
 
 def same_machine(owner: Owner) -> bool:
@@ -119,7 +123,7 @@ class HeldLease:
         """Record the JVM that will write for us, before it writes; None: it is not of this machine (Spark Connect)."""
         if pid is None:
             return
-        owner = replace(self.lease.owner, jvm_pid=pid, jvm_started=started(pid))
+        owner = replace(self.lease.owner, jvm_pid=pid, jvm_started=start_of_process(pid))
         self._store.beat(self.lease, owner)
         self.lease = replace(self.lease, owner=owner)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import StoreUnreachable
 from floodmark.formats import require_known
-from floodmark.machine import ensure_folder, locked, sync_folder
+from floodmark.machine import ensure_folder, file_lock, sync_folder
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.wire import Entry, ItemRow
@@ -265,7 +265,7 @@ def _text_of(item: str | bytes) -> str:
 def create(path: Path, patience_seconds: float) -> None:
     """Make the database in one piece: built beside its place and renamed, so that nobody ever sees half of it."""
     ensure_folder(path.parent)
-    with locked(path.with_name(f"{path.name}.lock"), exclusive=True, patience_seconds=patience_seconds):
+    with file_lock(path.with_name(f"{path.name}.lock"), exclusive=True, patience_seconds=patience_seconds):
         if path.exists():
             return
         fresh = path.with_name(f"{path.name}.{os.getpid()}.new")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.streams.healing_step import UuidLost as UuidLost
@@ -16,4 +16,4 @@ if TYPE_CHECKING:
     from floodmark.streams.policy import retry as retry
     from floodmark.streams.stream import Stream as Stream
 
-lazy(__name__)
+export_lazily(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from floodmark.lazy import lazy
+from floodmark.lazy import export_lazily
 
 if TYPE_CHECKING:
     from floodmark.testing.doubles import CRASH as CRASH
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from floodmark.testing.doubles import RowsSource as RowsSource
     from floodmark.testing.laws import MarkStoreLaws as MarkStoreLaws
 
-lazy(__name__)
+export_lazily(__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.machine import started
+from floodmark.machine import start_of_process
 from floodmark.sinks.delta.lock import LOCK_FILE, TableBusy, table_lock
 
 ME = os.getpid()
@@ -70,5 +70,5 @@ def test_a_lock_is_free_after_a_failed_commit(tmp_path: Path) -> None:
 
 def test_the_start_of_a_process_tells_two_with_one_number_apart() -> None:
     """A process that does not exist has no start."""
-    assert started(ME) is not None
-    assert started(2**22 + 1) is None
+    assert start_of_process(ME) is not None
+    assert start_of_process(2**22 + 1) is None

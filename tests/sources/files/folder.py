@@ -51,20 +51,20 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.collect())
 
 
-def dead(source: Files, spark: SparkSession) -> list[tuple[Any, ...]]:
+def dead_letters(source: Files, spark: SparkSession) -> list[tuple[Any, ...]]:
     """The dead letters as (line, text)."""
     reading = read(source, spark)
     assert reading.dead is not None
     return sorted(((row.line, row.text) for row in reading.dead().collect()), key=str)
 
 
-def alive(reading: Reading) -> DataFrame:
+def good_rows(reading: Reading) -> DataFrame:
     """What the step gives to the transform."""
     assert reading.reason is not None
     return reading.rows.where(reading.reason.isNull()).drop(*reading.hidden)
 
 
-def explained(source: Files, spark: SparkSession, error: Exception) -> RecordMalformed:
+def explanation(source: Files, spark: SparkSession, error: Exception) -> RecordMalformed:
     """What the source says about a failed write."""
     found = source.explain(error, spark, span_of(source, spark))
     assert found is not None

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from floodmark.errors import ConfigError
 from floodmark.sources import Files
 from floodmark.sources.contract import LETTER
-from tests.sources.files.folder import SCHEMA, alive, dead, explained, files, put, read, rows, span_of
+from tests.sources.files.folder import SCHEMA, dead_letters, explanation, files, good_rows, put, read, rows, span_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,8 +42,8 @@ def test_whatever_does_not_fit_the_schema_is_a_dead_letter_and_never_a_null(
     """With the line it stands on, counted with the blank ones."""
     put(tmp_path / "a.jsonl", '{"id":1}\n\n' + "\n".join(MALFORMED_LINES) + '\n{"id":2}\n')
     source = files(tmp_path, schema=SCHEMA, malformed="dead_letter")
-    assert rows(alive(read(source, spark))) == [(1, None), (2, None)]
-    assert dead(source, spark) == sorted(enumerate(MALFORMED_LINES, start=3), key=str)
+    assert rows(good_rows(read(source, spark))) == [(1, None), (2, None)]
+    assert dead_letters(source, spark) == sorted(enumerate(MALFORMED_LINES, start=3), key=str)
 
 
 @pytest.mark.parametrize("line", MALFORMED_LINES)
@@ -55,7 +55,7 @@ def test_without_dead_letters_a_malformed_line_fails_the_batch_and_is_named(
     source = files(tmp_path, schema=SCHEMA)
     with pytest.raises(SparkRuntimeException) as caught:
         read(source, spark).rows.where("v = 'a'").select("v").collect()
-    found = explained(source, spark, caught.value)
+    found = explanation(source, spark, caught.value)
     assert (found.file, found.line, found.text) == (str(path), 2, line)
 
 
@@ -66,7 +66,7 @@ def test_the_first_malformed_line_of_several_is_named(spark: SparkSession, tmp_p
     source = files(tmp_path, schema=SCHEMA)
     with pytest.raises(SparkRuntimeException) as caught:
         read(source, spark).rows.count()
-    found = explained(source, spark, caught.value)
+    found = explanation(source, spark, caught.value)
     assert (found.file, found.line, found.text) == (str(path), 2, "worse")
 
 
@@ -81,8 +81,8 @@ def test_the_same_records_are_malformed_whatever_the_transform_needs(spark: Spar
     """A record with a bad id is dead also for a sink that has no id."""
     put(tmp_path / "a.jsonl", '{"id":1,"v":"a"}\n{"id":"x","v":"b"}\n')
     reading = read(files(tmp_path, schema=SCHEMA, malformed="dead_letter"), spark)
-    assert rows(alive(reading).select("v")) == [("a",)]
-    assert alive(reading).count() == 1
+    assert rows(good_rows(reading).select("v")) == [("a",)]
+    assert good_rows(reading).count() == 1
 
 
 def test_the_reason_shows_what_could_be_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_line_that_was_saved_is_parsed_by_the_schema_of_today(spark: SparkSess
     source = files(tmp_path, schema="id string, d date", options={"dateFormat": "dd.MM.yyyy"})
     reading = source.read_saved(saved)
     assert reading.reason is not None
-    assert rows(alive(reading).select("id", "d")) == [("1", None), ("x", date(2025, 12, 31))]
+    assert rows(good_rows(reading).select("id", "d")) == [("1", None), ("x", date(2025, 12, 31))]
     assert reading.rows.where(reading.reason.isNotNull()).count() == 4
 
 
@@ -126,23 +126,27 @@ def test_a_malformed_text_that_stands_twice_is_two_dead_letters(spark: SparkSess
     """Each line is a record, and none is swallowed."""
     put(tmp_path / "a.jsonl", 'bad\n{"id":1}\nbad\n')
     put(tmp_path / "b.jsonl", "\nbad\n")
-    assert dead(files(tmp_path, schema=SCHEMA, malformed="dead_letter"), spark) == [(1, "bad"), (2, "bad"), (3, "bad")]
+    assert dead_letters(files(tmp_path, schema=SCHEMA, malformed="dead_letter"), spark) == [
+        (1, "bad"),
+        (2, "bad"),
+        (3, "bad"),
+    ]
 
 
 def test_malformed_lines_of_files_without_a_schema_are_dead_too(spark: SparkSession, tmp_path: Path) -> None:
     """The column that keeps them is ours and hidden."""
     put(tmp_path / "a.jsonl", '{"id":1}\nbad\n')
     source = files(tmp_path, malformed="dead_letter")
-    frame = alive(read(source, spark))
-    assert (frame.columns, rows(frame), dead(source, spark)) == (["id"], [(1,)], [(2, "bad")])
+    frame = good_rows(read(source, spark))
+    assert (frame.columns, rows(frame), dead_letters(source, spark)) == (["id"], [(1,)], [(2, "bad")])
 
 
 def test_files_without_a_single_good_record_are_all_dead(spark: SparkSession, tmp_path: Path) -> None:
     """Spark refuses to read only what it could not parse."""
     put(tmp_path / "a.jsonl", "bad\nworse\n")
     source = files(tmp_path, malformed="dead_letter")
-    frame = alive(read(source, spark))
-    assert (frame.columns, frame.count(), dead(source, spark)) == ([], 0, [(1, "bad"), (2, "worse")])
+    frame = good_rows(read(source, spark))
+    assert (frame.columns, frame.count(), dead_letters(source, spark)) == ([], 0, [(1, "bad"), (2, "worse")])
 
 
 def test_an_empty_file_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -157,8 +161,8 @@ def test_a_malformed_json_file_is_one_dead_letter_without_a_line(spark: SparkSes
     put(tmp_path / "b.json", '{"id":')
     put(tmp_path / "c.json", '{"id":3}')
     source = files(tmp_path, format="json", schema="id long", malformed="dead_letter")
-    assert rows(alive(read(source, spark))) == [(3,)]
-    assert dead(source, spark) == [(None, '[{"id":1},\n{"id":"x"}]'), (None, '{"id":')]
+    assert rows(good_rows(read(source, spark))) == [(3,)]
+    assert dead_letters(source, spark) == [(None, '[{"id":1},\n{"id":"x"}]'), (None, '{"id":')]
 
 
 def test_a_malformed_json_file_fails_the_batch_and_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -167,7 +171,7 @@ def test_a_malformed_json_file_fails_the_batch_and_is_named(spark: SparkSession,
     source = files(tmp_path, format="json", schema="id long")
     with pytest.raises(SparkRuntimeException) as caught:
         read(source, spark).rows.collect()
-    found = explained(source, spark, caught.value)
+    found = explanation(source, spark, caught.value)
     assert (found.file, found.line, found.text) == (str(path), None, "5")
 
 
@@ -179,8 +183,8 @@ def test_csv_lines_with_missing_or_extra_columns_or_bad_values_are_dead(spark: S
     """Also a header in the middle, as `cat` leaves it; the true header never is."""
     put(tmp_path / "a.csv", CSV)
     source = files(tmp_path, format="csv", schema=SCHEMA, malformed="dead_letter")
-    assert rows(alive(read(source, spark))) == [(1, "a"), (4, None)]
-    assert dead(source, spark) == CSV_DEAD
+    assert rows(good_rows(read(source, spark))) == [(1, "a"), (4, None)]
+    assert dead_letters(source, spark) == CSV_DEAD
 
 
 def test_csv_columns_that_nobody_reads_are_judged_too(spark: SparkSession, tmp_path: Path) -> None:
@@ -189,14 +193,14 @@ def test_csv_columns_that_nobody_reads_are_judged_too(spark: SparkSession, tmp_p
     source = files(tmp_path, format="csv", schema=SCHEMA)
     with pytest.raises(SparkRuntimeException) as caught:
         read(source, spark).rows.select("v").collect()
-    assert explained(source, spark, caught.value).line == 3
+    assert explanation(source, spark, caught.value).line == 3
 
 
 def test_csv_without_a_schema_knows_lines_of_another_length(spark: SparkSession, tmp_path: Path) -> None:
     """The header says how many columns there are."""
     put(tmp_path / "a.csv", "id,v\n1,a\n2\n")
     source = files(tmp_path, format="csv", malformed="dead_letter")
-    assert (rows(alive(read(source, spark))), dead(source, spark)) == ([("1", "a")], [(3, "2")])
+    assert (rows(good_rows(read(source, spark))), dead_letters(source, spark)) == ([("1", "a")], [(3, "2")])
 
 
 def test_a_csv_file_with_its_columns_in_another_order_stops_the_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ def test_a_csv_file_with_its_columns_in_another_order_stops_the_run(spark: Spark
     source = files(tmp_path, format="csv", schema="id string, v string")
     with pytest.raises(Exception, match="CSV header") as caught:
         read(source, spark).rows.collect()
-    found = explained(source, spark, caught.value)
+    found = explanation(source, spark, caught.value)
     assert (found.file, found.line, found.text) == (str(path), 1, "v, id")
 
 
@@ -214,7 +218,7 @@ def test_a_csv_record_over_several_lines_is_dead_without_a_line(spark: SparkSess
     """With multiLine a record is not a line any more."""
     put(tmp_path / "a.csv", 'id,v\n1,"a\nb"\nx,c\n')
     source = files(tmp_path, format="csv", schema=SCHEMA, malformed="dead_letter", options={"multiLine": True})
-    assert (rows(alive(read(source, spark))), dead(source, spark)) == ([(1, "a\nb")], [(None, "x,c")])
+    assert (rows(good_rows(read(source, spark))), dead_letters(source, spark)) == ([(1, "a\nb")], [(None, "x,c")])
 
 
 def test_line_numbers_are_true_in_a_file_that_many_tasks_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -236,4 +240,4 @@ def test_lines_end_as_spark_ends_them(spark: SparkSession, tmp_path: Path) -> No
     """Files from Windows have a carriage return, which belongs to no record."""
     (tmp_path / "a.jsonl").write_bytes(b'{"id":1}\r\nbad\r\n')
     source = Files(tmp_path, schema="id long", settle=0, malformed="dead_letter")
-    assert (rows(alive(read(source, spark))), dead(source, spark)) == ([(1,)], [(2, "bad")])
+    assert (rows(good_rows(read(source, spark))), dead_letters(source, spark)) == ([(1,)], [(2, "bad")])

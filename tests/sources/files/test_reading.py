@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 
 from floodmark.errors import SourceRewritten
 from floodmark.sources import Files
-from tests.sources.files.folder import SCHEMA, alive, dead, files, put, read, rows, span_of
+from tests.sources.files.folder import SCHEMA, dead_letters, files, good_rows, put, read, rows, span_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,7 @@ def test_names_with_signs_are_read_and_shown_as_they_are(spark: SparkSession, tm
     put(tmp_path / "d {x}" / "a b+c1.jsonl", '{"id":2}\n')
     source = files(tmp_path, schema="id long", malformed="dead_letter")
     reading = read(source, spark)
-    assert rows(alive(reading)) == [(1,), (2,)]
+    assert rows(good_rows(reading)) == [(1,), (2,)]
     assert reading.dead is not None
     assert [(row.file, row.line) for row in reading.dead().collect()] == [(str(path), 2)]
 
@@ -103,8 +103,8 @@ def test_compressed_files_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """And their lines counted."""
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"id":1}\nbad\n'))
     source = Files(tmp_path, schema="id long", settle=0, malformed="dead_letter")
-    assert rows(alive(read(source, spark))) == [(1,)]
-    assert dead(source, spark) == [(2, "bad")]
+    assert rows(good_rows(read(source, spark))) == [(1,)]
+    assert dead_letters(source, spark) == [(2, "bad")]
 
 
 def test_the_position_orders_rows_by_file_time_and_then_as_written(spark: SparkSession, tmp_path: Path) -> None:

@@ -149,8 +149,8 @@ def test_a_partition_that_is_gone_keeps_its_offset(
         look(replace(source, malformed="dead_letter"), held)
     assert span is not None
     assert held.update(span.upto.value).value == {0: 1, 7: 40}
-    told = [record.getMessage() for record in caplog.records]
-    assert [text.count(f"{name}/7") for text in told if name in text] == [1]
+    messages = [record.getMessage() for record in caplog.records]
+    assert [text.count(f"{name}/7") for text in messages if name in text] == [1]
 
 
 def test_retention_that_passed_the_mark_stops_the_run(kafka: Broker, topic: Topics) -> None:
@@ -177,7 +177,7 @@ def test_a_gap_can_be_accepted_from_now_on(kafka: Broker, topic: Topics, caplog:
 
 
 def test_a_skipped_gap_with_nothing_behind_it_still_moves_the_mark(kafka: Broker, topic: Topics) -> None:
-    """Otherwise the same loss would be told for ever."""
+    """Otherwise the same loss would be reported for ever."""
     name = topic()
     fill(kafka, name, {0: 10})
     expire(kafka, name, before=10)

@@ -199,8 +199,8 @@ def test_a_value_that_cannot_be_parsed_is_a_dead_letter_and_never_a_null_row(
     found = read(Kafka(kafka.bootstrap, name, value=JSON, malformed="dead_letter"), spark)
     assert found.dead is not None
     assert values(found, "id") == [(8,)]
-    told = found.dead().orderBy("line").select("file", "line", "text", "reason", "record.value").collect()
-    assert [tuple(row) for row in told] == [
+    messages = found.dead().orderBy("line").select("file", "line", "text", "reason", "record.value").collect()
+    assert [tuple(row) for row in messages] == [
         (f"{name}/0", offset, text, BAD, text.encode()) for offset, text in enumerate(bad)
     ]
 
@@ -220,8 +220,8 @@ def test_bytes_that_are_no_text_are_dead_letters(kafka: Broker, topic: Topics, s
     found = read(Kafka(kafka.bootstrap, name, value="text", malformed="dead_letter"), spark)
     assert found.dead is not None
     assert values(found, "value", "offset") == [("fine", 1)]
-    told = found.dead().orderBy("line").select("file", "line", "text", "reason").collect()
-    assert [tuple(row) for row in told] == [
+    messages = found.dead().orderBy("line").select("file", "line", "text", "reason").collect()
+    assert [tuple(row) for row in messages] == [
         (f"{name}/0", 0, "base64://4=", "the value is not UTF-8 text"),
         (f"{name}/0", 2, "fine", "the key is not UTF-8 text (`key: bytes` keeps it)"),
     ]
@@ -247,9 +247,9 @@ def test_without_dead_letters_the_first_malformed_message_fails_the_batch(
     assert span is not None
     with pytest.raises(Exception, match="floodmark") as caught:
         source.read(spark, span).rows.where("id > 100").select("kafka_offset").collect()
-    told = source.explain(caught.value, spark, span)
-    assert isinstance(told, RecordMalformed)
-    assert (told.file, told.text) == (f"{name}/0, offset 1", '{"id": "abc"}')
+    malformed = source.explain(caught.value, spark, span)
+    assert isinstance(malformed, RecordMalformed)
+    assert (malformed.file, malformed.text) == (f"{name}/0, offset 1", '{"id": "abc"}')
 
 
 def test_an_error_of_somebody_else_is_not_explained(kafka: Broker, topic: Topics, spark: SparkSession) -> None:

@@ -37,7 +37,7 @@ def reader(database: str, *columns: str, max_rows: int | None = None, **cursor: 
     return Reader(Postgres(database, "o", cursor=Cursor(columns, **cursor)), max_rows)
 
 
-def shown(orders: Reader) -> object:
+def rows_text(orders: Reader) -> object:
     return orders.mark.show() if orders.mark else None
 
 
@@ -45,7 +45,7 @@ def test_rows_are_delivered_once(database: str) -> None:
     """1, 2, 3 and the mark at 3; again, and nothing."""
     run(database, "create table o (id bigint primary key)", "insert into o values (1), (2), (3)")
     orders = reader(database, "id")
-    assert (orders.batch(), shown(orders), orders.batch(), shown(orders)) == ([1, 2, 3], 3, [], 3)
+    assert (orders.batch(), rows_text(orders), orders.batch(), rows_text(orders)) == ([1, 2, 3], 3, [], 3)
 
 
 def test_an_empty_table_has_no_mark_and_negative_ids_are_above_it(database: str) -> None:
@@ -54,16 +54,16 @@ def test_an_empty_table_has_no_mark_and_negative_ids_are_above_it(database: str)
     orders = reader(database, "id")
     first, before = orders.batch(), orders.mark
     run(database, "insert into o values (-7), (-1), (0)")
-    assert (first, before, orders.batch(), shown(orders)) == ([], None, [-7, -1, 0], 0)
+    assert (first, before, orders.batch(), rows_text(orders)) == ([], None, [-7, -1, 0], 0)
 
 
 def test_latest_takes_only_what_comes(database: str) -> None:
     """The mark is at 3 without a row, then 4 comes."""
     run(database, "create table o (id bigint primary key)", "insert into o values (1), (2), (3)")
     orders = reader(database, "id", start="latest")
-    first, before = orders.batch(), shown(orders)
+    first, before = orders.batch(), rows_text(orders)
     run(database, "insert into o values (4)")
-    assert (first, before, orders.batch(), shown(orders)) == ([], 3, [4], 4)
+    assert (first, before, orders.batch(), rows_text(orders)) == ([], 3, [4], 4)
 
 
 def test_ids_that_a_double_cannot_tell_apart_are_two(database: str) -> None:
@@ -72,7 +72,7 @@ def test_ids_that_a_double_cannot_tell_apart_are_two(database: str) -> None:
     orders = reader(database, "id")
     orders.batch()
     run(database, "insert into o values (9007199254740993)")
-    assert (orders.batch(), shown(orders)) == ([9007199254740993], "9007199254740993")
+    assert (orders.batch(), rows_text(orders)) == ([9007199254740993], "9007199254740993")
 
 
 def test_rows_that_tie_with_the_mark_are_delivered_once(database: str) -> None:
@@ -80,9 +80,9 @@ def test_rows_that_tie_with_the_mark_are_delivered_once(database: str) -> None:
     run(database, "create table o (id int primary key, ts timestamp)")
     run(database, f"insert into o values (1, '{T1}'), (2, '{T1}')")
     orders = reader(database, "ts")
-    first, before = orders.batch(), shown(orders)
+    first, before = orders.batch(), rows_text(orders)
     run(database, f"insert into o values (3, '{T1}')")
-    assert (first, orders.batch(), orders.batch(), before, shown(orders)) == ([1, 2], [3], [], T1, T1)
+    assert (first, orders.batch(), orders.batch(), before, rows_text(orders)) == ([1, 2], [3], [], T1, T1)
 
 
 def test_a_composite_cursor_stops_within_a_tie(database: str) -> None:
@@ -90,8 +90,8 @@ def test_a_composite_cursor_stops_within_a_tie(database: str) -> None:
     run(database, "create table o (id int primary key, ts timestamp)")
     run(database, f"insert into o values (1, '{T1}'), (2, '{T1}'), (3, '{T1}'), (4, '{T2}')")
     orders = reader(database, "ts", "id", max_rows=2)
-    assert (orders.batch(), shown(orders)) == ([1, 2], [T1, 2])
-    assert (orders.batch(), shown(orders), orders.batch()) == ([3, 4], [T2, 4], [])
+    assert (orders.batch(), rows_text(orders)) == ([1, 2], [T1, 2])
+    assert (orders.batch(), rows_text(orders), orders.batch()) == ([3, 4], [T2, 4], [])
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_time_is_the_same_in_every_zone(database: str, column_type: str, mark:
     orders = reader(database, "ts")
     first = orders.batch()
     run(database, "set timezone to 'UTC'", "insert into o values (2, '2024-01-01 12:00')")
-    assert (first, orders.batch(), orders.batch(), shown(orders)) == ([1], [2], [], mark)
+    assert (first, orders.batch(), orders.batch(), rows_text(orders)) == ([1], [2], [], mark)
 
 
 def test_chunks_reach_every_row_once(database: str) -> None:
@@ -116,6 +116,6 @@ def test_chunks_reach_every_row_once(database: str) -> None:
     run(database, "create table o (id int primary key)", "insert into o select generate_series(1, 10000)")
     killed, later = reader(database, "id", max_rows=1000), reader(database, "id", max_rows=1000)
     first = [*killed.batch(), *killed.batch(), *killed.batch()]
-    later.mark, at_third = killed.mark, shown(killed)
+    later.mark, at_third = killed.mark, rows_text(killed)
     rest = [row for _ in range(8) for row in later.batch()]
-    assert (at_third, shown(later), first + rest) == (3000, 10_000, list(range(1, 10_001)))
+    assert (at_third, rows_text(later), first + rest) == (3000, 10_000, list(range(1, 10_001)))

@@ -19,7 +19,7 @@ from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import jdbc_url
 from floodmark.testing import ListSink
-from tests.sources.tables.test_safety import looked, no_session, reached, run
+from tests.sources.tables.test_safety import look, mark_value, no_session, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,10 +47,10 @@ def lagging(database: str, lag: str = "20m") -> Postgres:
 def test_a_late_row_within_the_lag_is_found_and_the_mark_stays_at_the_maximum(orders: str) -> None:
     """10:45 comes after 10:59 was read: the window from 10:39 on is read again."""
     source = lagging(orders)
-    first = looked(source)
+    first = look(source)
     assert first.span is not None
     run(orders, at(4, 45))
-    second = looked(source, first.span.upto, first)
+    second = look(source, first.span.upto, first)
     assert second.span is not None
     assert (second.span.upto, second.expected_rows) == (first.span.upto, 3)
 
@@ -58,28 +58,28 @@ def test_a_late_row_within_the_lag_is_found_and_the_mark_stays_at_the_maximum(or
 def test_a_window_in_which_nothing_changed_is_not_read_again(orders: str) -> None:
     """An idle tick of a loop does no batch."""
     source = lagging(orders)
-    first = looked(source)
+    first = look(source)
     assert first.span is not None
-    assert looked(source, first.span.upto, first).span is None
+    assert look(source, first.span.upto, first).span is None
 
 
 def test_a_row_later_than_the_lag_is_missed(orders: str) -> None:
     """This is what a lag promises, and where it ends."""
     source = lagging(orders)
-    first = looked(source)
+    first = look(source)
     assert first.span is not None
     run(orders, at(4, 30))
-    assert looked(source, first.span.upto, first).span is None
+    assert look(source, first.span.upto, first).span is None
 
 
 def test_new_rows_bring_the_window_with_them(orders: str) -> None:
     """So a late row that did not change the count is found at the latest with the next new one."""
     source = lagging(orders)
-    first = looked(source)
+    first = look(source)
     assert first.span is not None
     run(orders, "insert into o values (5, '2026-01-01 11:05:00+00')")
-    second = looked(source, first.span.upto, first)
-    assert (reached(second) is not None, second.expected_rows) == (True, 3)
+    second = look(source, first.span.upto, first)
+    assert (mark_value(second) is not None, second.expected_rows) == (True, 3)
 
 
 def test_a_delta_table_gets_each_row_once(spark: SparkSession, orders: str, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_quarantine_would_get_rows_again_and_is_refused(orders: str, tmp_path:
 def test_a_lag_needs_a_time_and_a_key(orders: str) -> None:
     """How far back is an id, and which row is it?"""
     with pytest.raises(ConfigError, match="needs a cursor that is a time"):
-        looked(Postgres(orders, "o", cursor=Cursor("id", safety="lag"), key=["id"]))
+        look(Postgres(orders, "o", cursor=Cursor("id", safety="lag"), key=["id"]))
     with pytest.raises(ConfigError, match="nothing tells them apart"):
         Postgres(orders, "o", cursor=Cursor("at", safety="lag")).repeats_by()
 

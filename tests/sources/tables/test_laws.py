@@ -78,14 +78,14 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -
 
 def test_text_with_quotes_and_comments_is_a_mark_like_others(table: Table) -> None:
     """Bound or quoted, never pasted."""
-    told = table.two_spans(["'a'", "'o''brien; --'"], ["'o''brien; --x'"], "text")
-    assert told == (["a", "o'brien; --"], ["o'brien; --x"])
+    messages = table.two_spans(["'a'", "'o''brien; --'"], ["'o''brien; --x'"], "text")
+    assert messages == (["a", "o'brien; --"], ["o'brien; --x"])
 
 
 def test_numbers_that_a_double_cannot_tell_apart_are_two(table: Table) -> None:
     """The row above the mark is read, and the mark's own row is not read again."""
-    told = table.two_spans([str(ABOVE_2_53 - 1)], [str(ABOVE_2_53)], "bigint")
-    assert told == ([ABOVE_2_53 - 1], [ABOVE_2_53])
+    messages = table.two_spans([str(ABOVE_2_53 - 1)], [str(ABOVE_2_53)], "bigint")
+    assert messages == ([ABOVE_2_53 - 1], [ABOVE_2_53])
 
 
 def test_an_empty_table_has_no_span_and_negative_numbers_are_rows_like_others(table: Table) -> None:

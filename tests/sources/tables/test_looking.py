@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from floodmark.testing.servers import Server
 
 
-def looked(source: Postgres, mark: HWM[Any] | None = None, **request: Any) -> Sight:  # noqa: ANN401 (passed on)
+def look(source: Postgres, mark: HWM[Any] | None = None, **request: Any) -> Sight:  # noqa: ANN401 (passed on)
     return source.look(mark, Request(**request), no_session)
 
 
 def span(source: Postgres, mark: HWM[Any] | None = None, **request: Any) -> Span:  # noqa: ANN401 (passed on)
-    found = looked(source, mark, **request).span
+    found = look(source, mark, **request).span
     assert found is not None
     return found
 
@@ -47,7 +47,7 @@ def orders(database: str) -> str:
 
 def test_the_first_look_reaches_from_the_beginning_to_the_highest_row(orders: str) -> None:
     """No mark is no lower bound, and not the value 0."""
-    found = looked(Postgres(orders, "o", cursor="seq"))
+    found = look(Postgres(orders, "o", cursor="seq"))
     assert found.span is not None
     assert (found.span.after, found.span.upto.value, found.expected_rows) == (None, 3, 3)
 
@@ -55,13 +55,13 @@ def test_the_first_look_reaches_from_the_beginning_to_the_highest_row(orders: st
 def test_a_full_refresh_begins_at_the_beginning_also_where_the_job_began_at_latest(orders: str) -> None:
     """Else it would put an empty batch in the place of everything."""
     source = Postgres(orders, "o", cursor=Cursor("seq", start="latest"))
-    assert (looked(source).expected_rows, looked(source, whole=True).expected_rows) == (0, 3)
+    assert (look(source).expected_rows, look(source, whole=True).expected_rows) == (0, 3)
 
 
 def test_nothing_above_the_mark_is_nothing_new(orders: str) -> None:
     """The same look again, after the mark was raised."""
     source = Postgres(orders, "o", cursor="seq")
-    assert looked(source, upto(source)).span is None
+    assert look(source, upto(source)).span is None
 
 
 def test_a_row_above_the_mark_is_the_next_span(orders: str) -> None:
@@ -69,7 +69,7 @@ def test_a_row_above_the_mark_is_the_next_span(orders: str) -> None:
     source = Postgres(orders, "o", cursor="seq")
     mark = upto(source)
     run(orders, "insert into o values (4,'d'), (5,'e')")
-    found = looked(source, mark)
+    found = look(source, mark)
     assert found.span is not None
     assert (found.span.after, found.span.upto.value, found.expected_rows) == (mark, 5, 2)
 
@@ -78,15 +78,15 @@ def test_an_empty_table_has_no_span_and_negative_ids_are_rows_like_others(databa
     """There is no fake first mark that -7 could lie below."""
     run(database, "create table o (seq bigint primary key)")
     source = Postgres(database, "o", cursor="seq")
-    assert looked(source).span is None
+    assert look(source).span is None
     run(database, "insert into o values (-7), (-1), (0)")
-    assert (span(source).after, span(source).upto.value, looked(source).expected_rows) == (None, 0, 3)
+    assert (span(source).after, span(source).upto.value, look(source).expected_rows) == (None, 0, 3)
 
 
 def test_latest_puts_the_mark_at_the_end_without_rows(orders: str) -> None:
     """Only what comes later is read."""
     source = Postgres(orders, "o", cursor=Cursor("seq", start="latest"))
-    found = looked(source)
+    found = look(source)
     assert found.span is not None
     assert (found.span.upto.value, found.span.detail, found.expected_rows) == (3, {"void": True}, 0)
     run(orders, "insert into o values (4,'d')")
@@ -99,14 +99,14 @@ def test_latest_of_an_empty_table_misses_nothing_that_comes(database: str) -> No
     source = Postgres(database, "o", cursor=Cursor("seq", start="latest"))
     mark = upto(source)
     run(database, "insert into o values (1), (2)")
-    assert (mark.value, upto(source, mark).value, looked(source, mark).expected_rows) == (None, 2, 2)
+    assert (mark.value, upto(source, mark).value, look(source, mark).expected_rows) == (None, 2, 2)
 
 
 def test_a_start_value_is_read_too(orders: str) -> None:
     """Start and --from are inclusive, everywhere."""
     source = Postgres(orders, "o", cursor=Cursor("seq", start=2))
-    assert (span(source).detail["from"], looked(source).expected_rows) == ("2", 2)
-    assert looked(Postgres(orders, "o", cursor="seq"), start="3").expected_rows == 1
+    assert (span(source).detail["from"], look(source).expected_rows) == ("2", 2)
+    assert look(Postgres(orders, "o", cursor="seq"), start="3").expected_rows == 1
 
 
 def test_ids_above_two_to_the_53rd_are_told_apart(database: str) -> None:
@@ -115,7 +115,7 @@ def test_ids_above_two_to_the_53rd_are_told_apart(database: str) -> None:
     source = Postgres(database, "o", cursor="seq")
     mark = upto(source)
     run(database, "insert into o values (9007199254740993)")
-    assert (looked(source, mark).expected_rows, upto(source, mark).show()) == (1, "9007199254740993")
+    assert (look(source, mark).expected_rows, upto(source, mark).show()) == (1, "9007199254740993")
 
 
 UNIQUE = Cursor("c", unique=True)
@@ -155,8 +155,8 @@ def test_every_kind_of_cursor_finds_what_lies_above_its_mark(
         first = upto(source)
         connection.execute(insert, [high])
     second = upto(source, first)
-    assert (looked(source, first).expected_rows, second.show()) == (1, shown)
-    assert looked(source, second).span is None
+    assert (look(source, first).expected_rows, second.show()) == (1, shown)
+    assert look(source, second).span is None
 
 
 @every_kind
@@ -170,7 +170,7 @@ def test_every_kind_of_cursor_bounds_a_query(
         connection.execute(b"insert into o values ($1)", [low])
         first = upto(source)
         connection.execute(b"insert into o values ($1)", [high])
-    assert (looked(source, first).expected_rows, upto(source, first).show()) == (1, shown)
+    assert (look(source, first).expected_rows, upto(source, first).show()) == (1, shown)
 
 
 def test_max_rows_stops_at_a_value_and_never_between_equal_ones(database: str) -> None:
@@ -188,7 +188,7 @@ def test_a_table_that_ends_below_the_mark_needs_a_decision(orders: str) -> None:
     mark = upto(source)
     run(orders, "delete from o where seq > 1")
     with pytest.raises(SourceRegressed) as caught:
-        looked(source, mark)
+        look(source, mark)
     assert (caught.value.mark, caught.value.highest) == ("3", "1")
 
 
@@ -198,21 +198,21 @@ def test_a_table_that_was_emptied_needs_a_decision(orders: str) -> None:
     mark = upto(source)
     run(orders, "truncate o")
     with pytest.raises(SourceRegressed):
-        looked(source, mark)
+        look(source, mark)
 
 
 def test_rows_without_a_cursor_stop_the_look(database: str) -> None:
     """No mark would ever reach them."""
     run(database, "create table o (seq bigint unique)", "insert into o values (1), (null), (null)")
     with pytest.raises(CursorNull) as caught:
-        looked(Postgres(database, "o", cursor="seq"))
+        look(Postgres(database, "o", cursor="seq"))
     assert (caught.value.column, caught.value.rows) == ("seq", 2)
 
 
 def test_rows_without_a_cursor_can_be_left_out_and_are_counted(database: str) -> None:
     """Left out by decision, and shown at each look."""
     run(database, "create table o (seq bigint unique)", "insert into o values (1), (null), (null)")
-    found = looked(Postgres(database, "o", cursor=Cursor("seq", on_null="exclude")))
+    found = look(Postgres(database, "o", cursor=Cursor("seq", on_null="exclude")))
     assert (found.expected_rows, found.held_back) == (1, 2)
 
 
@@ -221,20 +221,20 @@ def test_a_cursor_at_infinity_is_named(database: str, column_type: str) -> None:
     """No mark can follow it."""
     run(database, f"create table o (c {column_type} unique)", "insert into o values ('infinity')")
     with pytest.raises(SourceUnreadable, match="'infinity'"):
-        looked(Postgres(database, "o", cursor="c"))
+        look(Postgres(database, "o", cursor="c"))
 
 
 def test_a_start_with_a_zone_is_refused_on_a_column_without_one(database: str) -> None:
     """Which moment is meant could only be guessed."""
     run(database, "create table o (c timestamp unique)")
     with pytest.raises(MarkInvalid):
-        looked(Postgres(database, "o", cursor="c"), start="2024-01-01 08:00+00")
+        look(Postgres(database, "o", cursor="c"), start="2024-01-01 08:00+00")
 
 
 def test_a_query_is_read_by_its_own_column(orders: str) -> None:
     """Without :after and :upto the bounds are put around it."""
     source = Postgres(orders, query="select seq * 10 as tens, v from o -- all", cursor=Cursor("tens", unique=True))
-    assert (upto(source).value, looked(source, upto(source)).span) == (30, None)
+    assert (upto(source).value, look(source, upto(source)).span) == (30, None)
 
 
 def test_a_query_that_names_its_bounds_gets_them(orders: str) -> None:
@@ -243,7 +243,7 @@ def test_a_query_that_names_its_bounds_gets_them(orders: str) -> None:
     source = Postgres(orders, query=query, cursor=Cursor("seq", unique=True))
     mark = upto(source)
     run(orders, "insert into o values (4,'d')")
-    assert (mark.value, upto(source, mark).value, looked(source, mark).expected_rows) == (3, 4, 1)
+    assert (mark.value, upto(source, mark).value, look(source, mark).expected_rows) == (3, 4, 1)
 
 
 @every_kind
@@ -255,7 +255,7 @@ def test_a_query_without_a_guard_reads_all_of_a_first_run(
     source = Postgres(database, query="select * from o where c > :after and c <= :upto", cursor=UNIQUE)
     with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
         connection.cursor().executemany(b"insert into o values ($1)", [[low], [high]])
-    assert (looked(source).expected_rows, upto(source).show()) == (2, shown)
+    assert (look(source).expected_rows, upto(source).show()) == (2, shown)
 
 
 def test_a_start_value_is_read_by_a_query_with_bounds_too(orders: str) -> None:
@@ -263,7 +263,7 @@ def test_a_start_value_is_read_by_a_query_with_bounds_too(orders: str) -> None:
     source = Postgres(
         orders, query="select * from o where seq > :after and seq <= :upto", cursor=Cursor("seq", 2, unique=True)
     )
-    assert looked(source).expected_rows == 2
+    assert look(source).expected_rows == 2
 
 
 def test_names_with_quotes_and_dots_are_names(database: str) -> None:
@@ -288,27 +288,27 @@ def test_a_column_that_changed_its_type_has_another_fingerprint(orders: str) -> 
     mark, before = upto(source), source.fingerprint(no_session)
     run(orders, "alter table o alter seq type text")
     with pytest.raises(SourceUnreadable):
-        looked(source, mark)
+        look(source, mark)
     assert (before[-8:], source.fingerprint(no_session)[-6:]) == ("(bigint)", "(text)")
 
 
 def test_a_table_that_is_not_there_is_unreadable(database: str) -> None:
     """And never a table without rows."""
     with pytest.raises(SourceUnreadable, match="does not exist"):
-        looked(Postgres(database, "nothing", cursor="seq"))
+        look(Postgres(database, "nothing", cursor="seq"))
 
 
 def test_a_column_that_is_not_there_is_a_mistake_of_the_project(orders: str) -> None:
     """The message lists those that are."""
     with pytest.raises(ConfigError, match="seq, v"):
-        looked(Postgres(orders, "o", cursor="id"))
+        look(Postgres(orders, "o", cursor="id"))
 
 
 def test_a_column_that_does_not_grow_is_refused(database: str) -> None:
     """A boolean has no mark."""
     run(database, "create table o (c boolean)")
     with pytest.raises(ConfigError, match="boolean"):
-        looked(Postgres(database, "o", cursor="c"))
+        look(Postgres(database, "o", cursor="c"))
 
 
 def test_a_lost_connection_fails_one_look_and_the_next_one_connects(orders: str) -> None:
@@ -321,8 +321,8 @@ def test_a_lost_connection_fails_one_look_and_the_next_one_connects(orders: str)
         )
         connection.execute(ours.encode())
     with pytest.raises(SourceUnreadable):
-        looked(source, mark)
-    assert looked(source, mark).span is None
+        look(source, mark)
+    assert look(source, mark).span is None
 
 
 def test_a_server_that_is_down_is_unreadable(postgres: Server, orders: str) -> None:
@@ -331,18 +331,18 @@ def test_a_server_that_is_down_is_unreadable(postgres: Server, orders: str) -> N
     mark = upto(source)
     postgres.stop()
     with pytest.raises(SourceUnreadable):
-        looked(source, mark)
+        look(source, mark)
     with pytest.raises(SourceUnreadable):
-        looked(source, mark)
+        look(source, mark)
     postgres.start()
-    assert looked(source, mark).span is None
+    assert look(source, mark).span is None
 
 
 def test_our_session_is_read_only_and_named(orders: str) -> None:
     """Operators see who looks, and nothing we send can write."""
     query = "select 1 as seq, set_config('x.y', 'z', false) as v"
     source = Postgres(orders, query=query, cursor=Cursor("seq", unique=True), name="shop")
-    looked(source)
+    look(source)
     probe = source.probe()
     asked = "select current_setting('application_name'), current_setting('transaction_read_only')"
     assert probe.fetch(asked) == [("floodmark/shop", "on")]
@@ -357,7 +357,7 @@ def test_an_idle_look_asks_little_over_a_connection_that_is_there(orders: str, m
     monkeypatch.setattr(psycopg.Connection, "execute", lambda own, sql: sent.append(sql) or execute(own, sql))
     monkeypatch.setattr(psycopg.Connection, "connect", None)
     source.fingerprint(no_session)
-    looked(source, mark)
+    look(source, mark)
     assert len(sent) == 3, sent
 
 

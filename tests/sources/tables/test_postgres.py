@@ -293,7 +293,7 @@ def test_hours_that_a_zone_skips_are_read_as_they_are(database: str) -> None:
 
 def elsewhere(database: str, zone: str, cursor: str) -> list[list[str]]:
     """The table as a process in another zone reads it."""
-    program = [sys.executable, str(HERE / "test_postgres_elsewhere.py"), database, zone, cursor]
+    program = [sys.executable, str(HERE / "other_zone.py"), database, zone, cursor]
     done = subprocess.run(
         program, capture_output=True, check=True, text=True, env={"TZ": zone, "PATH": "/usr/bin:/bin"}
     )
@@ -373,7 +373,7 @@ class TestAJob:
         assert self.run_in("Asia/Tokyo", database, tmp_path) == [0, "2024-01-01 12:00:00"]
 
     def run_in(self, zone: str, database: str, folder: Path) -> list[Any]:
-        program = [sys.executable, str(HERE / "test_postgres_elsewhere.py"), database, zone, "ts", str(folder)]
+        program = [sys.executable, str(HERE / "other_zone.py"), database, zone, "ts", str(folder)]
         env = {"TZ": zone, "PATH": "/usr/bin:/bin"}
         done = subprocess.run(program, capture_output=True, check=True, text=True, env=env)
         found: list[Any] = json.loads(done.stdout)

@@ -38,15 +38,13 @@ def open_transaction(database: str, *statements: str, application: str = "shop")
         connection.rollback()
 
 
-def looked(
-    source: Postgres, mark: HWM[Any] | None = None, before: Sight | None = None, *, waits: bool = False
-) -> Sight:
+def look(source: Postgres, mark: HWM[Any] | None = None, before: Sight | None = None, *, waits: bool = False) -> Sight:
     """A look with what an earlier one left in the record."""
     extras, pending = (before.extras, before.pending) if before else ({}, {})
     return source.look(mark, Request(extras=extras, pending=pending, waits=waits), no_session)
 
 
-def reached(sight: Sight) -> object:
+def mark_value(sight: Sight) -> object:
     """The value that may be read up to."""
     return sight.span.upto.value if sight.span else None
 
@@ -68,18 +66,18 @@ def test_a_row_that_commits_late_with_a_lower_id_is_not_lost(orders: str, mark: 
     source = Postgres(orders, "o", cursor="seq")
     with open_transaction(orders, "insert into o (v) values ('A')") as late:
         run(orders, "insert into o (v) values ('B')")
-        first = looked(source, mark)
+        first = look(source, mark)
         late.commit()
-    second = looked(source, mark, first)
-    assert (reached(first), first.held_back) == (None, 1)
-    assert (reached(second), second.expected_rows, second.held_back) == (5, 2, 0)
+    second = look(source, mark, first)
+    assert (mark_value(first), first.held_back) == (None, 1)
+    assert (mark_value(second), second.expected_rows, second.held_back) == (5, 2, 0)
 
 
 def test_the_holder_is_named_with_pid_age_and_application(orders: str, mark: ColumnIntHWM) -> None:
     """Somebody has to find the session that everything waits for."""
     with open_transaction(orders, "insert into o (v) values ('A')", application="nightly load") as late:
         run(orders, "insert into o (v) values ('B')")
-        found = looked(Postgres(orders, "o", cursor="seq"), mark)
+        found = look(Postgres(orders, "o", cursor="seq"), mark)
         pid = late.info.backend_pid
     assert found.held_reason is not None
     assert f"pid {pid} (nightly load), open for 0 s" in found.held_reason
@@ -89,7 +87,7 @@ def test_a_transaction_that_has_written_nothing_yet_is_waited_for_too(orders: st
     """Its now() is when it began, and it may have taken an id already."""
     with open_transaction(orders, "select nextval('o_seq_seq')"):
         run(orders, "insert into o (v) values ('B')")
-        assert reached(looked(Postgres(orders, "o", cursor="seq"), mark)) is None
+        assert mark_value(look(Postgres(orders, "o", cursor="seq"), mark)) is None
 
 
 def test_a_prepared_transaction_is_waited_for_until_it_is_committed(orders: str, mark: ColumnIntHWM) -> None:
@@ -97,10 +95,10 @@ def test_a_prepared_transaction_is_waited_for_until_it_is_committed(orders: str,
     source = Postgres(orders, "o", cursor="seq")
     run(orders, "begin; insert into o (v) values ('A'); prepare transaction 'order 4'")
     run(orders, "insert into o (v) values ('B')")
-    first = looked(source, mark)
+    first = look(source, mark)
     run(orders, "commit prepared 'order 4'")
     assert (first.held_back, "'order 4'" in (first.held_reason or "")) == (1, True)
-    assert reached(looked(source, mark, first)) == 5
+    assert mark_value(look(source, mark, first)) == 5
 
 
 def test_a_holder_that_prepares_meanwhile_is_still_waited_for(orders: str, mark: ColumnIntHWM) -> None:
@@ -108,14 +106,14 @@ def test_a_holder_that_prepares_meanwhile_is_still_waited_for(orders: str, mark:
     source = Postgres(orders, "o", cursor="seq")
     with open_transaction(orders, "select nextval('o_seq_seq')") as late:
         run(orders, "insert into o (v) values ('B')")
-        first = looked(source, mark)
+        first = look(source, mark)
         late.execute("insert into o overriding system value values (4, 'A')")
         late.execute("prepare transaction 'order 4'")
         late.commit()
-    second = looked(source, mark, first)
+    second = look(source, mark, first)
     run(orders, "commit prepared 'order 4'")
-    third = looked(source, mark, second)
-    assert (reached(first), reached(second), reached(third), third.expected_rows) == (None, None, 5, 2)
+    third = look(source, mark, second)
+    assert (mark_value(first), mark_value(second), mark_value(third), third.expected_rows) == (None, None, 5, 2)
 
 
 def test_younger_transactions_do_not_hold_a_fence_up(orders: str, mark: ColumnIntHWM) -> None:
@@ -123,22 +121,22 @@ def test_younger_transactions_do_not_hold_a_fence_up(orders: str, mark: ColumnIn
     source = Postgres(orders, "o", cursor="seq")
     with open_transaction(orders, "insert into o (v) values ('A')") as late:
         run(orders, "insert into o (v) values ('B')")
-        first = looked(source, mark)
+        first = look(source, mark)
         with open_transaction(orders, "insert into o (v) values ('C')"):
             late.commit()
             run(orders, "insert into o (v) values ('D')")
-            second = looked(source, mark, first)
-    assert (reached(second), second.expected_rows, second.held_back) == (5, 2, 1)
+            second = look(source, mark, first)
+    assert (mark_value(second), second.expected_rows, second.held_back) == (5, 2, 1)
 
 
 def test_what_was_final_is_forgotten_if_the_values_went_down(orders: str) -> None:
     """The table was emptied and its sequence begun anew: 2 is lower than what was passed, and 1 may still come."""
     source = Postgres(orders, "o", cursor="seq")
-    first = looked(source)
+    first = look(source)
     run(orders, "truncate o restart identity")
     with open_transaction(orders, "insert into o (v) values ('A')"):
         run(orders, "insert into o (v) values ('B')")
-        assert (reached(first), reached(looked(source, None, first))) == (3, None)
+        assert (mark_value(first), mark_value(look(source, None, first))) == (3, None)
 
 
 def test_writers_in_another_database_and_our_own_readers_are_not_waited_for(
@@ -147,20 +145,20 @@ def test_writers_in_another_database_and_our_own_readers_are_not_waited_for(
     """The first cannot write here, the second do not write."""
     run(orders, "insert into o (v) values ('B')")
     with open_transaction(postgres.url), open_transaction(orders, application="floodmark/other"):
-        assert reached(looked(Postgres(orders, "o", cursor="seq"), mark)) == 4
+        assert mark_value(look(Postgres(orders, "o", cursor="seq"), mark)) == 4
 
 
 def test_our_own_sink_is_a_writer_like_any_other(orders: str, mark: ColumnIntHWM) -> None:
     """A job may read the table that another one fills."""
     run(orders, "insert into o (v) values ('B')")
     with open_transaction(orders, application="floodmark-sink/other"):
-        assert reached(looked(Postgres(orders, "o", cursor="seq"), mark)) is None
+        assert mark_value(look(Postgres(orders, "o", cursor="seq"), mark)) is None
 
 
 def test_an_idle_look_takes_no_fence_however_busy_the_database_is(orders: str, mark: ColumnIntHWM) -> None:
     """Nothing is above the mark, so nothing has to be remembered."""
     with open_transaction(orders):
-        found = looked(Postgres(orders, "o", cursor="seq"), mark)
+        found = look(Postgres(orders, "o", cursor="seq"), mark)
     assert (found.span, found.held_back, found.pending) == (None, 0, {})
 
 
@@ -169,9 +167,9 @@ def test_a_fence_that_did_not_change_is_the_same_to_remember(orders: str, mark: 
     source = Postgres(orders, "o", cursor="seq")
     with open_transaction(orders, "insert into o (v) values ('A')"):
         run(orders, "insert into o (v) values ('B')")
-        first = looked(source, mark)
+        first = look(source, mark)
         run(orders, "insert into o (v) values ('C')")
-        second = looked(source, mark, first)
+        second = look(source, mark, first)
     assert second.held_back == 2
     assert second.pending == first.pending
 
@@ -191,7 +189,7 @@ def test_a_run_by_itself_waits_for_the_fence_it_finds(orders: str, mark: ColumnI
     with open_transaction(orders) as late:
         soon = threading.Timer(0.3, late.rollback)
         soon.start()
-        assert reached(looked(source, mark, waits=True)) == 4
+        assert mark_value(look(source, mark, waits=True)) == 4
         soon.join()
 
 
@@ -201,7 +199,7 @@ def test_a_run_by_itself_does_not_wait_longer_than_it_was_told(orders: str, mark
     run(orders, "insert into o (v) values ('B')")
     with open_transaction(orders):
         begun = time.monotonic()
-        found = looked(source, mark, waits=True)
+        found = look(source, mark, waits=True)
     assert (found.held_back, time.monotonic() - begun < 2) == (1, True)
 
 
@@ -210,10 +208,10 @@ def test_without_safety_the_late_row_is_lost(orders: str, mark: ColumnIntHWM) ->
     source = Postgres(orders, "o", cursor=Cursor("seq", safety="none"))
     with open_transaction(orders, "insert into o (v) values ('A')") as late:
         run(orders, "insert into o (v) values ('B')")
-        first = looked(source, mark)
+        first = look(source, mark)
         late.commit()
     assert first.span is not None
-    assert (reached(first), looked(source, first.span.upto).span) == (5, None)
+    assert (mark_value(first), look(source, first.span.upto).span) == (5, None)
 
 
 def test_rows_younger_than_the_delay_wait(database: str) -> None:
@@ -223,7 +221,7 @@ def test_rows_younger_than_the_delay_wait(database: str) -> None:
         "create table o (id bigint primary key, at timestamptz not null)",
         "insert into o values (1, now() - interval '1 minute'), (2, now())",
     )
-    found = looked(Postgres(database, "o", cursor=Cursor("at", safety={"delay": "30s"}), key=["id"]))
+    found = look(Postgres(database, "o", cursor=Cursor("at", safety={"delay": "30s"}), key=["id"]))
     assert (found.expected_rows, found.held_back) == (1, 1)
     assert "younger than 30 s" in (found.held_reason or "")
 
@@ -231,7 +229,7 @@ def test_rows_younger_than_the_delay_wait(database: str) -> None:
 def test_a_delay_needs_a_time(orders: str) -> None:
     """How old is an id?"""
     with pytest.raises(ConfigError, match="needs a cursor that is a time"):
-        looked(Postgres(orders, "o", cursor=Cursor("seq", safety="delay")))
+        look(Postgres(orders, "o", cursor=Cursor("seq", safety="delay")))
 
 
 def test_a_standby_is_refused(postgres: Server, tmp_path: Path) -> None:
@@ -244,7 +242,7 @@ def test_a_standby_is_refused(postgres: Server, tmp_path: Path) -> None:
         (server._data / "standby.signal").touch()
         server.start()
         with pytest.raises(FenceBlind, match="standby") as refused:
-            looked(Postgres(server.url, "o", cursor="seq"))
+            look(Postgres(server.url, "o", cursor="seq"))
     assert refused.value.exit_code == 5
     assert "safety: {lag: 1h}" in str(refused.value.hint)
 
@@ -266,10 +264,10 @@ def test_the_target_of_a_subscription_is_refused(orders: str, postgres: Server) 
         )
         try:
             with pytest.raises(FenceBlind, match="subscription"):
-                looked(Postgres(orders, "o", cursor="seq"))
+                look(Postgres(orders, "o", cursor="seq"))
             with pytest.raises(FenceBlind, match="subscription"):
-                looked(Postgres(orders, query="select * from o", cursor=Cursor("seq", unique=True)))
-            assert reached(looked(Postgres(orders, "beside", cursor="id"))) == 1
+                look(Postgres(orders, query="select * from o", cursor=Cursor("seq", unique=True)))
+            assert mark_value(look(Postgres(orders, "beside", cursor="id"))) == 1
         finally:
             connection.execute("drop subscription s")
 
@@ -280,10 +278,10 @@ def test_a_user_who_may_not_see_others_is_refused_until_it_may(orders: str, post
     as_clerk = orders.replace(f"postgres:{postgres.password}", "clerk:x")
     try:
         with pytest.raises(FenceBlind, match="may not see") as refused:
-            looked(Postgres(as_clerk, "o", cursor="seq"))
+            look(Postgres(as_clerk, "o", cursor="seq"))
         assert "GRANT pg_read_all_stats" in str(refused.value.hint)
         run(orders, "grant pg_read_all_stats to clerk")
-        assert reached(looked(Postgres(as_clerk, "o", cursor="seq"))) == 3
+        assert mark_value(look(Postgres(as_clerk, "o", cursor="seq"))) == 3
     finally:
         run(orders, "drop owned by clerk", "drop role clerk")
 
@@ -296,7 +294,7 @@ def test_a_session_that_hides_its_transactions_is_a_reason_to_stop(orders: str, 
         hidden.commit()
         hidden.execute("select 1")
         with pytest.raises(FenceBlind, match="track_activities"):
-            looked(Postgres(orders, "o", cursor="seq"), mark)
+            look(Postgres(orders, "o", cursor="seq"), mark)
         hidden.rollback()
 
 
@@ -320,17 +318,17 @@ def test_where_a_fence_may_be_incomplete_the_log_says_so_once(
     run(database, f"create table o ({column})")
     source = Postgres(database, "o", cursor="seq")
     with caplog.at_level(logging.WARNING):
-        looked(source)
-        looked(source)
-    told = [record.getMessage() for record in caplog.records if "incomplete" in record.getMessage()]
-    assert [str(rule) in each for each in told] == ([True] if rule else [])
+        look(source)
+        look(source)
+    messages = [record.getMessage() for record in caplog.records if "incomplete" in record.getMessage()]
+    assert [str(rule) in each for each in messages] == ([True] if rule else [])
 
 
 def test_the_values_of_a_query_may_be_made_anywhere(orders: str, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing says where its column comes from; it is read behind a fence with a warning."""
     with caplog.at_level(logging.WARNING):
-        found = looked(Postgres(orders, query="select * from o", cursor=Cursor("seq", unique=True)))
-    assert (reached(found), [True for record in caplog.records if "FM412" in record.getMessage()]) == (3, [True])
+        found = look(Postgres(orders, query="select * from o", cursor=Cursor("seq", unique=True)))
+    assert (mark_value(found), [True for record in caplog.records if "FM412" in record.getMessage()]) == (3, [True])
 
 
 def test_safety_is_a_word_or_an_option_with_its_duration() -> None:

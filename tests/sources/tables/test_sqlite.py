@@ -27,12 +27,12 @@ def run(path: Path, *statements: str) -> None:
         connection.executescript(";".join(statements))
 
 
-def looked(source: Sqlite, mark: HWM[Any] | None = None, **request: Any) -> Sight:  # noqa: ANN401 (passed on)
+def look(source: Sqlite, mark: HWM[Any] | None = None, **request: Any) -> Sight:  # noqa: ANN401 (passed on)
     return source.look(mark, Request(**request), no_session)
 
 
 def span(source: Sqlite, mark: HWM[Any] | None = None, **request: Any) -> Span:  # noqa: ANN401 (passed on)
-    found = looked(source, mark, **request).span
+    found = look(source, mark, **request).span
     assert found is not None
     return found
 
@@ -51,7 +51,7 @@ def orders(tmp_path: Path) -> Path:
 
 def test_the_first_look_reaches_to_the_highest_row(orders: Path) -> None:
     """By one statement, without Spark."""
-    found = looked(Sqlite(orders, "o", cursor="seq"))
+    found = look(Sqlite(orders, "o", cursor="seq"))
     assert found.span is not None
     assert (found.span.after, found.span.upto.value, found.expected_rows) == (None, 3, 3)
 
@@ -59,7 +59,7 @@ def test_the_first_look_reaches_to_the_highest_row(orders: Path) -> None:
 def test_nothing_above_the_mark_is_nothing_new(orders: Path) -> None:
     """The same look again."""
     source = Sqlite(orders, "o", cursor="seq")
-    assert looked(source, span(source).upto).span is None
+    assert look(source, span(source).upto).span is None
 
 
 def test_ten_lies_above_nine(orders: Path) -> None:
@@ -74,27 +74,27 @@ def test_a_file_that_ends_below_the_mark_needs_a_decision(orders: Path) -> None:
     mark = span(source).upto
     run(orders, "delete from o where seq = 3")
     with pytest.raises(SourceRegressed):
-        looked(source, mark)
+        look(source, mark)
 
 
 def test_rows_without_a_cursor_stop_the_look(tmp_path: Path) -> None:
     """No mark would ever reach them."""
     run(tmp_path / "db", "create table o (seq integer unique)", "insert into o values (1), (null)")
     with pytest.raises(CursorNull):
-        looked(Sqlite(tmp_path / "db", "o", cursor="seq"))
+        look(Sqlite(tmp_path / "db", "o", cursor="seq"))
 
 
 def test_a_text_among_numbers_is_named(tmp_path: Path) -> None:
     """SQLite sorts it above every number, so a mark would stay there for ever."""
     run(tmp_path / "db", "create table o (seq integer unique)", "insert into o values (1), ('many')")
     with pytest.raises(SourceUnreadable, match="'many'"):
-        looked(Sqlite(tmp_path / "db", "o", cursor="seq"))
+        look(Sqlite(tmp_path / "db", "o", cursor="seq"))
 
 
 def test_a_file_that_is_not_there_is_unreadable_and_not_made(tmp_path: Path) -> None:
     """A look never writes."""
     with pytest.raises(SourceUnreadable):
-        looked(Sqlite(tmp_path / "none.db", "o", cursor="seq"))
+        look(Sqlite(tmp_path / "none.db", "o", cursor="seq"))
     assert not (tmp_path / "none.db").exists()
 
 
@@ -102,7 +102,7 @@ def test_a_cursor_of_floats_is_refused(tmp_path: Path) -> None:
     """A float is no exact mark."""
     run(tmp_path / "db", "create table o (seq real)")
     with pytest.raises(ConfigError, match="REAL"):
-        looked(Sqlite(tmp_path / "db", "o", cursor="seq"))
+        look(Sqlite(tmp_path / "db", "o", cursor="seq"))
 
 
 def test_the_fingerprint_tells_file_table_column_and_type(orders: Path) -> None:

@@ -13,7 +13,7 @@ from floodmark.hwm import ColumnIntHWM
 from floodmark.probes.postgres.fence import Horizon
 from floodmark.probes.tables.dialects import FULL_XMIN
 from floodmark.sources import Postgres
-from tests.sources.tables.test_safety import looked, open_transaction, reached, run
+from tests.sources.tables.test_safety import look, mark_value, open_transaction, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,63 +31,63 @@ def orders(database: str) -> str:
 def test_a_row_that_was_changed_is_read_again(orders: str) -> None:
     """No column says that it was."""
     source = Postgres(orders, "o", cursor="xmin")
-    first = looked(source)
+    first = look(source)
     assert first.span is not None
-    assert (first.expected_rows, looked(source, first.span.upto).span) == (3, None)
+    assert (first.expected_rows, look(source, first.span.upto).span) == (3, None)
     run(orders, "update o set v = 2 where name = 'b'")
-    assert looked(source, first.span.upto).expected_rows == 1
+    assert look(source, first.span.upto).expected_rows == 1
 
 
 def test_what_lies_above_a_running_transaction_waits(orders: str) -> None:
     """It may still write, under an id that is lower."""
     source = Postgres(orders, "o", cursor="xmin")
-    mark = looked(source).span
+    mark = look(source).span
     assert mark is not None
     with open_transaction(orders, "insert into o values ('d', 1)", application="night") as late:
         run(orders, "insert into o values ('e', 1)")
-        first = looked(source, mark.upto)
+        first = look(source, mark.upto)
         late.commit()
-    second = looked(source, mark.upto)
-    assert (reached(first), first.held_back, second.expected_rows) == (None, 1, 2)
+    second = look(source, mark.upto)
+    assert (mark_value(first), first.held_back, second.expected_rows) == (None, 1, 2)
     assert "(night)" in (first.held_reason or "")
 
 
 def test_a_prepared_transaction_still_runs(orders: str) -> None:
     """The horizon does not pass it."""
     source = Postgres(orders, "o", cursor="xmin")
-    mark = looked(source).span
+    mark = look(source).span
     assert mark is not None
     run(orders, "begin; insert into o values ('d', 1); prepare transaction 'x 1'")
     run(orders, "insert into o values ('e', 1)")
-    first = looked(source, mark.upto)
+    first = look(source, mark.upto)
     run(orders, "rollback prepared 'x 1'")
-    assert (reached(first), looked(source, mark.upto).expected_rows) == (None, 1)
+    assert (mark_value(first), look(source, mark.upto).expected_rows) == (None, 1)
 
 
 def test_rows_of_a_savepoint_come_with_their_transaction(orders: str) -> None:
     """They carry an id of their own, above that of the transaction."""
     source = Postgres(orders, "o", cursor="xmin")
-    mark = looked(source).span
+    mark = look(source).span
     assert mark is not None
     with open_transaction(
         orders, "insert into o values ('d', 1)", "savepoint s", "insert into o values ('e', 1)"
     ) as one:
         run(orders, "insert into o values ('f', 1)")
-        assert looked(source, mark.upto).held_back == 1
+        assert look(source, mark.upto).held_back == 1
         one.commit()
-    assert looked(source, mark.upto).expected_rows == 3
+    assert look(source, mark.upto).expected_rows == 3
 
 
 def test_a_query_has_no_xmin(orders: str) -> None:
     """Its rows were written by nobody."""
     with pytest.raises(ConfigError, match="no xmin"):
-        looked(Postgres(orders, query="select * from o", cursor="xmin"))
+        look(Postgres(orders, query="select * from o", cursor="xmin"))
 
 
 def test_a_mark_of_another_server_is_noticed(orders: str) -> None:
     """Its transaction has not happened here yet."""
     with pytest.raises(SourceRegressed):
-        looked(Postgres(orders, "o", cursor="xmin"), ColumnIntHWM("postgres", 2**40, entity="o", expression="xmin"))
+        look(Postgres(orders, "o", cursor="xmin"), ColumnIntHWM("postgres", 2**40, entity="o", expression="xmin"))
 
 
 def test_a_mark_older_than_two_to_the_31st_is_refused() -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from floodmark.formats import with_format, without_format
-from floodmark.machine import locked, started, this_machine
+from floodmark.machine import file_lock, start_of_process, this_machine
 from floodmark.patience import patiently
 
 LOCK_FILE = "_floodmark.lock"
@@ -37,7 +37,7 @@ class Holder:
         """True only if it is known: on another machine, or before a look is possible, it counts as alive."""
         if (self.host, self.boot) != (socket.gethostname(), this_machine().boot):
             return self.host == socket.gethostname() and self.boot != this_machine().boot
-        return started(self.pid) != self.started
+        return start_of_process(self.pid) != self.started
 
 
 class TableBusy(Exception):
@@ -53,7 +53,7 @@ def table_lock(folder: Path, pid: int, *, patience_seconds: float) -> Iterator[N
     """Hold the table's lock for the process `pid`; raises TableBusy if another holder keeps it for too long."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / LOCK_FILE
-    own = Holder(socket.gethostname(), this_machine().boot, pid, started(pid) or "", uuid.uuid4().hex)
+    own = Holder(socket.gethostname(), this_machine().boot, pid, start_of_process(pid) or "", uuid.uuid4().hex)
     patiently(
         lambda: _take(file, own, patience_seconds),
         seconds=patience_seconds,
@@ -68,7 +68,7 @@ def table_lock(folder: Path, pid: int, *, patience_seconds: float) -> Iterator[N
 
 def _take(file: Path, own: Holder, patience_seconds: float) -> None:
     """Take the lock. Raises TableBusy, with who has it."""
-    with locked(file) as handle:
+    with file_lock(file) as handle:
         other = _holder_in(handle)
         if other is not None and not other.is_gone():
             raise TableBusy(file, other, patience_seconds)
@@ -76,7 +76,7 @@ def _take(file: Path, own: Holder, patience_seconds: float) -> None:
 
 
 def _release(file: Path, own: Holder) -> None:
-    with locked(file) as handle:
+    with file_lock(file) as handle:
         if _holder_in(handle) == own:
             _write(handle, "")
 

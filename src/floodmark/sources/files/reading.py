@@ -81,11 +81,11 @@ class FileReading:
 
     def _failing_rows(self) -> DataFrame:
         """The records, and an error when the first malformed one is met."""
-        from pyspark.sql import functions as sf
+        from pyspark.sql import functions as F
 
         # A filter that is not deterministic stays below the user's: theirs could drop a malformed record unseen.
-        barrier = sf.spark_partition_id() >= 0
-        fine = sf.when(self._is_corrupt(), raise_in_plan("malformed", self._readable_part())).isNull()
+        barrier = F.spark_partition_id() >= 0
+        fine = F.when(self._is_corrupt(), raise_in_plan("malformed", self._readable_part())).isNull()
         return self.rows.where(barrier & fine).drop(*self.hidden)
 
     @property
@@ -95,22 +95,22 @@ class FileReading:
 
     def reason(self) -> Column:
         """Why a record is malformed; null for the others."""
-        from pyspark.sql import functions as sf
+        from pyspark.sql import functions as F
 
-        return sf.when(self._is_corrupt(), self._readable_part())
+        return F.when(self._is_corrupt(), self._readable_part())
 
     def dead(self) -> DataFrame:
         """The malformed records as (file, line, text, reason), one for each line, or file, that holds one.
 
         A line of JSON can be parsed again by itself; one of CSV would need the header of its file.
         """
-        from pyspark.sql import functions as sf
+        from pyspark.sql import functions as F
 
         bad = _malformed_records(self)
         if not self.has_lines:
-            return bad.select("file", sf.lit(None).cast("long").alias("line"), "text", "reason")
+            return bad.select("file", F.lit(None).cast("long").alias("line"), "text", "reason")
         found = with_lines(self, bad)
-        return found.withColumn("record", sf.struct("text")) if self.format == "jsonl" else found
+        return found.withColumn("record", F.struct("text")) if self.format == "jsonl" else found
 
     @property
     def has_lines(self) -> bool:
@@ -149,28 +149,28 @@ class FileReading:
 
     def _position(self, rows: DataFrame) -> Column:
         """Orders rows as the files were written, and within a file as it reads."""
-        from pyspark.sql import functions as sf
+        from pyspark.sql import functions as F
 
         file, path = rows.metadataColumn("_metadata"), [] if self.times_differ else ["file_path"]
         places = [file[name].alias(name) for name in ("file_modification_time", *path, "file_block_start")]
-        return sf.struct(*places, sf.monotonically_increasing_id().alias("row"))
+        return F.struct(*places, F.monotonically_increasing_id().alias("row"))
 
     def _is_corrupt(self) -> Column:
-        from pyspark.sql import functions as sf
+        from pyspark.sql import functions as F
 
-        return sf.col(CORRUPT).isNotNull()
+        return F.col(CORRUPT).isNotNull()
 
     def _readable_part(self) -> Column:
         """What could be read of the record. It names every column, or Spark would leave some out and not judge them."""
-        from pyspark.sql import functions as sf
+        from pyspark.sql import functions as F
 
-        columns = [sf.col(quote(name)) for name in self.rows.columns if name != CORRUPT]
-        readable = sf.substring(sf.to_json(sf.struct(*columns)), 1, READABLE_PART_CHARACTERS)
-        return sf.concat(sf.lit(f"not a {self.format} record of this schema; readable part: "), readable)
+        columns = [F.col(quote(name)) for name in self.rows.columns if name != CORRUPT]
+        readable = F.substring(F.to_json(F.struct(*columns)), 1, READABLE_PART_CHARACTERS)
+        return F.concat(F.lit(f"not a {self.format} record of this schema; readable part: "), readable)
 
 
 def _malformed_records(files: FileReading) -> DataFrame:
-    from pyspark.sql import functions as sf
+    from pyspark.sql import functions as F
 
     rows = files.rows
     path = rows.metadataColumn("_metadata")["file_path"]
@@ -178,17 +178,17 @@ def _malformed_records(files: FileReading) -> DataFrame:
     return bad.select(
         path.alias("at"),
         _plain_path(path).alias("file"),
-        sf.col(CORRUPT).alias("text"),
+        F.col(CORRUPT).alias("text"),
         files.reason().alias("reason"),
     ).dropDuplicates(["at", "text"])
 
 
 def _plain_path(path: Column) -> Column:
     """Spark's file URI as the path that people wrote."""
-    from pyspark.sql import functions as sf
+    from pyspark.sql import functions as F
 
-    decoded = sf.url_decode(sf.replace(path, sf.lit("+"), sf.lit("%2B")))
-    return sf.regexp_replace(decoded, "^file:/+", "/")
+    decoded = F.url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))
+    return F.regexp_replace(decoded, "^file:/+", "/")
 
 
 def spark_path(path: str) -> str:
@@ -221,20 +221,20 @@ def _numbered_lines(files: FileReading, paths: list[str]) -> DataFrame:
     line's number is its place within its block and the lines of all blocks before.
     """
     from pyspark.sql import Window
-    from pyspark.sql import functions as sf
+    from pyspark.sql import functions as F
 
     lines = _text_lines(files, paths)
-    blocks = lines.groupBy("at", "block").agg(sf.count(sf.lit(1)).alias("lines"), sf.min("id").alias("first_id"))
+    blocks = lines.groupBy("at", "block").agg(F.count(F.lit(1)).alias("lines"), F.min("id").alias("first_id"))
     earlier = Window.partitionBy("at").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
     starts = blocks.select(
-        "at", "block", "first_id", sf.coalesce(sf.sum("lines").over(earlier), sf.lit(0)).alias("before")
+        "at", "block", "first_id", F.coalesce(F.sum("lines").over(earlier), F.lit(0)).alias("before")
     )
-    line = sf.col("before") + sf.col("id") - sf.col("first_id") + 1
-    return lines.join(sf.broadcast(starts), ["at", "block"]).select("at", "text", line.alias("line"))
+    line = F.col("before") + F.col("id") - F.col("first_id") + 1
+    return lines.join(F.broadcast(starts), ["at", "block"]).select("at", "text", line.alias("line"))
 
 
 def _text_lines(files: FileReading, paths: list[str]) -> DataFrame:
-    from pyspark.sql import functions as sf
+    from pyspark.sql import functions as F
 
     separator = {name: value for name, value in files.options.items() if name.lower() == "linesep"}
     text = files.spark.read.options(**separator, recursiveFileLookup="true").format("text")
@@ -243,8 +243,8 @@ def _text_lines(files: FileReading, paths: list[str]) -> DataFrame:
     return rows.select(
         file["file_path"].alias("at"),
         file["file_block_start"].alias("block"),
-        sf.monotonically_increasing_id().alias("id"),
-        sf.col("value").alias("text"),
+        F.monotonically_increasing_id().alias("id"),
+        F.col("value").alias("text"),
     )
 
 
@@ -263,11 +263,11 @@ def first_malformed(error: Exception, files: FileReading, *, source: str) -> Rec
 
 def saved_lines(saved: DataFrame, schema: str | StructType, options: Mapping[str, str]) -> Reading:
     """Lines of JSON that were saved as dead letters, parsed again; one that is none of this schema has a reason."""
-    from pyspark.sql import functions as sf
+    from pyspark.sql import functions as F
 
-    lines = saved.select(LETTER, sf.col("text").alias(TEXT))
-    parsed = lines.withColumn(PARSED, Json(schema).parse(sf.col(TEXT), options))
+    lines = saved.select(LETTER, F.col("text").alias(TEXT))
+    parsed = lines.withColumn(PARSED, Json(schema).parse(F.col(TEXT), options))
     names = [name for name in parsed.select(f"{PARSED}.*").columns if name != CORRUPT]
-    reason = sf.when(is_no_object(), "not a jsonl record of this schema").alias(REASON)
-    rows = parsed.select(*(sf.col(PARSED)[name].alias(name) for name in names), reason, LETTER)
-    return Reading(rows, sf.col(REASON), hidden=(REASON,))
+    reason = F.when(is_no_object(), "not a jsonl record of this schema").alias(REASON)
+    rows = parsed.select(*(F.col(PARSED)[name].alias(name) for name in names), reason, LETTER)
+    return Reading(rows, F.col(REASON), hidden=(REASON,))

@@ -45,13 +45,15 @@ class SharedState:
     def __init__(self) -> None:
         self.topic_ids: dict[str, str] = {}
         self.warnings: set[str] = set()
-        self._probe: KafkaProbe | None = None
+        self._probes: list[KafkaProbe] = []
 
     def probe(self, options: KafkaOptions) -> KafkaProbe:
         """The connection; another one if the options are others."""
-        if self._probe is None or self._probe.options != options:
-            self._probe = KafkaProbe(options)
-        return self._probe
+        probe = next((each for each in self._probes if each.options == options), None)
+        if probe is None:
+            probe = KafkaProbe(options)
+            self._probes.append(probe)
+        return probe
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from floodmark.errors import LeaseHeld, StoreUnreachable
 from floodmark.hwm import Json
 from floodmark.logs import redact
-from floodmark.machine import append_after, ensure_folder, locked, sync_folder
+from floodmark.machine import append_after, ensure_folder, file_lock, sync_folder
 from floodmark.streams.elements import Element, Failure, RecordId
 from floodmark.streams.healing_step import Verdict
 from floodmark.streams.program import DriverRun, Program
@@ -94,7 +94,7 @@ class DeadLetters:
         """Hold the letters against a second replay, which would run the same ones; letters may still be added."""
         ensure_folder(self.folder)
         try:
-            with locked(self.folder / "replay.lock", exclusive=True, patience_seconds=0.0):
+            with file_lock(self.folder / "replay.lock", exclusive=True, patience_seconds=0.0):
                 yield
         except TimeoutError as error:
             holder = "another `deadletters replay`"
@@ -140,7 +140,7 @@ class DeadLetters:
     def _lock(self) -> Iterator[None]:
         try:
             ensure_folder(self.folder)
-            with locked(self.folder / "lock", exclusive=True, patience_seconds=PATIENCE_SECONDS):
+            with file_lock(self.folder / "lock", exclusive=True, patience_seconds=PATIENCE_SECONDS):
                 yield
         except OSError as error:
             raise StoreUnreachable(str(self.folder), reason=str(error)) from error

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 from floodmark.formats import FIRST, require_known
 from floodmark.logs import redact
-from floodmark.machine import ensure_folder, file_name, locked, replace_file, sync_folder
+from floodmark.machine import ensure_folder, file_lock, file_name, replace_file, sync_folder
 from floodmark.streams.elements import HealedElement
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class StateFolder:
     @contextmanager
     def lock(self, place: Place) -> Iterator[None]:
         """Hold the partition against other tasks and drivers, the late ones too."""
-        with locked(self.root / "locks" / _file_stem(place), exclusive=True, patience_seconds=LOCK_PATIENCE_SECONDS):
+        with file_lock(self.root / "locks" / _file_stem(place), exclusive=True, patience_seconds=LOCK_PATIENCE_SECONDS):
             yield
 
 

@@ -1,4 +1,4 @@
-"""No tests: what a process in another time zone does, started by those of `test_postgres_read.py`."""
+"""What a process in another time zone does; `test_postgres.py` starts it."""
 
 from __future__ import annotations
 
