@@ -1,10 +1,13 @@
-"""What passes by itself is waited for, and nothing else."""
+"""What passes by itself is waited for, and nothing else; and no longer once somebody asks to stop."""
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
-from floodmark.patience import doubling_pause, patiently
+from floodmark.patience import StopRequest, doubling_pause, patiently, stop_on
 
 
 def failing(*errors: Exception) -> list[Exception]:
@@ -47,3 +50,27 @@ def test_patience_ends_with_the_last_error() -> None:
 def test_pauses_double_up_to_the_longest(failures: int, seconds: float) -> None:
     """However often it failed, the number stays a number."""
     assert doubling_pause(0.5, failures, 60.0) == seconds
+
+
+def test_a_signal_ends_a_wait_at_once() -> None:
+    """Nobody waits an hour for a loop to notice."""
+    with stop_on(signal.SIGUSR1) as stopping:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert stopping.wait(3600)
+
+
+def test_a_second_request_is_not_polite_any_more() -> None:
+    """Ctrl-C twice means now."""
+    stopping = StopRequest()
+    stopping.request()
+    with pytest.raises(KeyboardInterrupt):
+        stopping.request()
+    stopping.close()
+
+
+def test_signals_are_given_back_afterwards() -> None:
+    """What handled them before does so again."""
+    before = signal.getsignal(signal.SIGUSR1)
+    with stop_on(signal.SIGUSR1):
+        assert signal.getsignal(signal.SIGUSR1) is not before
+    assert signal.getsignal(signal.SIGUSR1) is before

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from floodmark.errors import ConfigError, LeaseHeld, SinkFailed, SourceRewritten
 from floodmark.jobs.job import Retries
 from floodmark.jobs.running import Loop, Outcome, Runner
-from floodmark.patience import StopRequest, stop_on
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import ScriptedJob, done, nothing_new
@@ -137,27 +134,3 @@ def test_a_request_during_a_run_lets_it_finish_and_starts_no_other() -> None:
     first = ScriptedJob("first", [done("first")], every="5s", during=lambda: setattr(clock, "is_requested", True))
     assert loop.go(first, ScriptedJob("second", [done("second")], every="5s")) == 0
     assert (loop.begun, len(loop.reported)) == ([("first", 0)], 1)
-
-
-def test_a_signal_ends_a_wait_at_once() -> None:
-    """Nobody waits an hour for a loop to notice."""
-    with stop_on(signal.SIGUSR1) as stopping:
-        os.kill(os.getpid(), signal.SIGUSR1)
-        assert stopping.wait(3600)
-
-
-def test_a_second_request_is_not_polite_any_more() -> None:
-    """Ctrl-C twice means now."""
-    stopping = StopRequest()
-    stopping.request()
-    with pytest.raises(KeyboardInterrupt):
-        stopping.request()
-    stopping.close()
-
-
-def test_signals_are_given_back_afterwards() -> None:
-    """What handled them before does so again."""
-    before = signal.getsignal(signal.SIGUSR1)
-    with stop_on(signal.SIGUSR1):
-        assert signal.getsignal(signal.SIGUSR1) is not before
-    assert signal.getsignal(signal.SIGUSR1) is before

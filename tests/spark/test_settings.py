@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from floodmark.spark.session import DELTA_CATALOG, DELTA_EXTENSION, full_names, is_local, session_settings
+import pytest
 
-if TYPE_CHECKING:
-    import pytest
+from floodmark.spark.session import (
+    DELTA_CATALOG,
+    DELTA_EXTENSION,
+    full_names,
+    is_local,
+    local_cores,
+    session_settings,
+)
 
 JARS = (Path("/cache/a.jar"), Path("/cache/b.jar"))
 
@@ -83,3 +88,9 @@ def test_a_local_cluster_is_not_local() -> None:
 def test_arrow_batches_are_not_measured_after_every_row() -> None:
     """Only the largest bound of all spares the question."""
     assert session_settings({}, JARS)["spark.sql.execution.arrow.maxBytesPerBatch"] == "2147483647"
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2)])
+def test_a_local_master_says_how_many_cores_it_has(master: str, cores: int) -> None:
+    """The number behind a comma is how often a task may fail."""
+    assert local_cores(master) == cores

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
 
 from floodmark.errors import MarkInvalid
 from floodmark.hwm.columns import VersionHWM
@@ -15,21 +17,20 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class FrozenMap(Mapping[K, V]):
     """The entries of a map as they were when it was made: equal to a plain dict with the same ones, and hashable."""
 
-    __slots__ = ("_entries", "_hash")
-    _entries: dict[K, V]
-    _hash: int | None
+    entries: InitVar[Mapping[K, V] | None] = None
+    _entries: dict[K, V] = field(init=False, default_factory=dict)
 
-    def __init__(self, entries: Mapping[K, V] | None = None) -> None:
-        object.__setattr__(self, "_entries", dict(entries or {}))
-        object.__setattr__(self, "_hash", None)
+    def __post_init__(self, entries: Mapping[K, V] | None) -> None:
+        self._entries.update(entries or {})
 
     def plus(self, entries: Mapping[K, V]) -> FrozenMap[K, V]:
         """A map with these entries added or replaced."""
-        grown = FrozenMap[K, V]()
-        object.__setattr__(grown, "_entries", {**self._entries, **entries})  # one copy, of what may be a million
+        grown = FrozenMap(self._entries)  # the one copy, of what may be a million
+        grown._entries.update(entries)
         return grown
 
     def __getitem__(self, key: K) -> V:
@@ -59,15 +60,14 @@ class FrozenMap(Mapping[K, V]):
         return self._entries == other
 
     def __hash__(self) -> int:
-        if self._hash is None:
-            object.__setattr__(self, "_hash", hash(frozenset(self._entries.items())))
-        return hash(self._hash)
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(frozenset(self._entries.items()))
 
     def __repr__(self) -> str:
         return repr(self._entries)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a FrozenMap cannot be changed: {name}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenMap, (dict(self._entries),)

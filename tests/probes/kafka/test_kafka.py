@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic
+from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic, similar_topics
 from floodmark.probes.kafka.client import KafkaOptions
 from tests.sources.kafka.topics import commit_offset, open_transaction, put, recreate
 
@@ -96,3 +96,9 @@ def test_without_the_driver_the_error_says_how_to_install_it() -> None:
     with without_driver(), pytest.raises(ConfigError) as caught:
         KafkaProbe(KafkaOptions("a:1")).topics(["orders"])
     assert caught.value.hint == "pip install 'floodmark[kafka]'"
+
+
+def test_names_that_are_alike_are_offered() -> None:
+    """Of a topic that is not there; nothing is said where none is like it."""
+    assert similar_topics("oders", ["orders", "payments"]) == "did you mean orders?"
+    assert similar_topics("zzz", ["orders", "payments"]) == ""
