@@ -72,16 +72,19 @@ def rows_set_aside(path: str, job: str) -> list[SetAsideRow]:
 
     Nothing, if there is no table. Raises SourceUnreadable.
     """
-    from deltalake import DeltaTable
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        stored = DeltaTable(native_uri(path)).to_pyarrow_table().to_pylist()
+        table = DeltaTable(native_uri(path))
+        # Not to_pyarrow_table: the threads of pyarrow call back into Python, and may abort the process as it ends.
+        stored = pa.table(QueryBuilder().register("put_aside", table).execute("SELECT * FROM put_aside").read_all())
     except TableNotFoundError:
         return []
     except (DeltaError, OSError) as error:
         raise SourceUnreadable(f"delta table {path}", reason=str(error).splitlines()[0]) from error
-    return latest_states(SetAsideRow.of(row) for row in stored if row["job"] == job)
+    return latest_states(SetAsideRow.of(row) for row in stored.to_pylist() if row["job"] == job)
 
 
 def latest_states(rows: Iterable[SetAsideRow]) -> list[SetAsideRow]:
