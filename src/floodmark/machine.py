@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -59,7 +60,9 @@ def ensure_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames and new names in a folder durable."""
+    """Make renames and new names in a folder durable; Windows opens no folder, and does it by itself."""
+    if sys.platform == "win32":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -22,7 +22,7 @@ KILLS = 20
 LOCAL = {"file": "file:{}/marks", "sqlite": "sqlite:///{}/marks.db"}
 
 
-@pytest.fixture(params=[*LOCAL, "postgres"])
+@pytest.fixture(params=[*LOCAL, pytest.param("postgres", marks=pytest.mark.server)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The text of a store that processes can share."""
     local = LOCAL.get(request.param)

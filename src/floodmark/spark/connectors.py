@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConnectorsMissing, FloodmarkError
+from floodmark.machine import replace_file
 from floodmark.patience import doubling_pause
 from floodmark.spark.java import alone, cache_folder, find_java
 
@@ -65,7 +66,7 @@ def _resolve(folder: Path, settings: Path, pause_seconds: float) -> tuple[Path, 
         if found:
             return found
         Resolution(IVY_FILE, settings, folder, java).run(pause_seconds)
-        _write_manifest(folder)
+        write_manifest(folder)
     return cached_jars(folder)
 
 
@@ -103,16 +104,12 @@ def _settings_file(path: str | None) -> Path:
     return Path(os.environ.get("FLOODMARK_IVY_SETTINGS") or path or IVY_SETTINGS).expanduser()
 
 
-def _write_manifest(folder: Path) -> None:
+def write_manifest(folder: Path) -> None:
+    """Say that the folder is complete; last, for without it the folder does not count. Raises ConnectorsMissing."""
     sizes = {jar.name: jar.stat().st_size for jar in (folder / "jars").glob("*.jar")}
     if not sizes:
         raise ConnectorsMissing(missing=(IVY_FILE.name,), reason="Ivy reported success and brought no jar")
-    arriving = folder / f"{MANIFEST}.{os.getpid()}"
-    with arriving.open("w") as file:
-        json.dump(sizes, file, indent=1, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    arriving.replace(folder / MANIFEST)  # last: without it the folder does not count
+    replace_file(folder / MANIFEST, json.dumps(sizes, indent=1, sort_keys=True))
 
 
 class TryAgain(Exception):

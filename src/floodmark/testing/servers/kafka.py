@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.spark.connectors import IVY_SETTINGS, MANIFEST, Resolution, cached_jars
+from floodmark.spark.connectors import IVY_SETTINGS, Resolution, cached_jars, write_manifest
 from floodmark.spark.java import Java, alone, cache_folder, find_java
 from floodmark.testing.servers.child import HOST, Child, ServerFailed, await_ready, free_port, listens, start
 
@@ -216,8 +215,5 @@ def _resolve(folder: Path, java: Java) -> tuple[Path, ...]:
         if not cached_jars(folder):  # another process may have resolved them while this one waited
             settings = Path(os.environ.get("FLOODMARK_IVY_SETTINGS") or IVY_SETTINGS).expanduser()
             Resolution(IVY_FILE, settings, folder, java).run()
-            sizes = {jar.name: jar.stat().st_size for jar in (folder / "jars").glob("*.jar")}
-            arriving = folder / f"{MANIFEST}.{os.getpid()}"
-            arriving.write_text(json.dumps(sizes, indent=1, sort_keys=True))
-            arriving.replace(folder / MANIFEST)  # last: without it the folder does not count
+            write_manifest(folder)
     return cached_jars(folder)
