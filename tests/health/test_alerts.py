@@ -1,4 +1,4 @@
-"""Alerts: each told once, to those who want it, through channels that may fail."""
+"""Alerts: each sent once, to those who want it, through channels that may fail."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def report(status: Status) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("known", "status", "told"),
+    ("known", "status", "sent"),
     [
         ({}, "WARNING", [("warning", "open")]),
         ({"stale:orders": "warning"}, "WARNING", []),
@@ -50,11 +50,11 @@ def report(status: Status) -> Report:
     ],
 )
 def test_an_alert_is_told_when_it_opens_worsens_or_ends(
-    known: dict[str, str], status: Status, told: list[tuple[str, str]]
+    known: dict[str, str], status: Status, sent: list[tuple[str, str]]
 ) -> None:
     """And never twice."""
     alerts, _ = judge(report(status), known)
-    assert [(alert.severity, alert.status) for alert in alerts] == told
+    assert [(alert.severity, alert.status) for alert in alerts] == sent
 
 
 def test_what_was_told_is_known_the_next_time() -> None:
@@ -75,10 +75,10 @@ def test_a_channel_hears_what_it_asked_for(on: tuple[str, ...], min_severity: Se
 
 def test_the_summary_goes_to_channels_that_name_it() -> None:
     """It comes with every look, so nobody gets it unasked; no severity holds it back."""
-    told, unasked, asked = summary(report("WARNING")), Heard(), Heard()
-    send([told], [Subscription(unasked), Subscription(asked, ("summary",), "critical")])
-    assert (unasked.alerts, asked.alerts) == ([], [told])
-    assert (told.status, told.message) == ("note", "WARNING, 1 findings; orders data_freshness WARNING: STALE")
+    notice, unasked, asked = summary(report("WARNING")), Heard(), Heard()
+    send([notice], [Subscription(unasked), Subscription(asked, ("summary",), "critical")])
+    assert (unasked.alerts, asked.alerts) == ([], [notice])
+    assert (notice.status, notice.message) == ("note", "WARNING, 1 findings; orders data_freshness WARNING: STALE")
 
 
 def test_a_channel_that_fails_does_not_keep_the_others_from_hearing() -> None:
@@ -133,6 +133,6 @@ def test_a_webhook_is_posted_the_alert_as_json(server: HTTPServer) -> None:
 
 
 def test_a_webhook_that_answers_with_an_error_has_failed(server: HTTPServer) -> None:
-    """Its address is a secret, so it is not in what is told."""
+    """Its address is a secret, so it is not in what is logged."""
     failures = send([OPEN], [Subscription(Webhook(f"http://127.0.0.1:{server.server_port}/broken"))])
     assert failures == ["webhook: it answered 500"]

@@ -54,8 +54,8 @@ def test_what_nobody_recorded_is_absent() -> None:
 
 def test_the_text_is_what_prometheus_reads() -> None:
     """Help and type once for each name; quotes in a label are escaped."""
-    told = exposition([Sample("table_files", {"table": 'a"b'}, 3), Sample("table_files", {"table": "c"}, 1.5)])
-    assert told.splitlines() == [
+    text = exposition([Sample("table_files", {"table": 'a"b'}, 3), Sample("table_files", {"table": "c"}, 1.5)])
+    assert text.splitlines() == [
         "# HELP table_files files that the table is made of",
         "# TYPE table_files gauge",
         'table_files{table="a\\"b"} 3',

@@ -60,7 +60,7 @@ class Desk:
     def replay(self, *ids: str) -> Receipt:
         return replay_letters(self.job, ids, lambda: self.spark, self.store)
 
-    def having(self, **changes: Any) -> Desk:  # noqa: ANN401 (any of a job's fields)
+    def with_fields(self, **changes: Any) -> Desk:  # noqa: ANN401 (any of a job's fields)
         return replace(self, job=replace(self.job, **changes))
 
     def open_letters(self) -> list[tuple[str, int, str]]:
@@ -93,7 +93,7 @@ def test_messages_and_records_that_failed_run_again_and_each_is_written_once(
     job = fm.Job("amounts", source, sinks, heal, dead_letters=str(tmp_path / "dead"), spool=str(tmp_path / "spool"))
     desk = Desk(job, spark, fm.stores.open("memory"))
     before = desk.run()
-    fixed = desk.having(transform=fm.heal(doubling(4), schema=RETURNED, on_error="dead_letter"))
+    fixed = desk.with_fields(transform=fm.heal(doubling(4), schema=RETURNED, on_error="dead_letter"))
     receipt, again = fixed.replay(), fixed.replay()
     assert (before.rows_read, before.rows_dead, receipt.rows_read, receipt.rows_dead) == (5, 4, 4, 3)
     assert first.rows == second.rows
@@ -135,7 +135,7 @@ def test_a_replay_that_fails_before_any_sink_has_it_leaves_the_job_free(desk: De
     source, [sink] = desk.job.source, desk.job.sinks
     assert isinstance(source, RowsSource)
     assert isinstance(sink, ListSink)
-    ruled = desk.having(
+    ruled = desk.with_fields(
         transform=fm.heal(words, schema="id long", on_error="dead_letter"), rules=[fm.rules.check("id < 5")]
     )
     with pytest.raises(RuleBroken):
@@ -143,16 +143,16 @@ def test_a_replay_that_fails_before_any_sink_has_it_leaves_the_job_free(desk: De
     assert [(text, attempts) for text, attempts, _ in ruled.open_letters()] == [('{"v": "seven"}', 1)]
     source.rows.append({"v": "abc"})
     assert ruled.run().rows_read == 1
-    ruled.having(rules=()).replay()
+    ruled.with_fields(rules=()).replay()
     assert ([row["id"] for row in sink.rows], ruled.open_letters()) == ([1, 3, 5], [])
 
 
 @pytest.mark.spark
 def test_a_full_refresh_gives_earlier_letters_up_and_leaves_those_of_other_jobs(desk: Desk) -> None:
     """What is read again would be delivered twice by a replay; the table is not only this job's."""
-    other = desk.having(name="others", sinks=[ListSink()])
+    other = desk.with_fields(name="others", sinks=[ListSink()])
     other.run()
-    fixed = desk.having(transform=fm.heal(words, schema="id long", on_error="dead_letter"))
+    fixed = desk.with_fields(transform=fm.heal(words, schema="id long", on_error="dead_letter"))
     receipt = fixed.job.run(desk.spark, desk.store, full_refresh=True)
     assert (receipt.rows_dead, fixed.open_letters(), len(other.open_letters())) == (0, [], 1)
     assert fixed.replay().status == "nothing_new"

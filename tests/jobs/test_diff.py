@@ -76,7 +76,7 @@ def test_other_jobs_that_ran_in_between_are_told_too(store: MemoryMarkStore) -> 
 
 
 def test_a_job_that_only_failed_moved_no_mark(store: MemoryMarkStore) -> None:
-    """Its mark is told as it stood."""
+    """Its mark is shown as it stood."""
     store.add_run(done("customers", "dddd4444", 25, 2, rows=1))
     change, _ = diff(store, "bbbb2222", "dddd4444", {"orders": [], "customers": []}).jobs
     assert (change.runs, change.failed_runs, change.mark_before, change.mark_after) == (1, 1, 20, 20)
@@ -102,9 +102,9 @@ def test_an_unknown_run_is_refused_with_those_that_are_near(store: MemoryMarkSto
 
 def add(table: Path, number: int | None, rows: pa.Table) -> None:
     """Rows of a batch, or of somebody else."""
-    told = {"userMetadata": note(LEDGER, number, None)} if number is not None else {}
+    metadata = {"userMetadata": note(LEDGER, number, None)} if number is not None else {}
     write_deltalake(
-        table, rows, mode="append", schema_mode="merge", commit_properties=CommitProperties(custom_metadata=told)
+        table, rows, mode="append", schema_mode="merge", commit_properties=CommitProperties(custom_metadata=metadata)
     )
 
 
@@ -135,8 +135,8 @@ def test_a_table_that_the_first_batch_made_is_told_from_nothing(table: Path) -> 
 
 def test_what_an_overwrite_took_away_is_not_known(table: Path) -> None:
     """The log counts the rows that it wrote, and only those."""
-    told = CommitProperties(custom_metadata={"userMetadata": note(LEDGER, 4, None)})
-    write_deltalake(table, pa.table({"id": [7]}), mode="overwrite", schema_mode="overwrite", commit_properties=told)
+    metadata = CommitProperties(custom_metadata={"userMetadata": note(LEDGER, 4, None)})
+    write_deltalake(table, pa.table({"id": [7]}), mode="overwrite", schema_mode="overwrite", commit_properties=metadata)
     change = table_change("orders", str(table), LEDGER, after=3, upto=4)
     assert (change.rows, change.files.removed) == (RowChange(1), 3)
     assert change.columns == ColumnChange(removed={"note": "string"})
@@ -150,7 +150,7 @@ def test_what_an_overwrite_took_away_is_not_known(table: Path) -> None:
     ],
 )
 def test_a_table_that_cannot_be_looked_at_says_why(where: str | None, after: int, unknown: str) -> None:
-    """Nothing is told as 0 that nobody counted."""
+    """Nothing is shown as 0 that nobody counted."""
     change = table_change("orders", where, LEDGER, after=after, upto=2)
     assert (change.unknown, change.to_version, change.rows, change.files) == (unknown, None, RowChange(), FileChange())
 

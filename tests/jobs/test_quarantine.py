@@ -48,7 +48,7 @@ class Shop:
 
     def statuses(self) -> list[tuple[str, int]]:
         groups = Quarantine.of(self.job, lambda: self.spark, self.store).groups()
-        return sorted((heap.status, heap.rows) for heap in groups)
+        return sorted((group.status, group.rows) for group in groups)
 
     def ids(self) -> list[list[int]]:
         return [sorted(each["id"] for each in sink.rows) for sink in self.sinks]

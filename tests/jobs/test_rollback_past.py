@@ -41,7 +41,7 @@ HELD = RuleOutcome("cents_positive", "warn", 0, 10)
 
 
 @pytest.mark.parametrize(
-    ("told", "flaw"),
+    ("receipt", "flaw"),
     [
         (receipt(1), None),
         (receipt(1, HELD), None),
@@ -52,9 +52,11 @@ HELD = RuleOutcome("cents_positive", "warn", 0, 10)
         (receipt(2), "no receipt of it is kept"),
     ],
 )
-def test_a_batch_is_good_if_it_ended_and_let_no_row_in_that_a_rule_warned_of(told: Receipt, flaw: str | None) -> None:
+def test_a_batch_is_good_if_it_ended_and_let_no_row_in_that_a_rule_warned_of(
+    receipt: Receipt, flaw: str | None
+) -> None:
     """Rows that were put aside or dropped are in no table, and of a batch without a receipt nobody knows."""
-    assert (past(state(1), receipts=(told,)).flaw(state(1)) or None) == flaw
+    assert (past(state(1), receipts=(receipt,)).flaw(state(1)) or None) == flaw
 
 
 def test_what_a_rollback_undid_led_to_nothing() -> None:

@@ -32,7 +32,7 @@ class Clock:
 
 
 @dataclass
-class Watched:
+class LoopUnderTest:
     """A loop over scripted jobs, with what it reported and when each run began."""
 
     clock: Clock
@@ -52,14 +52,14 @@ class Watched:
 
 def test_a_job_runs_at_once_and_then_at_its_beat() -> None:
     """`every` is the time from one tick to the next."""
-    loop = Watched(Clock(ends=10))
+    loop = LoopUnderTest(Clock(ends=10))
     assert loop.go(ScriptedJob("orders", [nothing_new()], every="5s")) == 0
     assert loop.begun == [("orders", 0), ("orders", 5), ("orders", 10)]
 
 
 def test_the_option_goes_over_the_jobs_own_beat() -> None:
     """--every is for all of them."""
-    loop = Watched(Clock(ends=2))
+    loop = LoopUnderTest(Clock(ends=2))
     loop.go(ScriptedJob("orders", [nothing_new()], every="1h"), every="1s")
     assert loop.begun == [("orders", 0), ("orders", 1), ("orders", 2)]
 
@@ -67,21 +67,21 @@ def test_the_option_goes_over_the_jobs_own_beat() -> None:
 def test_ticks_that_passed_during_a_long_run_are_one() -> None:
     """A run of 12 s at a beat of 5 s: the next is at 15, not at 5 and 10 as well, and never at the same time."""
     clock = Clock(ends=16)
-    loop = Watched(clock)
+    loop = LoopUnderTest(clock)
     loop.go(ScriptedJob("orders", [nothing_new()], every="5s", during=lambda: clock.passes(12)))
     assert loop.begun == [("orders", 0), ("orders", 15)]
 
 
 def test_idle_ticks_are_not_reported() -> None:
     """A loop that finds nothing says nothing."""
-    loop = Watched(Clock(ends=30))
+    loop = LoopUnderTest(Clock(ends=30))
     loop.go(ScriptedJob("orders", [done(), nothing_new()], every="5s"))
     assert [outcome.receipt.status for outcome in loop.reported] == ["done"]
 
 
 def test_a_failure_is_tried_again_with_growing_pauses() -> None:
     """Three attempts, 2 s and then 4 s apart, the third is reported; from then on at its beat, or later."""
-    loop = Watched(Clock(ends=40))
+    loop = LoopUnderTest(Clock(ends=40))
     broken = SinkFailed("orders", sink="lake", reason="disk full")
     loop.go(ScriptedJob("orders", [broken], every="15s", retries=Retries(attempts=3, backoff_seconds=2)))
     assert loop.begun == [("orders", 0), ("orders", 2), ("orders", 6), ("orders", 21), ("orders", 37)]
@@ -90,7 +90,7 @@ def test_a_failure_is_tried_again_with_growing_pauses() -> None:
 
 def test_a_success_starts_the_attempts_anew() -> None:
     """Failures are counted in a row."""
-    loop = Watched(Clock(ends=7))
+    loop = LoopUnderTest(Clock(ends=7))
     broken = SinkFailed("orders", sink="lake", reason="disk full")
     job = ScriptedJob("orders", [broken, done(), broken, done()], every="5s", retries=Retries(2, 1.0))
     assert loop.go(job) == 0
@@ -106,14 +106,14 @@ def test_a_success_starts_the_attempts_anew() -> None:
 )
 def test_what_needs_a_person_ends_the_job_with_its_exit_code(error: Exception, code: int) -> None:
     """Trying again cannot help, so it is not tried."""
-    loop = Watched(Clock(ends=100))
+    loop = LoopUnderTest(Clock(ends=100))
     assert loop.go(ScriptedJob("orders", [error], every="5s", retries=Retries(attempts=3))) == code
     assert loop.begun == [("orders", 0)]
 
 
 def test_a_job_that_ended_leaves_the_others_running() -> None:
     """The loop goes on with the rest and says at its end that some failed."""
-    loop = Watched(Clock(ends=10))
+    loop = LoopUnderTest(Clock(ends=10))
     error = SourceRewritten("files in/", what="a.jsonl was rewritten", hint="marks reset")
     code = loop.go(ScriptedJob("bad", [error], every="5s"), ScriptedJob("good", [nothing_new("good")], every="5s"))
     assert (code, loop.begun) == (3, [("bad", 0), ("good", 0), ("good", 5), ("good", 10)])
@@ -121,7 +121,7 @@ def test_a_job_that_ended_leaves_the_others_running() -> None:
 
 def test_a_lease_that_somebody_holds_waits_for_the_next_tick() -> None:
     """The other run does the work; trying at once again would only ask it the same."""
-    loop = Watched(Clock(ends=5))
+    loop = LoopUnderTest(Clock(ends=5))
     held = LeaseHeld("orders", holder="pid 1 on a", since="noon")
     loop.go(ScriptedJob("orders", [held, done()], every="5s", retries=Retries(attempts=3)))
     assert loop.begun == [("orders", 0), ("orders", 5)]
@@ -130,7 +130,7 @@ def test_a_lease_that_somebody_holds_waits_for_the_next_tick() -> None:
 def test_a_request_during_a_run_lets_it_finish_and_starts_no_other() -> None:
     """SIGTERM finishes the current batch and stops."""
     clock = Clock(ends=100)
-    loop = Watched(clock)
+    loop = LoopUnderTest(clock)
     first = ScriptedJob("first", [done("first")], every="5s", during=lambda: setattr(clock, "is_requested", True))
     assert loop.go(first, ScriptedJob("second", [done("second")], every="5s")) == 0
     assert (loop.begun, len(loop.reported)) == ([("first", 0)], 1)

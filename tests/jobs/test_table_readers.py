@@ -39,8 +39,8 @@ def no_session() -> NoReturn:
 
 def add(table: Path, number: int | None, rows: pa.Table) -> None:
     """Rows of a batch, or of somebody else."""
-    told = {"userMetadata": note(LEDGER, number, None)} if number is not None else {}
-    write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(custom_metadata=told))
+    metadata = {"userMetadata": note(LEDGER, number, None)} if number is not None else {}
+    write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(custom_metadata=metadata))
 
 
 @pytest.fixture

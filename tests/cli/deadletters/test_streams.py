@@ -104,8 +104,8 @@ def test_list_shows_the_open_letters_of_every_stream(
 def test_list_all_shows_what_was_dealt_with_too(floodmark: Callable[..., CommandResult], letters: DeadLetters) -> None:
     """Nothing is forgotten by dealing with it."""
     letters.resolve(TOMBSTONE.record, "discarded", at=1_700_000_003.0)
-    told = json.loads(floodmark("deadletters", "list", "billing", "--all", "--json").out)["dead_letters"]
-    assert [(each["letter"], each["status"]) for each in told] == [
+    listed = json.loads(floodmark("deadletters", "list", "billing", "--all", "--json").out)["dead_letters"]
+    assert [(each["letter"], each["status"]) for each in listed] == [
         ("orders/0/17", "open"),
         ("orders/1/4", "discarded"),
     ]
@@ -115,8 +115,8 @@ def test_list_finds_the_letters_of_the_jobs_of_the_project(
     floodmark: Callable[..., CommandResult], project: Path
 ) -> None:
     """In their Delta table, read without a JVM; those of another job in the same table are not theirs."""
-    told = json.loads(floodmark("deadletters", "list", "--json").out)["dead_letters"]
-    assert [(each["of"], each["kind"], each["letter"], each["error"]) for each in told] == [
+    listed = json.loads(floodmark("deadletters", "list", "--json").out)["dead_letters"]
+    assert [(each["of"], each["kind"], each["letter"], each["error"]) for each in listed] == [
         ("ids", "job", "1:a.json:9", "no object"),
         ("ids", "job", "2:b.json:1", "not JSON"),
     ]
@@ -153,8 +153,8 @@ def test_show_says_none_for_the_value_of_a_tombstone(
 
 def test_show_prints_the_text_of_a_jobs_letter(floodmark: Callable[..., CommandResult], project: Path) -> None:
     """The line as it stood in the file."""
-    told = json.loads(floodmark("deadletters", "show", "ids", "2:b.json:1", "--json").out)["dead_letters"]
-    assert (told[0]["text"], told[0]["file"], told[0]["line"]) == ("{no", "b.json", 1)
+    listed = json.loads(floodmark("deadletters", "show", "ids", "2:b.json:1", "--json").out)["dead_letters"]
+    assert (listed[0]["text"], listed[0]["file"], listed[0]["line"]) == ("{no", "b.json", 1)
 
 
 def test_discard_closes_the_letters_that_were_named(
