@@ -115,7 +115,7 @@ def let_go(step: ReplayStep) -> None:
             if intent and not step.ledgers(record).sinks_touched_by(intent.number):
                 step.drop(record, lease)
                 log.info("replay is dropped: it failed and no sink has it", job=record.job, number=intent.number)
-    except FloodmarkError as error:  # what failed the replay is the error to be told
+    except FloodmarkError as error:  # what failed the replay is the error to raise
         log.warning("the replay stays open", job=step.work.name, reason=str(error))
 
 

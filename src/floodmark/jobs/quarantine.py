@@ -1,4 +1,8 @@
-"""The quarantine of a job as people use it: what is in it, and what is thrown away; replaying has its own module."""
+"""The quarantine of a job as people use it: what is in it, what is thrown away, and what is written after all.
+
+Rows of a replay are claimed and frozen first, then written to every sink once, under a ledger of their own. A replay
+that was killed is finished by the next one: the claim in the table says what it had taken.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
+ROW_ID = "_fm_id"
 
 
 @dataclass(frozen=True)
@@ -160,18 +165,6 @@ def as_row(row: SetAsideRow) -> QuarantinedRow:
     """For people, with the time of this place."""
     time = row.batch_time.astimezone().replace(tzinfo=None)
     return QuarantinedRow(str(row.id), row.number, time, row.reasons, str(row.record), row.status)
-
-
-def literal(text: str) -> str:
-    """A text as SQL takes it, whatever is in it."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-# Replaying quarantined rows: claimed and frozen first, then written to every sink once, under a ledger of their own.
-#
-# A replay that was killed is finished by the next one: the claim in the quarantine table says what it had taken.
-ROW_ID = "_fm_id"
 
 
 @dataclass(frozen=True)
@@ -357,3 +350,9 @@ def temporary_view(rows: DataFrame) -> Iterator[str]:
         yield name
     finally:
         rows.sparkSession.catalog.dropTempView(name)
+
+
+def literal(text: str) -> str:
+    """A text as SQL takes it, whatever is in it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
