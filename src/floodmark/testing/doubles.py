@@ -62,7 +62,7 @@ class RowsSource(Immutable):
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """The rows behind the mark; `--from` is the number of rows to leave out."""
         delivered = int(request.start) if request.start else (mark.value or 0) if mark else 0
-        there = len(self._real())
+        there = len(self._real_rows())
         upto = there if request.max_rows is None else min(there, delivered + max(request.max_rows, 1))
         if upto <= delivered:
             return Sight(None)
@@ -75,12 +75,12 @@ class RowsSource(Immutable):
 
         after, upto = span.after.value if span.after else 0, span.upto.value
         self._strike(after, upto)
-        found = self._real()[after:upto]
+        found = self._real_rows()[after:upto]
         return Reading(self._frame(spark, found), position=sf.monotonically_increasing_id())
 
     def without_rows(self, spark: SparkSession) -> Reading:
         """The declared columns, or those of all rows."""
-        return Reading(self._frame(spark, self._real()).limit(0))
+        return Reading(self._frame(spark, self._real_rows()).limit(0))
 
     def heal(self) -> None:
         """Take every FAIL out of the list: what was broken is fixed now."""
@@ -92,11 +92,11 @@ class RowsSource(Immutable):
         columns = list(dict.fromkeys(name for row in found for name in row))  # from dicts, Spark would sort them
         return spark.createDataFrame([tuple(row.get(name) for name in columns) for row in found], columns)
 
-    def _real(self) -> list[Row]:
+    def _real_rows(self) -> list[Row]:
         return [row for row in self.rows if not isinstance(row, Accident)]
 
     def _strike(self, after: int, upto: int) -> None:
-        delivered, last = 0, len(self._real())
+        delivered, last = 0, len(self._real_rows())
         for row in self.rows:
             if not isinstance(row, Accident):
                 delivered += 1
