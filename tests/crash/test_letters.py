@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.jobs.dead_letters import replay_letters
-from floodmark.step.refused import Letters
+from floodmark.step.set_aside import Letters
 from tests.crash import letters, shop
 from tests.crash.killing import ids_in_table
 from tests.sources.kafka.topics import put

@@ -11,7 +11,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import ConfigError, RuleBroken
 from floodmark.jobs.dead_letters import discard_letters, replay_letters
-from floodmark.step.refused import Letters
+from floodmark.step.set_aside import Letters
 from floodmark.testing import ListSink, RowsSource
 from tests.sources.kafka.topics import put
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -66,6 +67,7 @@ def shop(spark: SparkSession, tmp_path: Path) -> Shop:
 
 def test_repaired_rows_reach_every_sink_once_and_the_rest_stays(shop: Shop) -> None:
     """Every digit survives; a row that breaks a rule even so, be it one that drops, waits. The mark does not move."""
+    before = shop.store.read("shop").marks
     done = shop.replay(Selection(rule="positive"), amount="-amount")
     again = shop.replay(Selection(rule="positive"), amount="-amount")
     assert (done.rows_selected, done.rows_written, done.rows_still_broken) == (3, {"first": 2, "second": 2}, 1)
@@ -73,18 +75,52 @@ def test_repaired_rows_reach_every_sink_once_and_the_rest_stays(shop: Shop) -> N
     repaired = {**row(2, "0.000000000000000001"), "at": MOMENT.astimezone().replace(tzinfo=None)}
     assert shop.sinks[0].rows[1:] == [repaired, repaired]
     assert (shop.sinks[0].rows, shop.statuses()) == (shop.sinks[1].rows, [("open", 1), ("replayed", 2)])
-    assert (shop.store.read("shop").number, shop.job.run(shop.spark, shop.store).status) == (1, "nothing_new")
+    assert (done.finished, shop.store.read("shop").marks) == ((), before)
+    assert shop.job.run(shop.spark, shop.store).status == "nothing_new"
 
 
 def test_a_replay_that_failed_between_two_sinks_is_finished_by_the_next_one(shop: Shop) -> None:
-    """The rows were claimed and frozen: the sink that has them gets none, the other gets the same."""
+    """The rows are frozen in an open batch: the sink that has them gets none, the other gets the same."""
     shop.sinks[1].fail_times = 1
     with pytest.raises(SinkFailed):
         shop.replay(Selection(), amount="1")
-    assert (shop.ids(), shop.statuses()) == ([[1, 2, 2], [1]], [("open", 1), ("replaying", 2)])
+    assert (shop.ids(), shop.statuses()) == ([[1, 2, 2], [1]], [("open", 1), ("open", 2)])
     done = shop.replay(Selection(), amount="2")
     assert (shop.ids(), len(done.finished), done.rows_selected) == ([[1, 2, 2], [1, 2, 2]], 1, 1)
     assert {each["amount"] for each in shop.sinks[1].rows} == {5, 1}
+
+
+def test_a_run_of_the_job_finishes_a_replay_that_was_begun(shop: Shop) -> None:
+    """It is a batch of the job: the rows are done with, and none comes twice."""
+    shop.sinks[1].fail_times = 1
+    with pytest.raises(SinkFailed):
+        shop.replay(Selection(), amount="1")
+    shop.job.run(shop.spark, shop.store)
+    assert (shop.ids(), shop.statuses()) == ([[1, 2, 2], [1, 2, 2]], [("open", 1), ("replayed", 2)])
+
+
+def test_rows_that_are_being_replayed_cannot_be_discarded(shop: Shop) -> None:
+    """Some sink has them already."""
+    shop.sinks[1].fail_times = 1
+    with pytest.raises(SinkFailed):
+        shop.replay(Selection(), amount="1")
+    with pytest.raises(ConfigError, match="batch 2 of job 'shop' is not finished"):
+        Quarantine.of(shop.job, lambda: shop.spark, shop.store).discard(Selection(), shop.store)
+
+
+def test_a_folder_of_files_takes_a_replay_as_it_takes_any_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """A row that still breaks a rule is found by the batch and the rule for which it was put aside."""
+    store, out = fm.stores.open("sqlite:///marks.db", folder=tmp_path), tmp_path / "out"
+    sinks = [fm.sinks.Files(str(out), format="jsonl")]
+    job = fm.Job("shop", RowsSource([row(1, "5"), row(2, "-1"), row(9, "-7")], SCHEMA), sinks, rules=RULES)
+    job.run(spark, store)
+    kept = Shop(job, spark, store, ())
+    done = kept.replay(Selection(), amount="-amount")
+    again = kept.replay(Selection(rule="positive", number=1), id="2", amount="1")
+    assert (done.rows_written, done.rows_still_broken, again.rows_written) == ({"files": 1}, 1, {"files": 1})
+    files = sorted(each for each in out.rglob("*.json*") if each.parent != out)
+    rows = [json.loads(line) for each in files for line in each.read_text().splitlines()]
+    assert sorted(each["id"] for each in rows if "id" in each) == [1, 2, 2]
 
 
 def test_discarded_rows_are_not_replayed(shop: Shop) -> None:
@@ -107,7 +143,7 @@ def test_what_cannot_be_replayed_says_why(shop: Shop, tmp_path: Path) -> None:
         shop.replay(Selection(), amount="nonsense(")
     with pytest.raises(ConfigError, match="no id of a row"):
         Selection(ids=["' or true"])
-    folder = fm.Job("shop", shop.job.source, [fm.sinks.Files(str(tmp_path / "out"))], rules=RULES)
-    with pytest.raises(ConfigError, match="takes no replay"):
-        replay(folder, Selection(), {}, lambda: shop.spark, shop.store)
+    replacing = fm.Job("shop", shop.job.source, [fm.sinks.Delta(str(tmp_path / "t"), mode="replace")], rules=RULES)
+    with pytest.raises(ConfigError, match="replaces rows"):
+        replay(replacing, Selection(), {}, lambda: shop.spark, shop.store)
     assert shop.statuses() == [("open", 1), ("open", 2)]

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> MarkStore:
 
 def quarantine(spark: SparkSession, folder: Path) -> list[tuple[str, list[str], int, str]]:
     table = spark.read.format("delta").load(str(folder / "quarantine" / "judged"))
-    return sorted((row.row, row.reasons, row.number, row.status) for row in table.collect())
+    return sorted((row.record, row.reasons, row.number, row.status) for row in table.collect())
 
 
 PUT_ASIDE = [

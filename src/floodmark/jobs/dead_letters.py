@@ -1,21 +1,21 @@
-"""The dead letters of a job: replayed through its own transform into its own sinks, or given up.
+"""Replaying what a job put aside, as a batch of the job; and its dead letters: run again, or given up.
 
 A replay is a batch of the job, under its next number: what a run guarantees after a kill holds for it too, and whoever
-comes next finishes it, `run` or another replay. The mark stays.
+comes next finishes it, `run` or another replay. The mark stays. Dead letters go through the job's own transform,
+quarantined rows (`quarantine`) are past it.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld
-from floodmark.hwm import ColumnIntHWM, Span
+from floodmark.hwm import ColumnIntHWM, Json, Span
 from floodmark.jobs.backfill import require_takes_parts, run_patiently, sequences_for
-from floodmark.jobs.quarantine import require_no_open_batch
 from floodmark.jobs.ranges import order_of
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch
@@ -24,7 +24,7 @@ from floodmark.step import RunRequest, Step
 from floodmark.step.engine import session_under
 from floodmark.step.intents import new_attempt, outside_intent, spool_folder
 from floodmark.step.looking import Outlook
-from floodmark.step.refused import Letters, discarded_rows
+from floodmark.step.set_aside import Letters, discarded_rows
 from floodmark.stores.extras import OutsideBatch, RecordExtras
 from floodmark.stores.lease import hold
 
@@ -41,25 +41,26 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True)
 class ReplayStep(Step):
-    """Letters as one batch, done as the step does any."""
+    """Rows that were put aside as one batch, done as the step does any; `chosen` says which they are."""
 
-    ids: tuple[str, ...] = field(kw_only=True)
+    chosen: OutsideBatch = field(kw_only=True)
 
     def look(self, record: JobRecord) -> Outlook:
-        """The letters that are open and hold their record; the source itself is not asked."""
-        source = self.work.sources[0].name
-        found = Letters.of(self.work, record.number + 1).replayable_letters(self.session(), self.ids)
-        letters = found.count() if found is not None else 0
-        span = Span(None, ColumnIntHWM("dead letters", record.number), {"letters": list(self.ids)})
-        return Outlook({source: Sight(span if letters else None, expected_rows=letters)}, {})
+        """The rows that are open and hold their record; the source itself is not asked."""
+        letters, chosen = Letters.of(self.work, record.number + 1, self.chosen.kind), self.chosen
+        found = letters.replayable_letters(self.session(), chosen.letters, chosen.where)
+        rows = found.count() if found is not None else 0
+        detail: dict[str, Json] = {"letters": list(chosen.letters)}
+        if chosen.kind == "quarantine":
+            detail = {"where": chosen.where, "changes": dict(chosen.changes)}
+        span = Span(None, ColumnIntHWM("dead letters", record.number), detail)
+        return Outlook({self.work.sources[0].name: Sight(span if rows else None, expected_rows=rows)}, {})
 
     def intent_for(self, record: JobRecord, look: Outlook, ledgers: Ledgers) -> Intent:
-        """The batch, always frozen: which letters it failed on must not change between two attempts."""
-        sequences = sequences_for(self.work.sinks, order_of(self.work.sources[0]), self.session)
+        """The batch, always frozen: which rows cannot go on must not change between two attempts."""
         plain = super().intent_for(record, look, ledgers)
         frozen = replace(plain, spool=plain.spool or spool_folder(self.work, plain.number, plain.attempt))
-        outside = OutsideBatch(sequences=sequences, letters=self.ids)
-        extras = replace(plain.extras, remember=RecordExtras(), outside=outside)
+        extras = replace(plain.extras, remember=RecordExtras(), outside=self.chosen)
         return outside_intent(frozen, "replay", extras, self.work)
 
 
@@ -69,18 +70,6 @@ def replay_letters(job: Job, ids: Sequence[str], session: Session, store: MarkSt
     Of the receipt, `rows_read` is how many letters were run and `rows_dead` how many failed again. A replay that was
     killed is finished first. Raises ConfigError for a job whose letters cannot be run by themselves.
     """
-    step = step_of(job, ids, session, store)
-    try:
-        return finished(step)
-    except LeaseHeld:
-        raise
-    except FloodmarkError:
-        let_go(step)
-        raise
-
-
-def step_of(job: Job, ids: Sequence[str], session: Session, store: MarkStore) -> ReplayStep:
-    """Everything that can be refused is refused here, before a letter is read."""
     plain = job.step(session, store, RunRequest())
     work = plain.work
     Letters.of(work, 0)
@@ -89,21 +78,32 @@ def step_of(job: Job, ids: Sequence[str], session: Session, store: MarkStore) ->
             f"job '{work.name}' has {len(work.sources)} sources: a letter would be joined with nothing.",
             hint=f"fix the records at their source, and `floodmark deadletters discard {work.name}`",
         )
-    for sink in work.sinks:
-        require_takes_parts(sink, work.name)
+    require_replay_fits(plain)
+    sequences = sequences_for(work.sinks, order_of(work.sources[0]), session)
+    first, *others = run_replay(plain, OutsideBatch(sequences=sequences, letters=tuple(ids)), run_patiently)
+    return first.followed_by(others[0]) if others and others[0].status == "done" else first
+
+
+def require_replay_fits(plain: Step) -> None:
+    """What can be refused before a row is read: a sink that exchanges rows, and a batch that is open."""
+    for sink in plain.work.sinks:
+        require_takes_parts(sink, plain.work.name)
     record = plain.read()
     if record.intent is not None and record.intent.kind != "replay":
         require_no_open_batch(plain)
-    return ReplayStep(plain.store, plain.session, work, plain.request, ids=tuple(ids))
 
 
-def finished(step: ReplayStep) -> Receipt:
-    """The replay that was asked for; where an earlier one had been begun, that one first."""
-    first = run_patiently(step)
-    if first.status != "done" or not first.recovered:
-        return first
-    second = run_patiently(step)
-    return first.followed_by(second) if second.status == "done" else first
+def run_replay(plain: Step, chosen: OutsideBatch, run: Callable[[Step], Receipt]) -> list[Receipt]:
+    """The receipt of the replay; where an earlier one had been begun, that one is finished first, with its own."""
+    step = ReplayStep(plain.store, plain.session, plain.work, plain.request, chosen=chosen)
+    try:
+        first = run(step)
+        return [first, run(step)] if first.status == "done" and first.recovered else [first]
+    except LeaseHeld:
+        raise
+    except FloodmarkError:
+        let_go(step)
+        raise
 
 
 def let_go(step: ReplayStep) -> None:
@@ -121,18 +121,37 @@ def let_go(step: ReplayStep) -> None:
 
 def discard_letters(job: Job, ids: Sequence[str], session: Session, store: MarkStore) -> int:
     """Give open letters up; they stay in the table as discarded. Raises LeaseHeld while a run works on the job."""
+    return discard(job, OutsideBatch(letters=tuple(ids)), session, store)
+
+
+def discard(job: Job, chosen: OutsideBatch, session: Session, store: MarkStore) -> int:
+    """Give up what was put aside and chosen, also what holds no record; how many rows that were."""
+    from pyspark.sql import functions as F
+
     with hold(store, job.name) as lease:
         step = job.step(session_under(lease, session), store, RunRequest())
         require_no_open_batch(step)
-        record, sink = step.read(), step.work.dead_letters
-        opened = Letters.of(step.work, record.number + 1).open_letters(step.session())
-        if opened is None or sink is None:
+        record = step.read()
+        letters = Letters.of(step.work, record.number + 1, chosen.kind)
+        rows = letters.open_letters(step.session())
+        if rows is None:
             return 0
-        chosen = opened.where(opened["id"].isin(list(ids))) if ids else opened
-        return sink.write(discarded_rows(chosen, record.number), discarding(step, record)) or 0
+        rows = rows.where(chosen.where)
+        given_up = rows.where(F.col("id").isin(list(chosen.letters))) if chosen.letters else rows
+        return letters.sink.write(discarded_rows(given_up, record.number), discard_batch(step, record)) or 0
 
 
-def discarding(step: Step, record: JobRecord) -> Batch:
+def require_no_open_batch(step: Step) -> None:
+    """An open batch comes first: its rows may be among those asked for."""
+    record = step.read()
+    if record.intent is not None:
+        raise ConfigError(
+            f"batch {record.intent.number} of job '{record.job}' is not finished.",
+            hint=f"floodmark run --select {record.job}",
+        )
+
+
+def discard_batch(step: Step, record: JobRecord) -> Batch:
     """A batch of its own ledger: it has no rows for the job's sinks, and takes no number of the job's."""
     act = uuid.uuid4().hex[:12]
     return Batch(

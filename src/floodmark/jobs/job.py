@@ -192,7 +192,9 @@ class Job:
 
         A job whose rules were taken out has it too: a batch that was frozen with them may still be open.
         """
-        return Delta(path=self.quarantine or f"{folder_beside(store)}/quarantine/{self.name}", name="quarantine")
+        return Delta(
+            path=self.quarantine or f"{folder_beside(store)}/quarantine/{self.name}", name="quarantine", evolve=True
+        )
 
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""

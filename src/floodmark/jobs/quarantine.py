@@ -1,7 +1,6 @@
 """The quarantine of a job as people use it: what is in it, what is thrown away, and what is written after all.
 
-Rows of a replay are claimed and frozen first, then written to every sink once, under a ledger of their own. A replay
-that was killed is finished by the next one: the claim in the table says what it had taken.
+A replay is a batch of the job (`dead_letters`), so a kill is finished by whoever comes next, and every sink takes it.
 """
 
 from __future__ import annotations
@@ -10,42 +9,36 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
-from floodmark.failpoints import reach
+from floodmark.jobs.dead_letters import discard, require_replay_fits, run_replay
+from floodmark.jobs.ranges import literal
 from floodmark.locations import quote
 from floodmark.logs import get_logger
-from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.set_aside import SetAsideRow, rows_set_aside
-from floodmark.rules.rule_set import as_json
-from floodmark.sinks import Files
-from floodmark.sinks.contract import Batch, Sink
-from floodmark.step import RunRequest
-from floodmark.step.checks import fit
+from floodmark.sinks.contract import Batch
+from floodmark.step import RunRequest, Step
 from floodmark.step.engine import session_under
-from floodmark.step.intents import frozen_options
-from floodmark.step.refused import parse_rows
+from floodmark.step.refused import saved_rows, with_changes
+from floodmark.step.set_aside import FIRST_NUMBER, Letters, parse_rows
 from floodmark.step.transform import first_lines
+from floodmark.stores.extras import OutsideBatch
 from floodmark.stores.lease import HeldLease, hold
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from floodmark.jobs.job import Job
     from floodmark.sinks.contract import Session
-    from floodmark.step import Step
     from floodmark.stores.contract import MarkStore
 
 
 log = get_logger(__name__)
 ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
-ROW_ID = "_fm_id"
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,7 @@ class Selection:
         if self.rule is not None:
             conditions.append(f"array_contains(reasons, {literal(self.rule)})")
         if self.number is not None:
-            conditions.append(f"number = {self.number}")
+            conditions.append(f"{FIRST_NUMBER} = {self.number}")
         return " and ".join(conditions)
 
 
@@ -105,13 +98,17 @@ class QuarantinedRow:
 class Quarantine:
     """The rows of one job that broke a rule."""
 
-    job: str
+    of_job: Job
     path: str
     session: Session
 
     @classmethod
     def of(cls, job: Job, session: Session, store: MarkStore) -> Quarantine:
-        return cls(job.name, str(job.quarantine_sink(store).path), session)
+        return cls(job, str(job.quarantine_sink(store).path), session)
+
+    @property
+    def job(self) -> str:
+        return self.of_job.name
 
     def groups(self) -> list[QuarantineGroup]:
         """What is in it, by batch, broken rules and status; newest batch first. Like all that looks, without a JVM."""
@@ -138,27 +135,7 @@ class Quarantine:
 
     def discard(self, selection: Selection, store: MarkStore) -> int:
         """Give open rows up; they stay in the table as discarded. Raises LeaseHeld while a run works on the job."""
-        with hold(store, self.job):
-            return self.update("status = 'discarded'", f"status = 'open' and {selection.sql()}")
-
-    def table(self) -> DataFrame | None:
-        """The table, or None if no row was ever put aside; Spark is not asked for then."""
-        if not DeltaProbe(self.path).refresh():
-            return None
-        return self.spark().read.format("delta").load(self.path)
-
-    def update(self, change: str, condition: str) -> int:
-        """Change rows in one commit; how many they were."""
-        if not DeltaProbe(self.path).refresh():
-            return 0
-        return int(self.spark().sql(f"UPDATE {self.sql} SET {change} WHERE {condition}").collect()[0][0])
-
-    @property
-    def sql(self) -> str:
-        return f"delta.{quote(self.path)}"
-
-    def spark(self) -> SparkSession:
-        return self.session()
+        return discard(self.of_job, OutsideBatch(kind="quarantine", where=selection.sql()), self.session, store)
 
 
 def as_row(row: SetAsideRow) -> QuarantinedRow:
@@ -187,172 +164,73 @@ def replay(
 
     Rows that break a rule even so stay where they are. Raises LeaseHeld while a run works on the job.
     """
-    refuse_files(job)
+    earlier = finish_claims(job, session, store)
+    plain = job.step(session, store, RunRequest())
+    require_replay_fits(plain)
+    chosen = OutsideBatch(kind="quarantine", where=selection.sql(), changes=dict(changes))
+    require_changes_fit(plain, chosen)
+    *begun, receipt = run_replay(plain, chosen, Step.run)
+    done, broken = receipt.rows_read if receipt.status == "done" else 0, receipt.rows_dead
+    return ReplayResult(
+        job.name,
+        receipt.run,
+        done,
+        receipt.rows_written if done > broken else {},
+        broken,
+        (*earlier, *(each.run for each in begun)),
+    )
+
+
+def require_changes_fit(plain: Step, chosen: OutsideBatch) -> None:
+    """Raises ConfigError for a column that the rows do not have, or an expression that is none."""
+    spark, letters = plain.session(), Letters.of(plain.work, plain.read().number + 1, "quarantine")
+    rows = letters.replayable_letters(spark, where=chosen.where)
+    if chosen.changes and rows is not None and not rows.isEmpty():
+        with_changes(saved_rows(rows), chosen.changes)
+
+
+def finish_claims(job: Job, session: Session, store: MarkStore) -> tuple[str, ...]:
+    """Replays that an earlier version of Floodmark began: it claimed rows in the table, and wrote them by their claim.
+
+    Under a ledger of its own for each claim, so a sink that has the rows takes none.
+    """
+    path = str(job.quarantine_sink(store).path)
+    claims = {row.id: row for row in rows_set_aside(path, job.name) if row.status == "replaying"}
+    if not claims:
+        return ()
     with hold(store, job.name) as lease:
         step = job.step(session_under(lease, session), store, RunRequest())
-        require_no_open_batch(step)
-        act = Replay(step, Quarantine.of(job, step.session, store), lease)
-        finished = act.finish_claims()
-        return act.run(selection, changes, finished)
+        table = step.session().read.format("delta").load(path).where("status = 'replaying'")
+        replays = [row["replay"] for row in table.select("replay").distinct().sort("replay").collect()]
+        for replay_id in replays:
+            write_claim(step, table.where(f"replay = {literal(replay_id)}"), replay_id, lease)
+            step.session().sql(
+                f"UPDATE delta.{quote(path)} SET status = 'replayed' WHERE replay = {literal(replay_id)}"
+            ).collect()
+    return tuple(replays)
 
 
-def refuse_files(job: Job) -> None:
-    """A folder of files knows one ledger, that of the job's batches."""
-    names = [sink.name for sink in job.sinks if isinstance(sink, Files)]
-    if names:
-        raise ConfigError(
-            f"sink '{names[0]}' of job '{job.name}' is a folder of files, which takes no replay.",
-            hint="fix the rows at their source, and `floodmark quarantine discard` these",
-        )
-
-
-def require_no_open_batch(step: Step) -> None:
-    """An open batch comes first: its rows may be among those asked for."""
-    record = step.read()
-    if record.intent is not None:
-        raise ConfigError(
-            f"batch {record.intent.number} of job '{record.job}' is not finished.",
-            hint=f"floodmark run --select {record.job}",
-        )
-
-
-@dataclass(frozen=True)
-class Replay:
-    """One replay under the job's lease."""
-
-    step: Step
-    quarantine: Quarantine
-    lease: HeldLease
-
-    def run(self, selection: Selection, changes: Mapping[str, str], finished: tuple[str, ...]) -> ReplayResult:
-        job, replay_id = self.step.work.name, uuid.uuid4().hex[:12]
-        table = self.quarantine.table()
-        chosen = table.where(f"status = 'open' and {selection.sql()}") if table is not None else None
-        selected = chosen.count() if chosen is not None else 0
-        if chosen is None or not selected:
-            return ReplayResult(job, replay_id, 0, {}, 0, finished)
-        claimed = self.claim(replay_id, with_changes(original_rows(chosen), changes))
-        reach("after_claim")
-        written = self.deliver(replay_id) if claimed else {}
-        return ReplayResult(job, replay_id, selected, written, selected - claimed, finished)
-
-    def finish_claims(self) -> tuple[str, ...]:
-        """Replays that were begun and did not reach every sink."""
-        table = self.quarantine.table()
-        if table is None:
-            return ()
-        begun = [row["replay"] for row in table.where("status = 'replaying'").select("replay").distinct().collect()]
-        for replay_id in begun:
-            self.deliver(replay_id)
-        return tuple(begun)
-
-    def claim(self, replay_id: str, rows: DataFrame) -> int:
-        """Freeze the good ones of these rows, repaired, in one commit; from here on they belong to this replay."""
-        from pyspark.sql import functions as F
-
-        rules, legend = self.step.work.rules, self.step.work.rules.legend()
-        strict = [place for place, (_, action) in enumerate(legend.rules) if action != "warn"]
-        marked = rules.mark(rows) if rules else rows
-        good = marked.where(f"not ({legend.breaks(strict)})").select(
-            F.col(ROW_ID).alias("id"),
-            F.expr(as_json(marked)).alias("repaired"),
-            F.lit(replay_id).alias("replay"),
-            F.lit(self.claim_of(rows)).alias("claim"),
-        )
-        with temporary_view(good) as view:
-            update = "status = 'replaying', replay = p.replay, repaired = p.repaired, claim = p.claim"
-            merge = f"MERGE INTO {self.quarantine.sql} q USING {view} p ON q.id = p.id AND q.status = 'open'"
-            done = self.quarantine.spark().sql(f"{merge} WHEN MATCHED THEN UPDATE SET {update}").collect()
-        return int(done[0]["num_updated_rows"])
-
-    def claim_of(self, rows: DataFrame) -> str:
-        """What every attempt of this replay must find unchanged."""
-        from pyspark.sql.types import StructType
-
-        own = StructType([field for field in rows.schema.fields if not field.name.startswith("_fm_")])
-        facts = {
-            "time": datetime.now(timezone.utc).isoformat(),
-            "frozen": frozen_options(self.step.work, self.step.session),
-        }
-        return json.dumps({**facts, "schema": own.json()})
-
-    def deliver(self, replay_id: str) -> dict[str, int]:
-        """The claimed rows into every sink; a sink that has them takes none. Only then are they done with."""
-        table = self.quarantine.table()
-        if table is None:
-            raise LookupError("a claim lies in the quarantine, so the quarantine is there")
-        claimed = table.where(f"replay = {literal(replay_id)} and status = 'replaying'")
-        claim = json.loads(claimed.select("claim").first()["claim"])  # type: ignore[index]
-        named = claimed.withColumnRenamed("id", ROW_ID)
-        rows = parse_rows(named, "repaired", claim["schema"], beside=ROW_ID).drop(ROW_ID)
-        batch = self.batch_of(replay_id, claim)
-        written: dict[str, int] = {}
-        for place, sink in enumerate(self.step.work.sinks, start=1):
-            self.lease.check()
-            try:
-                written[sink.name] = sink.write(self.fit_to(rows, sink), batch) or 0
-            except FloodmarkError:
-                raise
-            except Exception as error:
-                raise SinkFailed(self.step.work.name, sink=sink.name, reason=first_lines(error)) from error
-            reach(f"after_sink:{place}")
-        self.quarantine.update("status = 'replayed'", f"replay = {literal(replay_id)}")
-        log.info("quarantined rows replayed", job=self.step.work.name, replay=replay_id, written=written)
-        return written
-
-    def fit_to(self, rows: DataFrame, sink: Sink) -> DataFrame:
-        work = self.step.work
-        return fit(rows, sink, job=work.name, policy=work.on_schema_change, session=self.step.session)
-
-    def batch_of(self, replay_id: str, claim: Mapping[str, Any]) -> Batch:
-        """A batch of its own ledger, so that the numbers of the job's batches mean nothing to it."""
-        return Batch(
-            namespace=self.step.store.namespace,
-            job=f"{self.step.work.name}/replay/{replay_id}",
-            number=1,
-            attempt=uuid.uuid4().hex[:12],
-            digest=replay_id,
-            kind="batch",
-            batch_time=datetime.fromisoformat(claim["time"]),
-            frozen=claim["frozen"],
-        )
-
-
-def original_rows(chosen: DataFrame) -> DataFrame:
-    """Quarantined rows with their own columns again; those of older batches may lack some."""
-    schemas = [row["schema"] for row in chosen.select("schema").distinct().collect()]
-    named = chosen.withColumnRenamed("id", ROW_ID)
-    parts = [parse_rows(named.where(f"schema = {literal(schema)}"), "row", schema, beside=ROW_ID) for schema in schemas]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-
-
-def with_changes(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
-    """The rows with these columns set to the values of these expressions, all of them over the old values."""
-    from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql import functions as F
-
-    unknown = [column for column in changes if column.lower() not in {name.lower() for name in rows.columns}]
-    if unknown:
-        raise ConfigError(f"the rows have no column '{unknown[0]}'.", hint=f"one of: {', '.join(rows.columns[1:])}")
-    try:
-        kinds = {field.name.lower(): field.dataType for field in rows.schema.fields}
-        return rows.withColumns({to: F.expr(text).cast(kinds[to.lower()]) for to, text in changes.items()})
-    except (AnalysisException, ParseException) as error:
-        raise ConfigError(f"a column cannot be set so: {first_lines(error)}", hint="it is Spark's SQL") from error
-
-
-@contextmanager
-def temporary_view(rows: DataFrame) -> Iterator[str]:
-    """The rows as a view, under a name that nobody else has."""
-    name = f"fm_replay_{uuid.uuid4().hex}"
-    rows.createOrReplaceTempView(name)
-    try:
-        yield name
-    finally:
-        rows.sparkSession.catalog.dropTempView(name)
-
-
-def literal(text: str) -> str:
-    """A text as SQL takes it, whatever is in it."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def write_claim(step: Step, claimed: DataFrame, replay_id: str, lease: HeldLease) -> None:
+    """The rows of one claim into every sink, as they were repaired."""
+    claim = json.loads(claimed.select("claim").first()["claim"])  # type: ignore[index]
+    named = claimed.withColumnRenamed("id", "_fm_id")  # the rows may have an id of their own
+    rows = parse_rows(named, "repaired", claim["schema"], beside="_fm_id").drop("_fm_id")
+    batch = Batch(
+        namespace=step.store.namespace,
+        job=f"{step.work.name}/replay/{replay_id}",
+        number=1,
+        attempt=uuid.uuid4().hex[:12],
+        digest=replay_id,
+        kind="batch",
+        batch_time=datetime.fromisoformat(claim["time"]),
+        frozen=claim["frozen"],
+    )
+    for sink in step.work.sinks:
+        lease.check()
+        try:
+            sink.write(step.fit(rows, sink, batch), batch)
+        except FloodmarkError:
+            raise
+        except Exception as error:
+            raise SinkFailed(step.work.name, sink=sink.name, reason=first_lines(error)) from error
+    log.info("quarantined rows replayed", job=step.work.name, replay=replay_id)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.errors import ConfigError, MarkInvalid, MarkKindMismatch, RangeAboveMark
 from floodmark.hwm import HWM, CompositeHWM, Json, Span
-from floodmark.jobs.quarantine import literal
 from floodmark.locations import quote
 from floodmark.sources import Jdbc, Kafka, Postgres, Sqlite
 from floodmark.sources.contract import Request, Session, Sight, Source
@@ -297,3 +296,9 @@ def sql_literal(value: object) -> str:
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     return literal(str(value))
+
+
+def literal(text: str) -> str:
+    """A text as Spark's SQL takes it, whatever is in it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

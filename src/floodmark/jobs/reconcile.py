@@ -26,7 +26,7 @@ from floodmark.jobs.comparison import (
     rows_of_keys,
     table_sink,
 )
-from floodmark.jobs.quarantine import require_no_open_batch
+from floodmark.jobs.dead_letters import require_no_open_batch
 from floodmark.jobs.ranges import TABLES, Bounds, TableRange, cursor_columns, mark_in, table_range
 from floodmark.locations import quote
 from floodmark.logs import get_logger

@@ -9,21 +9,25 @@ from __future__ import annotations
 import uuid
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
+from typing import TypeVar
 
 from floodmark.errors import CodeChanged, ConfigError
 from floodmark.hwm import Json
 from floodmark.logs import get_logger
-from floodmark.rules import RuleSet
-from floodmark.sinks.contract import Freezing, Sink, ledger_id
+from floodmark.rules import Rule, RuleSet
+from floodmark.sinks.contract import Freezing, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook
-from floodmark.step.refused import Letters, SavedRecords
+from floodmark.step.refused import SavedRecords
+from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
+from floodmark.step.transform import Identity
 from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
 from floodmark.stores.extras import IntentExtras, OutsideBatch
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
 log = get_logger(__name__)
+Part = TypeVar("Part")
 GONE = "_fm_gone"
 """Tells a repair's rows that delete their key from those that are put in place."""
 
@@ -119,8 +123,8 @@ def work_of(intent: Intent, work: Work) -> Work:
     if intent.kind == "backfill":
         return replace(work, sinks=ordered)
     if intent.kind == "replay":
-        letters, unread = Letters.of(work, intent.number), Spool(f"{intent.spool}-unread")
-        return replace(work, sinks=ordered, sources=(SavedRecords(work.sources[0], letters, outside.letters, unread),))
+        again = replace(work, sinks=ordered, sources=(replay_source(intent, outside, work),))
+        return as_written(again) if outside.kind == "quarantine" else again
     # A repair's rows were read from the source again: the sink believes them, whatever is stored.
     chosen = tuple(
         with_options(sink, sequence=(), delete_when=GONE) for sink in work.sinks if sink.name == outside.sink
@@ -133,8 +137,20 @@ def work_of(intent: Intent, work: Work) -> Work:
     return replace(work, sinks=chosen, rules=RuleSet())
 
 
-def with_options(sink: Sink, **options: object) -> Sink:
-    """A copy of a sink with other options; one that does not have them stays as it is."""
-    if not is_dataclass(sink) or not options.keys() <= {each.name for each in fields(sink)}:
-        return sink
-    return replace(sink, **options)
+def replay_source(intent: Intent, outside: OutsideBatch, work: Work) -> SavedRecords:
+    """What a replay reads: the rows that were put aside, as they were when it was begun."""
+    letters, unread = Letters.of(work, intent.number, outside.kind), Spool(f"{intent.spool}-unread")
+    return SavedRecords(work.sources[0], letters, outside.letters, unread, outside.where, outside.changes, work.rules)
+
+
+def as_written(work: Work) -> Work:
+    """The work for rows that are past the transform and judged already: their rules have nothing left but to warn."""
+    rules: tuple[Rule, ...] = tuple(with_options(rule, action="warn") for rule in work.rules.rules)
+    return replace(work, transform=Identity(), rules=RuleSet(rules))
+
+
+def with_options(part: Part, **options: object) -> Part:
+    """A copy of a sink or rule with other options; one that does not have them stays as it is."""
+    if not is_dataclass(part) or isinstance(part, type) or not options.keys() <= {each.name for each in fields(part)}:
+        return part
+    return replace(part, **options)

@@ -1,52 +1,65 @@
-"""Rows that did not get to the sinks: dead letters (not parsed, or failed) and the quarantine (broke a rule).
+"""What a batch puts aside, and the source that a replay of it reads.
 
-Both are written once, under the number of their batch, after the sinks and before the mark is raised. A batch that no
-sink has may still be dropped and planned again under another number, and its rows would be put aside twice; a kill
-between these writes and the commit repeats them under the same number. What a person does with them is in `jobs`.
+Rows are put aside once, under the number of their batch, after the sinks and before the mark is raised: a batch that
+no sink has may still be planned again under another number, and a kill before the commit repeats the write.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
-from floodmark.rules import Tally
-from floodmark.rules.rule_set import JSON_OPTIONS, Legend, as_json
-from floodmark.sinks import Delta
-from floodmark.sinks.contract import Batch, Sink, without_own
+from floodmark.rules import RuleSet, Tally
+from floodmark.sinks.contract import Batch, Sink
 from floodmark.sources.contract import LETTER, Immutable, Reading, Request, Saving, Session, Sight, Source
 from floodmark.step.checks import Judgement
 from floodmark.step.spool import RowCounts, Spool
+from floodmark.step.transform import first_lines
 from floodmark.step.work import Work
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.hwm import HWM, Span
     from floodmark.step.batch import PreparedBatch
+from floodmark.step.set_aside import (
+    Letters,
+    discarded_rows,
+    letter_rows,
+    parse_rows,
+    quarantine_rows,
+    replayed_rows,
+    union_all,
+)
 
-
-MetBy = Literal["source", "transform"]
-"""Whether a letter's `record` is what came in, not parsed yet, or a row that was on its way; `shape` is its schema.
-
-A letter without a record can only be read by a person.
-"""
-PLACE = ("file", "line", "text")
 UNREAD = "_fm_unread"
-"""Why a saved record cannot be parsed even now."""
+"""Why a saved record cannot be parsed, or breaks a rule, even now."""
+
+
+def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
+    """Write what broke a rule to the quarantine; nothing is read or written if no row did."""
+    if work.quarantine is None or not (tally.quarantined or must_be_emptied(work.quarantine, judgement, batch)):
+        return 0
+    broken = judgement.quarantined_rows() if tally.quarantined else judgement.quarantined_rows().limit(0)
+    written = work.quarantine.write(quarantine_rows(broken, judgement.legend, batch), batch)
+    return tally.quarantined if written is None else written
+
+
+def must_be_emptied(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
+    """Whether rows of earlier batches have to go: a refresh reads everything anew, and judges them again."""
+    is_refresh = batch.kind == "refresh" and bool(judgement.rules)
+    return is_refresh and quarantine.holds_rows(lambda: judgement.marked_rows.sparkSession)
 
 
 def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> int:
     """Write what could not be parsed, or failed; how many records that were. The source is read again only for that."""
-    if work.dead_letters is None:
-        return 0
     source = work.sources[0]
     if isinstance(source, SavedRecords):
-        return write_outcome(source, prepared, work.dead_letters, batch)
+        return write_outcome(source, prepared, batch)
+    if work.dead_letters is None:
+        return 0
     parts = list(new_letters(work, prepared, counts, batch))
     if batch.kind == "refresh":
         return replace_letters(work, work.dead_letters, parts, prepared.judgement.marked_rows.sparkSession, batch)
@@ -62,10 +75,10 @@ def new_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: B
         yield letter_rows(prepared.failed_records, work.sources[0].name, "transform", batch)
 
 
-def write_outcome(source: SavedRecords, prepared: PreparedBatch, sink: Sink, batch: Batch) -> int:
-    """What became of the letters of a replay; how many are still open."""
+def write_outcome(source: SavedRecords, prepared: PreparedBatch, batch: Batch) -> int:
+    """What became of the records of a replay; how many are still open."""
     rows = source.outcome_rows(prepared.judgement.marked_rows.sparkSession, prepared.failed_records, batch)
-    sink.write(rows, batch)
+    source.letters.sink.write(rows, batch)
     return rows.where("status = 'open'").count()
 
 
@@ -82,100 +95,22 @@ def replace_letters(work: Work, sink: Sink, parts: list[DataFrame], spark: Spark
     return found
 
 
-def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
-    """Write what broke a rule to the quarantine, and how many rows that were; nothing is read if no row did."""
-    if work.quarantine is None or not (tally.quarantined or must_be_emptied(work.quarantine, judgement, batch)):
-        return 0
-    broken = judgement.quarantined_rows() if tally.quarantined else judgement.quarantined_rows().limit(0)
-    written = work.quarantine.write(quarantine_rows(broken, judgement.legend, batch), batch)
-    return tally.quarantined if written is None else written
-
-
-def must_be_emptied(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
-    """Whether rows of earlier batches have to go: a refresh reads everything anew, and judges them again."""
-    is_refresh = batch.kind == "refresh" and bool(judgement.rules)
-    return is_refresh and quarantine.holds_rows(lambda: judgement.marked_rows.sparkSession)
-
-
-def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFrame:
-    """The rows in the form of the quarantine: any row fits, whatever its columns are tomorrow.
-
-    `row` is the row as JSON and `schema` its types; `status` is open, replaying, replayed or discarded. A replay
-    writes its id, the repaired row and what it has to find again (`claim`) beside the row.
-    """
-    from pyspark.sql import functions as F
-
-    nothing = F.lit(None).cast("string")
-    return broken.select(
-        F.expr("uuid()").alias("id"),
-        F.lit(batch.job).alias("job"),
-        F.lit(batch.number).cast("long").alias("number"),
-        F.lit(batch.batch_time).alias("batch_time"),
-        legend.reasons().alias("reasons"),
-        F.expr(as_json(broken)).alias("row"),
-        F.lit(without_own(broken).schema.json()).alias("schema"),
-        F.lit("open").alias("status"),
-        nothing.alias("replay"),
-        nothing.alias("repaired"),
-        nothing.alias("claim"),
-    )
-
-
-@dataclass(frozen=True)
-class Letters:
-    """The letters of one job as they were before the batch of this number.
-
-    The table has a row for each record that was put aside, and one for all done about it since. Rows are only ever
-    appended, each under the number of its batch: what a letter was before a batch can be read at any time after it,
-    and a batch that is written again after a kill finds the same letters.
-    """
-
-    job: str
-    path: str
-    before: int
-
-    @classmethod
-    def of(cls, work: Work, before: int) -> Letters:
-        """Raises ConfigError for a job that puts nothing aside."""
-        if not isinstance(work.dead_letters, Delta):
-            raise ConfigError(f"job '{work.name}' has no dead letters.", hint="give it `dead_letters: {path: …}`")
-        return cls(work.name, str(work.dead_letters.path), before)
-
-    def open_letters(self, spark: SparkSession) -> DataFrame | None:
-        """Those that nobody has dealt with; None if there is no table, or one that knows no state of a letter yet."""
-        from pyspark.sql import functions as F
-
-        table = Delta(path=self.path, name="dead_letters").read(lambda: spark)
-        if table is None or "id" not in table.columns:
-            return None
-        last = F.struct("number", F.col("status") != "open")  # under one number, what was done about it comes second
-        mine = table.where((F.col("job") == self.job) & (F.col("number") < self.before) & F.col("id").isNotNull())
-        newest = mine.groupBy("id").agg(F.max_by(F.struct(*mine.columns), last).alias("letter")).select("letter.*")
-        return newest.where("status = 'open'")
-
-    def replayable_letters(self, spark: SparkSession, ids: Sequence[str] = ()) -> DataFrame | None:
-        """Open letters that hold their record: those of these ids, or all."""
-        from pyspark.sql import functions as F
-
-        opened = self.open_letters(spark)
-        if opened is None:
-            return None
-        whole = opened.where("record is not null")
-        return whole.where(F.col("id").isin(list(ids))) if ids else whole
-
-
 @dataclass(frozen=True)
 class SavedRecords(Immutable):
-    """The letters that a replay is about, in the place of the job's source.
+    """The records that a replay is about, in the place of the job's source.
 
-    Which of them could not be parsed is frozen before the others go on: with other code, a recovery would take one
-    that no sink has for one that was written.
+    Letters are parsed as the job's own source would parse them today; quarantined rows are repaired by `changes`,
+    columns and the SQL they become, and judged again. Which of them cannot go on is frozen before the others do: with
+    other code, a recovery would take one that no sink has for one that was written.
     """
 
     origin: Source
     letters: Letters
     ids: tuple[str, ...]
     unread: Spool
+    where: str = "true"
+    changes: Mapping[str, str] | None = None
+    rules: RuleSet = field(default_factory=RuleSet)
 
     @property
     def name(self) -> str:
@@ -192,10 +127,7 @@ class SavedRecords(Immutable):
         from pyspark.sql import functions as F
 
         readings = list(self._readings(spark))
-        rows = reduce(
-            lambda one, other: one.unionByName(other, allowMissingColumns=True),
-            [with_reason(reading) for reading in readings],
-        )
+        rows = union_all([with_reason(reading) for reading in readings], fills_columns=True)
         if self.unread.counts() is None:
             bad = rows.where(F.col(UNREAD).isNotNull())
             self.unread.write(bad.select(F.col(LETTER)["letter"].alias("letter"), F.col(UNREAD).alias("why")))
@@ -211,12 +143,25 @@ class SavedRecords(Immutable):
         return replayed_rows(self._chosen_letters(spark), failures, batch)
 
     def _readings(self, spark: SparkSession) -> Iterator[Reading]:
-        """One for each schema in which records were saved."""
-        chosen = with_place(self._chosen_letters(spark))
-        for met_by, shape in chosen.select("met_by", "shape").distinct().sort("met_by", "shape").collect():
-            such = chosen.where((chosen["met_by"] == met_by) & (chosen["shape"] == shape))
-            saved = parse_rows(such, "record", shape, beside=LETTER)
-            yield self._parse_again(saved) if met_by == "source" else Reading(saved)
+        """One for each schema in which records were saved; quarantined rows are judged together."""
+        chosen = self._chosen_letters(spark)
+        if self.letters.kind == "quarantine":
+            yield self._judge(with_changes(saved_rows(chosen), self.changes or {}))
+            return
+        for met_by in ("source", "transform"):
+            for saved in saved_parts(chosen.where(chosen["met_by"] == met_by)):
+                yield self._parse_again(saved) if met_by == "source" else Reading(saved)
+
+    def _judge(self, rows: DataFrame) -> Reading:
+        """The rows, each with the rules that it breaks even so; one that only warns keeps no row back."""
+        from pyspark.sql import functions as F
+
+        if not self.rules:
+            return Reading(rows)
+        marked, legend = self.rules.mark(rows), self.rules.legend()
+        strict = [place for place, (_, action) in enumerate(legend.rules) if action != "warn"]
+        broken = F.when(F.expr(legend.breaks(strict)), F.concat_ws(", ", legend.reasons()))
+        return Reading(marked, broken, tuple(name for name in marked.columns if name not in rows.columns))
 
     def _parse_again(self, saved: DataFrame) -> Reading:
         if isinstance(self.origin, Saving):
@@ -227,123 +172,47 @@ class SavedRecords(Immutable):
         )
 
     def _chosen_letters(self, spark: SparkSession) -> DataFrame:
-        chosen = self.letters.replayable_letters(spark, self.ids)
+        chosen = self.letters.replayable_letters(spark, self.ids, self.where)
         if chosen is None:
             raise ConfigError(
-                f"the dead letters of job '{self.letters.job}' are gone: {self.letters.path}.",
+                f"the dead letters of job '{self.letters.job}' are gone: {self.letters.sink.path}.",
                 hint=f"bring the table back, or `floodmark run --select {self.letters.job} --abandon`",
             )
         return chosen
 
 
-def with_place(letters: DataFrame) -> DataFrame:
-    """Letters with the column that goes with their records: it orders them as their source did, and names them."""
+def saved_rows(letters: DataFrame) -> DataFrame:
+    """The records of letters with their own columns again; those of older batches may lack some."""
+    return union_all(list(saved_parts(letters)), fills_columns=True)
+
+
+def saved_parts(letters: DataFrame) -> Iterator[DataFrame]:
+    """The same by schema, each row beside the column that orders letters as their source did, and names them."""
     from pyspark.sql import functions as F
 
-    return letters.withColumn(LETTER, F.struct("line", "file", F.col("id").alias("letter")))
+    placed = letters.withColumn(LETTER, F.struct("line", "file", F.col("id").alias("letter")))
+    for (shape,) in letters.select("shape").distinct().sort("shape").collect():
+        yield parse_rows(placed.where(placed["shape"] == shape), "record", shape, beside=LETTER)
+
+
+def with_changes(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
+    """The rows with these columns set to the values of these expressions, all of them over the old values."""
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+
+    kinds = {field.name.lower(): field.dataType for field in rows.schema.fields}
+    unknown = [column for column in changes if column.lower() not in kinds]
+    if unknown:
+        raise ConfigError(f"the rows have no column '{unknown[0]}'.", hint=f"one of: {', '.join(rows.columns[1:])}")
+    try:
+        return rows.withColumns({to: F.expr(text).cast(kinds[to.lower()]) for to, text in changes.items()})
+    except (AnalysisException, ParseException) as error:
+        raise ConfigError(f"a column cannot be set so: {first_lines(error)}", hint="it is Spark's SQL") from error
 
 
 def with_reason(reading: Reading) -> DataFrame:
-    """The rows, each with the reason for which it cannot be parsed, if there is one."""
+    """The rows, each with the reason for which it cannot go on, if there is one."""
     from pyspark.sql import functions as F
 
     nothing = F.lit(None).cast("string")
     return reading.rows.withColumn(UNREAD, reading.reason if reading.reason is not None else nothing)
-
-
-def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
-    """New letters: what was met (file, line, text, reason, and the record where it can be run again), and by which
-    batch of which job.
-
-    A place that has a line is met by one record only, so a letter of it has the same id when it is put aside again.
-    """
-    from pyspark.sql import functions as F
-
-    where = F.concat_ws(":", F.lit(source), "file", "line")
-    return frame.select(
-        *_heading(source, batch),
-        *PLACE,
-        "reason",
-        F.when(F.col("line").isNotNull() & F.col("file").isNotNull(), where).otherwise(F.expr("uuid()")).alias("id"),
-        F.lit("open").alias("status"),
-        F.lit(1).alias("attempts"),
-        F.lit(met_by).alias("met_by"),
-        *_record_columns(frame),
-    )
-
-
-def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> DataFrame:
-    """What a replay made of these letters: done with, or open as before with one attempt more and the new reason.
-
-    `failures` are (letter, why).
-    """
-    from pyspark.sql import functions as F
-
-    why = letters.withColumn("why", F.lit(None).cast("string"))
-    if failures is not None:
-        why = letters.join(failures, letters["id"] == failures["letter"], "left").drop("letter")
-    failed = F.col("why").isNotNull()
-    return why.select(
-        *_heading(None, batch),
-        *PLACE,
-        F.coalesce("why", "reason").alias("reason"),
-        "id",
-        F.when(failed, "open").otherwise("replayed").alias("status"),
-        (F.col("attempts") + 1).alias("attempts"),
-        "met_by",
-        F.when(failed, F.col("record")).alias("record"),
-        "shape",
-    )
-
-
-def discarded_rows(letters: DataFrame, number: int) -> DataFrame:
-    """These letters as discarded, under the number of a batch that is committed."""
-    from pyspark.sql import functions as F
-
-    nothing = F.lit(None).cast("string")
-    return letters.withColumns({"number": F.lit(number).cast("long"), "status": F.lit("discarded"), "record": nothing})
-
-
-def _heading(source: str | None, batch: Batch) -> list[Column]:
-    from pyspark.sql import functions as F
-
-    return [
-        F.lit(batch.job).alias("job"),
-        F.col("source") if source is None else F.lit(source).alias("source"),
-        F.lit(batch.number).cast("long").alias("number"),
-        F.lit(batch.batch_time).alias("batch_time"),
-    ]
-
-
-def _record_columns(frame: DataFrame) -> list[Column]:
-    """The record and its schema, whether the frame has it as a struct, as text, or not at all."""
-    from pyspark.sql import functions as F
-
-    if "shape" in frame.columns:
-        return [F.col("record"), F.col("shape")]
-    if "record" not in frame.columns:
-        return [F.lit(None).cast("string").alias(name) for name in ("record", "shape")]
-    shape = frame.select("record.*").schema.json()
-    return [json_text(F.col("record")).alias("record"), F.lit(shape).alias("shape")]
-
-
-def parse_rows(rows: DataFrame, column: str, schema: str, *, beside: str) -> DataFrame:
-    """The JSON of a column as columns, after the one that is named; a text that somebody edited wrongly stops it."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
-    shape = StructType.fromJson(json.loads(schema))
-    row = F.from_json(F.col(column), shape, {**JSON_OPTIONS, "mode": "FAILFAST"})
-    return rows.select(beside, row.alias("row")).select(beside, "row.*")
-
-
-def json_text(record: Column) -> Column:
-    """A struct as JSON, with every digit of its times; bytes become base64."""
-    from pyspark.sql import functions as F
-
-    return F.to_json(record, JSON_OPTIONS)
-
-
-def union_all(parts: list[DataFrame]) -> DataFrame:
-    """All of them as one frame."""
-    return reduce(lambda one, other: one.unionByName(other), parts)

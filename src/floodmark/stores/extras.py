@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from floodmark.hwm import HWM, Json, deserialize
 
@@ -157,26 +157,41 @@ class OutsideBatch:
 
     `conditions` are SQL by source: a span ends with a value, a range before one. `sequences` are columns by sink: a
     merge that has none of its own must not put an older row over a newer one. A repair writes to one sink alone.
-    A replay is of the letters with these ids; of all, if there are none.
+    A replay is of the letters with these ids (of all, if there are none) for which the SQL `where` holds; of a
+    quarantine, `changes` are the columns that are set first, each with its SQL.
     """
 
     conditions: Mapping[str, str] = field(default_factory=dict)
     sequences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sink: str | None = None
     letters: tuple[str, ...] = ()
+    kind: Literal["dead_letter", "quarantine"] = "dead_letter"
+    where: str = "true"
+    changes: Mapping[str, str] = field(default_factory=dict)
 
     def serialize(self) -> dict[str, Json]:
-        return {
+        parts: dict[str, Json] = {
             "conditions": dict(self.conditions),
             "sequences": {name: list(columns) for name, columns in self.sequences.items()},
             "sink": self.sink,
             "letters": list(self.letters),
         }
+        if self.kind == "quarantine":
+            parts |= {"kind": self.kind, "where": self.where, "changes": dict(self.changes)}
+        return parts
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> OutsideBatch:
         sequences = {name: tuple(columns) for name, columns in stored.get("sequences", {}).items()}
-        return cls(stored.get("conditions", {}), sequences, stored.get("sink"), tuple(stored.get("letters", ())))
+        return cls(
+            stored.get("conditions", {}),
+            sequences,
+            stored.get("sink"),
+            tuple(stored.get("letters", ())),
+            stored.get("kind", "dead_letter"),
+            stored.get("where", "true"),
+            stored.get("changes", {}),
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, TransformFailed
 from floodmark.sinks.contract import POSITION
-from floodmark.step.refused import json_text
+from floodmark.step.set_aside import json_text
 from floodmark.step.transform import Function, first_lines, only_frame
 from floodmark.streams.calls import FAILURE, RecordFunction, function_task
 from floodmark.streams.policy import OnError, on_error_of

@@ -1,0 +1,235 @@
+"""The table of rows that a job put aside, dead letters and quarantined rows alike: their shape, and what is open.
+
+A table has a row for each record that was put aside, and one for everything done about it since, each under the number
+of its batch. Rows are only ever appended, so what a record was before a batch can be read at any time after it, and a
+batch that is written again after a kill finds the same records. `probes.set_aside` reads the same without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Literal
+
+from floodmark.errors import ConfigError
+from floodmark.probes.set_aside import Kind
+from floodmark.rules.rule_set import JSON_OPTIONS, Legend, as_json
+from floodmark.sinks import Delta
+from floodmark.sinks.contract import Batch, without_own
+from floodmark.step.work import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+MetBy = Literal["source", "transform", "rules"]
+"""Whether `record` is what came in, not parsed yet, a row on its way, or one that was ready; `shape` is its schema.
+
+A letter without a record can only be read by a person.
+"""
+PLACE = ("file", "line", "text")
+FIRST_NUMBER = "_fm_first_number"
+"""The batch that put a row aside, beside its latest state."""
+
+
+@dataclass(frozen=True)
+class Letters:
+    """What one job has put aside in a table, as it was before the batch of this number."""
+
+    job: str
+    sink: Delta
+    before: int
+    kind: Kind = "dead_letter"
+
+    @classmethod
+    def of(cls, work: Work, before: int, kind: Kind = "dead_letter") -> Letters:
+        """Raises ConfigError for a job that puts nothing aside."""
+        sink = work.quarantine if kind == "quarantine" else work.dead_letters
+        if not isinstance(sink, Delta):
+            raise ConfigError(f"job '{work.name}' has no dead letters.", hint="give it `dead_letters: {path: …}`")
+        return cls(work.name, sink, before, kind)
+
+    def open_letters(self, spark: SparkSession) -> DataFrame | None:
+        """Those that nobody has dealt with; None if there is no table, or one that knows no state of a letter yet."""
+        from pyspark.sql import functions as F
+
+        table = self.sink.read(lambda: spark)
+        if table is None or "id" not in table.columns:
+            return None
+        rows = in_one_shape(table, self.kind)
+        mine = rows.where((F.col("job") == self.job) & (F.col("number") < self.before) & F.col("id").isNotNull())
+        last = F.struct("number", F.col("status") != "open")  # under one number, what was done about it comes second
+        newest = F.max_by(F.struct(*mine.columns), last).alias("letter")
+        states = mine.groupBy("id").agg(newest, F.min("number").alias(FIRST_NUMBER))
+        return states.select("letter.*", FIRST_NUMBER).where("status = 'open'")
+
+    def replayable_letters(self, spark: SparkSession, ids: Sequence[str] = (), where: str = "true") -> DataFrame | None:
+        """Open letters that hold their record: those of these ids, or all; `where` is SQL over them."""
+        from pyspark.sql import functions as F
+
+        letters = self.open_letters(spark)
+        if letters is None:
+            return None
+        whole = letters.where("record is not null").where(where)
+        return whole.where(F.col("id").isin(list(ids))) if ids else whole
+
+
+def in_one_shape(table: DataFrame, kind: Kind) -> DataFrame:
+    """The rows of a table under today's names, whichever versions wrote them; a quarantine had names of its own."""
+    from pyspark.sql import functions as F
+
+    nothing = F.lit(None).cast("string")
+
+    def column(name: str, earlier: str | None = None, default: Column = nothing) -> Column:
+        there = [F.col(each) for each in (name, earlier) if each in table.columns]
+        return (F.coalesce(*there, default) if default is not nothing or not there else F.coalesce(*there)).alias(name)
+
+    one = F.array("reason") if "reason" in table.columns else F.array().cast("array<string>")
+    joined = F.concat_ws(", ", "reasons") if "reasons" in table.columns else nothing
+    return table.select(
+        "id",
+        column("kind", default=F.lit(kind)),
+        "job",
+        column("source"),
+        "number",
+        "batch_time",
+        column("file"),
+        column("line") if "line" in table.columns else F.lit(None).cast("long").alias("line"),
+        column("text"),
+        column("reason", default=joined),
+        column("reasons", default=one),
+        column("status", default=F.lit("open")),
+        column("attempts", default=F.lit(1)),
+        column("met_by", default=F.lit("rules")),
+        column("record", "row"),
+        column("shape", "schema"),
+    )
+
+
+def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFrame:
+    """Rows that broke rules, in the shape of the table: any row fits, whatever its columns are tomorrow."""
+    from pyspark.sql import functions as F
+
+    nothing = F.lit(None).cast("string")
+    return broken.select(
+        F.expr("uuid()").alias("id"),
+        F.lit("quarantine").alias("kind"),
+        F.lit(batch.job).alias("job"),
+        nothing.alias("source"),
+        *_batch_columns(batch),
+        nothing.alias("file"),
+        F.lit(None).cast("long").alias("line"),
+        nothing.alias("text"),
+        F.concat_ws(", ", legend.reasons()).alias("reason"),
+        legend.reasons().alias("reasons"),
+        *_new_state("rules"),
+        F.expr(as_json(broken)).alias("record"),
+        F.lit(without_own(broken).schema.json()).alias("shape"),
+    )
+
+
+def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
+    """New letters: what was met (file, line, text, reason, and the record where it can be run again), and by which
+    batch of which job.
+
+    A place that has a line is met by one record only, so a letter of it has the same id when it is put aside again.
+    """
+    from pyspark.sql import functions as F
+
+    where = F.concat_ws(":", F.lit(source), "file", "line")
+    return frame.select(
+        F.when(F.col("line").isNotNull() & F.col("file").isNotNull(), where).otherwise(F.expr("uuid()")).alias("id"),
+        F.lit("dead_letter").alias("kind"),
+        F.lit(batch.job).alias("job"),
+        F.lit(source).alias("source"),
+        *_batch_columns(batch),
+        *PLACE,
+        "reason",
+        F.array("reason").alias("reasons"),
+        *_new_state(met_by),
+        *_record_columns(frame),
+    )
+
+
+def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> DataFrame:
+    """What a replay made of these letters: done with, or open as before with one attempt more and the new reason.
+
+    `failures` are (letter, why). A quarantined row keeps the names of the rules that it broke when it came.
+    """
+    from pyspark.sql import functions as F
+
+    why = letters.withColumn("why", F.lit(None).cast("string"))
+    if failures is not None:
+        why = letters.join(failures, letters["id"] == failures["letter"], "left").drop("letter")
+    failed = F.col("why").isNotNull()
+    return why.select(
+        "id",
+        "kind",
+        "job",
+        "source",
+        *_batch_columns(batch),
+        *PLACE,
+        F.coalesce("why", "reason").alias("reason"),
+        F.when(failed & (F.col("kind") == "dead_letter"), F.array("why")).otherwise(F.col("reasons")).alias("reasons"),
+        F.when(failed, "open").otherwise("replayed").alias("status"),
+        (F.col("attempts") + 1).alias("attempts"),
+        "met_by",
+        F.when(failed, F.col("record")).alias("record"),
+        "shape",
+    )
+
+
+def discarded_rows(letters: DataFrame, number: int) -> DataFrame:
+    """These letters as discarded, under the number of a batch that is committed."""
+    from pyspark.sql import functions as F
+
+    gone = {"number": F.lit(number).cast("long"), "status": F.lit("discarded"), "record": F.lit(None).cast("string")}
+    return letters.drop(FIRST_NUMBER).withColumns(gone)
+
+
+def _batch_columns(batch: Batch) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [F.lit(batch.number).cast("long").alias("number"), F.lit(batch.batch_time).alias("batch_time")]
+
+
+def _new_state(met_by: MetBy) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [F.lit("open").alias("status"), F.lit(1).alias("attempts"), F.lit(met_by).alias("met_by")]
+
+
+def _record_columns(frame: DataFrame) -> list[Column]:
+    """The record and its schema, whether the frame has it as a struct, as text, or not at all."""
+    from pyspark.sql import functions as F
+
+    if "shape" in frame.columns:
+        return [F.col("record"), F.col("shape")]
+    if "record" not in frame.columns:
+        return [F.lit(None).cast("string").alias(name) for name in ("record", "shape")]
+    shape = frame.select("record.*").schema.json()
+    return [json_text(F.col("record")).alias("record"), F.lit(shape).alias("shape")]
+
+
+def json_text(record: Column) -> Column:
+    """A struct as JSON, with every digit of its times; bytes become base64."""
+    from pyspark.sql import functions as F
+
+    return F.to_json(record, JSON_OPTIONS)
+
+
+def parse_rows(rows: DataFrame, column: str, schema: str, *, beside: str) -> DataFrame:
+    """The JSON of a column as columns, after the one that is named; a text that somebody edited wrongly stops it."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    shape = StructType.fromJson(json.loads(schema))
+    row = F.from_json(F.col(column), shape, {**JSON_OPTIONS, "mode": "FAILFAST"})
+    return rows.select(beside, row.alias("row")).select(beside, "row.*")
+
+
+def union_all(parts: list[DataFrame], *, fills_columns: bool = False) -> DataFrame:
+    """All of them as one frame; columns that some of them lack are empty there, or refused."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=fills_columns), parts)
