@@ -40,7 +40,8 @@ def test_the_commit_says_which_batch_it_is(ab: DataFrame, tmp_path: Path) -> Non
     """What a person finds in the table's history is enough to find the run."""
     Delta(str(tmp_path)).write(ab, batch(1))
     note = json.loads(DeltaTable(tmp_path).history(1)[0]["userMetadata"])
-    assert note == {"floodmark": {"ledger": LEDGER, "number": 1, "digest": "d1", "job": "orders", "marks": {"src": 1}}}
+    facts = {"ledger": LEDGER, "number": 1, "digest": "d1", "job": "orders", "marks": {"src": 1}}
+    assert note == {"floodmark": {"format": 1, **facts}}
 
 
 @pytest.mark.parametrize(
