@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from floodmark.mill import inputs
+from floodmark.errors import ElementInvalid
+from floodmark.mill import JoinWith, function_call, get_field, inputs, join_streams
 from floodmark.mill.brokers.files import JsonArray
 from floodmark.mill.inputs import CachedMessages, MessageCache
 from tests.mill.cases import BY_K, Case, Joined, L, R, join_names, keyed
@@ -90,3 +93,20 @@ def test_only_what_was_read_is_taken_from_the_cache(offsets: dict[int, tuple[int
     """An intent of an earlier process may reach further than the last look."""
     nothing: DataFrame = None  # type: ignore[assignment]  # nobody looks at the rows
     assert CachedMessages({0: (2, 5), 1: (0, 9)}, nothing).covers(offsets) is is_there
+
+
+def test_an_element_whose_key_is_gone_when_it_is_read_again_is_an_error_and_not_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A join takes no element without a key, so a function that fails in the turn alone would drop one silently."""
+    calls = tmp_path / "calls"
+    calls.mkdir()
+
+    def key_once(element: Mapping[str, Any]) -> int:
+        (calls / str(element["k"])).touch(exist_ok=False)
+        return int(element["k"])
+
+    tree = join_streams(L, JoinWith(R, get_field("k"), function_call(key_once)))
+    case = replace(JOIN, declared={"join_tree": tree})
+    with pytest.raises(ElementInvalid, match="the key that it had is gone"):
+        mill_on_files(case, tmp_path / "mill", spark).run()

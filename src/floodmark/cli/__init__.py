@@ -1,4 +1,4 @@
-"""The command line: `floodmark COMMAND`; one file per command, loaded only when it is chosen."""
+"""The command line: `floodmark COMMAND`; a file for one or two commands, loaded only when one is chosen."""
 
 from __future__ import annotations
 

@@ -35,6 +35,15 @@ COMMANDS = {
     "workflow": "Run or check a workflow: the tasks of a Databricks-Jobs file.",
     "deadletters": "List, show, replay and discard the records that were given up.",
 }
+MODULES = {
+    "init": ("init", "schema"),
+    "check": ("lint", "check"),
+    "run": ("plan", "run"),
+    "repair": ("backfill", "reconcile"),
+    "runs": ("runs", "diff"),
+    "health": ("health", "alerts"),
+}
+"""Commands that stand in one module, each with an app named after it; any other has a module of its own name."""
 GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "
 EPILOG += "5 a decision is needed, 6 plan --detailed-exitcode found changes."
@@ -54,9 +63,10 @@ class LazyGroup(TyperGroup):
 
 
 def load_command(name: str) -> Command:
-    """The command of that name, from the module of that name."""
-    app: typer.Typer = import_module(f"floodmark.cli.{name}").app
-    command = typer.main.get_command(app)
+    """The command of that name, from its module alone."""
+    home = next((module for module, names in MODULES.items() if name in names), None)
+    module = import_module(f"floodmark.cli.{home or name}")
+    command = typer.main.get_command(getattr(module, f"{name}_app") if home else module.app)
     command.name = name
     return command
 

@@ -1,4 +1,4 @@
-"""`floodmark init`: a project that runs at once, files to Delta, with no server."""
+"""`floodmark init | schema`: a project that runs at once, and the JSON Schema of its file for editors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from floodmark.cli.output import print_line
+from floodmark.cli.output import print_json, print_line
 from floodmark.errors import ConfigError
 
-app = typer.Typer(add_completion=False)
+init_app = typer.Typer(add_completion=False)
 
 PROJECT = """\
 # yaml-language-server: $schema=.floodmark/schema.json
@@ -49,7 +49,7 @@ SECOND_DAY = (
 )
 
 
-@app.command()
+@init_app.command()
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where; the current folder if left out.")] = Path(),
 ) -> None:
@@ -79,3 +79,14 @@ def contents() -> dict[str, str]:
         "in/orders/2026-01-02.jsonl": SECOND_DAY,
         ".gitignore": "/state/\n/lake/\n",
     }
+
+
+schema_app = typer.Typer(add_completion=False)
+
+
+@schema_app.command()
+def schema() -> None:
+    """Print the JSON Schema of the project file."""
+    from floodmark.project.models import project_schema
+
+    print_json(project_schema())

@@ -1,11 +1,11 @@
-"""`floodmark run`: once, or in a loop."""
+"""`floodmark run | plan`: carry out the next batches, or show what they would be."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +15,7 @@ from floodmark.cli.output import (
     AsJson,
     DryRun,
     Select,
+    mark_text,
     message_and_hint,
     print_failure,
     print_json,
@@ -30,20 +31,20 @@ if TYPE_CHECKING:
 
     from rich.status import Status
 
-    from floodmark.jobs.job import Job
+    from floodmark.jobs.job import Job, Plan
     from floodmark.jobs.running import Outcome, Runnable, Runner
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
 
 
-app = typer.Typer(add_completion=False)
+run_app = typer.Typer(add_completion=False)
 LOOPING = "looping; Ctrl-C ends it"
 STATUSES = ("done", "nothing_new", "held_back", "failed", "skipped")
 Start = Annotated[str | None, typer.Option("--from", metavar="VALUE", help="Read from this value on, inclusive.")]
 Every = Annotated[str | None, typer.Option(metavar="5s", help="How often a loop looks; implies --loop.")]
 
 
-@app.command()
+@run_app.command()
 def run(
     ctx: typer.Context,
     select: Select = None,
@@ -94,8 +95,6 @@ class RunCommand:
 
     def plan(self, jobs: Sequence[Job]) -> None:
         """Low, high and count of each job; nothing is touched."""
-        from floodmark.cli.plan import print_plans
-
         session, store = self.invocation.session(), self.invocation.store()
         print_plans([job.plan_request(self.options, session, store) for job in jobs], as_json=self.as_json)
 
@@ -171,3 +170,56 @@ class RunCommand:
         from rich.console import Console
 
         return Console(stderr=True).status(text)
+
+
+plan_app = typer.Typer(add_completion=False)
+FOUND_CHANGES = 6
+Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]
+
+
+@plan_app.command()
+def plan(
+    ctx: typer.Context,
+    select: Select = None,
+    start: Annotated[str | None, typer.Option("--from", help="As if run with --from.")] = None,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="As if run with --full-refresh.")] = False,
+    max_rows: Annotated[int | None, typer.Option(min=1, help="As if run with --max-rows.")] = None,
+    detailed_exitcode: Detailed = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show marks from and to, rows expected and schema changes; touches nothing."""
+    invocation: Invocation = ctx.obj
+    session, store = invocation.session(), invocation.store()
+    plans = [
+        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
+        for job in invocation.jobs(select or ())
+    ]
+    print_plans(plans, as_json=as_json)
+    if detailed_exitcode and any(each.has_work for each in plans):
+        raise typer.Exit(FOUND_CHANGES)
+
+
+def print_plans(plans: Sequence[Plan], *, as_json: bool) -> None:
+    """The plans as one document or as lines."""
+    if as_json:
+        print_json({"plans": [asdict(each) for each in plans]})
+        return
+    for each in plans:
+        for line in _plan_lines(each):
+            print_line(line)
+
+
+def _plan_lines(plan: Plan) -> list[str]:
+    held = f"  {plan.rows_held_back} held back: {plan.held_reason}"
+    if not plan.has_work:
+        what = "nothing to read yet" if plan.rows_held_back else "nothing new"
+        return [f"{plan.job}: {what}, mark {mark_text(plan.mark_before)}", *([held] if plan.rows_held_back else [])]
+    count = "not known before reading" if plan.expected_rows is None else str(plan.expected_rows)
+    return [
+        f"{plan.job}: low {mark_text(plan.mark_before)}, high {mark_text(plan.mark_after)}, count {count}",
+        *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
+        *([held] if plan.rows_held_back else []),
+        *(f"  schema: {change}" for change in plan.schema_changes),
+        *(f"  rule {rule}" for rule in plan.rules),
+        *(f"  {note}" for note in plan.notes),
+    ]

@@ -1,22 +1,36 @@
-"""`floodmark runs`: receipts of past runs, without a JVM."""
+"""`floodmark runs | diff`: what past runs did, and what changed between two of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, mark_text, print_json, print_line, print_table, run_entry
+from floodmark.cli.output import (
+    AsJson,
+    Select,
+    mark_text,
+    print_json,
+    print_line,
+    print_table,
+    run_entry,
+    scrub_document,
+    short_mark,
+)
 
 if TYPE_CHECKING:
+    from floodmark.hwm import Json
+    from floodmark.jobs.diff import Diff, JobChange, RuleChange, TableChange
     from floodmark.stores.record import Receipt
 
 
-app = typer.Typer(add_completion=False)
+runs_app = typer.Typer(add_completion=False)
 
 
-@app.command()
+@runs_app.command()
 def runs(
     ctx: typer.Context,
     job: Annotated[str | None, typer.Option(help="Only the runs of this job.")] = None,
@@ -27,27 +41,115 @@ def runs(
     invocation: Invocation = ctx.obj
     receipts = invocation.store().runs(job, limit=last)
     if as_json:
-        print_json({"runs": [_entry(receipt, invocation) for receipt in receipts]})
+        print_json({"runs": [_run_entry(receipt, invocation) for receipt in receipts]})
         return
     if not receipts:
         print_line("no runs yet")
         return
     header = ("run", "started", "job", "status", "read", "written", "mark after", "s")
-    print_table(header, [_row(each) for each in receipts])
+    print_table(header, [_run_row(each) for each in receipts])
     for receipt in receipts:
         if receipt.error:
             print_line(invocation.scrub(f"{receipt.started:%Y-%m-%d %H:%M:%S} {receipt.job}: {receipt.error}"))
 
 
-def _entry(receipt: Receipt, invocation: Invocation) -> dict[str, object]:
+def _run_entry(receipt: Receipt, invocation: Invocation) -> dict[str, object]:
     error = invocation.scrub(receipt.error) if receipt.error else None
     started = receipt.started.isoformat()
     more = {"run": receipt.run, "started": started, "number": receipt.number, "durations": dict(receipt.durations)}
     return {**run_entry(receipt), "error": error, **more, "notes": list(receipt.notes)}
 
 
-def _row(receipt: Receipt) -> tuple[str, ...]:
+def _run_row(receipt: Receipt) -> tuple[str, ...]:
     written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
     started, seconds = f"{receipt.started:%Y-%m-%d %H:%M:%S}", f"{receipt.seconds:.1f}"
     counts = (str(receipt.rows_read), written, mark_text(receipt.mark_after))
     return (receipt.run, started, receipt.job, receipt.status, *counts, seconds)
+
+
+diff_app = typer.Typer(add_completion=False)
+First = Annotated[str, typer.Argument(metavar="RUN1", help="The id of a run, or how it begins.")]
+Last = Annotated[str, typer.Argument(metavar="RUN2", help="Another one, of the same job or not.")]
+
+
+@diff_app.command()
+def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_json: AsJson = False) -> None:
+    """Show what jobs did after the earlier of two runs and up to the later one: marks, rows, rules, tables."""
+    from floodmark.jobs.diff import diff as between
+    from floodmark.jobs.diff import jobs_that_ran
+    from floodmark.project import select_jobs
+
+    invocation: Invocation = ctx.obj
+    site = invocation.site()
+    store, declared = invocation.store(), select_jobs(invocation.loaded_project(), select or ())
+    others = [] if select else jobs_that_ran(store)
+    sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}
+    found = between(store, run1, run2, {**sinks, **{name: [] for name in others if name not in sinks}})
+    if as_json:
+        changes: list[Json] = [change.serialize() for change in found.jobs]
+        document: dict[str, Json] = {"from": _run_facts(found.first), "to": _run_facts(found.last), "jobs": changes}
+        print_json(scrub_document(document, invocation.scrub))
+        return
+    for line in _diff_lines(found, site.folder):
+        print_line(invocation.scrub(line))
+
+
+def _run_facts(receipt: Receipt) -> dict[str, Json]:
+    return {"run": receipt.run, "job": receipt.job, "started": receipt.started.isoformat(), "number": receipt.number}
+
+
+def _diff_lines(found: Diff, folder: Path) -> Iterator[str]:
+    for word, receipt in (("after", found.first), ("up to", found.last)):
+        yield f"{word} run {receipt.run} ({receipt.job}, {receipt.started:%Y-%m-%d %H:%M:%S})"
+    if not found.jobs:
+        yield "nothing ran in between"
+    for change in found.jobs:
+        failed = f", {change.failed_runs} failed" if change.failed_runs else ""
+        yield f"{change.job}: {change.runs} {'run' if change.runs == 1 else 'runs'}{failed}, {change.seconds:.1f} s"
+        yield f"  mark {short_mark(change.mark_before)} → {short_mark(change.mark_after)}"
+        yield f"  {_rows_text(change)}"
+        yield from (f"  rule {_rule_text(rule)}" for rule in change.rules)
+        yield from (f"  {_table_text(table, folder)}" for table in change.tables)
+
+
+def _rows_text(change: JobChange) -> str:
+    written = ", ".join(f"{sink} {rows}" for sink, rows in change.rows_written.items()) or "none"
+    aside = {
+        "quarantined": change.rows_quarantined,
+        "dropped": change.rows_dropped,
+        "dead": change.rows_dead,
+        "held back": change.rows_held_back,
+    }
+    return f"rows read {change.rows_read}, written: {written}" + "".join(f", {n} {word}" for word, n in aside.items())
+
+
+def _rule_text(rule: RuleChange) -> str:
+    before = f", before {rule.failed_before} of {rule.checked_before}" if rule.failed_before is not None else ", new"
+    return f"{rule.name} ({rule.action}): {rule.failed} of {rule.checked} failed{before}"
+
+
+def _table_text(table: TableChange, folder: Path) -> str:
+    name = table.table.removeprefix(f"{folder}/")
+    if table.to_version is None:
+        return f"{name}: {table.unknown}"
+    began = "none" if table.from_version is None else table.from_version
+    commits = ", ".join(f"{times} {operation}" for operation, times in table.commits.items())
+    parts = [f"{name}: version {began} → {table.to_version} ({commits})", _counts_text(table), *_column_texts(table)]
+    return ", ".join([*parts, *([table.unknown] if table.unknown else [])])
+
+
+def _counts_text(table: TableChange) -> str:
+    rows, files = table.rows, table.files
+    changed = f"rows +{_count_text(rows.inserted)} ~{_count_text(rows.updated)} -{_count_text(rows.deleted)}"
+    return f"{changed}, files +{_count_text(files.added)} -{_count_text(files.removed)}"
+
+
+def _count_text(count: int | None) -> str:
+    return "?" if count is None else str(count)
+
+
+def _column_texts(table: TableChange) -> Iterator[str]:
+    columns = table.columns
+    yield from (f"column +{name} {kind}" for name, kind in columns.added.items())
+    yield from (f"column -{name} {kind}" for name, kind in columns.removed.items())
+    yield from (f"column {name} {before} → {after}" for name, (before, after) in columns.changed.items())

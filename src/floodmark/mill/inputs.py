@@ -20,6 +20,7 @@ from floodmark.mill.join_tree import MARKER, name_of
 from floodmark.mill.keys import Key, with_keys
 from floodmark.mill.windows import OffsetRanges, with_run_numbers, with_window_numbers
 from floodmark.sources.contract import Reading, Request, Session, Sight
+from floodmark.spark.faults import raise_in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -72,9 +73,27 @@ class StreamInput:
         return self.inlet.source.look(mark, whole, session)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
-        """The elements of a turn, in columns partition, offset, value and k0, k1 and so on."""
-        rows = self.inlet.source.read(spark, span).rows
-        return Reading(self.elements(with_keys(rows, self.codec, self.keys_by_column), span))
+        """The elements of a turn, in columns partition, offset, value and k0, k1 and so on.
+
+        The look has met a key in each of them. Where one has none now, a function of the user's gives another answer
+        than before, and the turn fails: an element without a key would be in no join and in no window.
+        """
+        from pyspark.sql import functions as F
+
+        rows = self.keyed_messages(spark, span)
+        lost = [F.col(name).isNull() for name, key in self.keys_by_column.items() if key.calls_a_function]
+        if lost:
+            fault = raise_in_plan("element", self._lost_key())
+            rows = rows.where(F.when(reduce(or_, lost) & ~F.col(IS_END), fault).isNull())
+        return Reading(self.elements(rows, span))
+
+    def _lost_key(self) -> Column:
+        """The fault of an element that had a key when it was looked at."""
+        from pyspark.sql import functions as F
+
+        facts = {"kind": "invalid", "stream": self.name, "field": "", "reason": "the key that it had is gone"}
+        place = F.concat(F.lit("partition "), F.col(PARTITION), F.lit(", offset "), F.col(OFFSET))
+        return F.to_json(F.struct(*(F.lit(text).alias(name) for name, text in facts.items()), place.alias("position")))
 
     def elements(self, messages: DataFrame, span: Span) -> DataFrame:
         """Of messages with their keys, what the turn takes."""

@@ -81,6 +81,11 @@ class Key:
     def is_ordered(self) -> bool:
         return self.kind != "any"
 
+    @property
+    def calls_a_function(self) -> bool:
+        """Whether the key is made by code of the user's, which may give another answer the next time."""
+        return any(isinstance(part, Call) for part in self.expression.walk())
+
     @cached_property
     def plain_field(self) -> str | None:
         """The field, if the key is one, compared as the type that it has, and JSON has it as that."""
@@ -289,9 +294,9 @@ class KeyReader:
     @cached_property
     def _read_values(self) -> Read:
         """Reads what the keys are made of: some fields, or for a function of the user's the whole element."""
-        parts = [part for key in self.keys for part in key.expression.walk()]
-        if any(isinstance(part, Call) for part in parts):
+        if any(key.calls_a_function for key in self.keys):
             return self.codec.values
+        parts = [part for key in self.keys for part in key.expression.walk()]
         return self.codec.values_reader({part.name for part in parts if isinstance(part, Field)})
 
 

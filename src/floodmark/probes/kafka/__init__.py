@@ -130,19 +130,24 @@ class KafkaProbe:
         )
 
     def group_offsets(self, group: str, topics: Iterable[Topic]) -> dict[Place, int]:
-        """The next offsets that a consumer group has committed; partitions without one are left out."""
+        """The next offsets that a consumer group has committed; partitions without one are left out.
+
+        By a consumer and not by the admin client, whose process dies where the coordinator has moved or is not there
+        yet (librdkafka's issue 5040, in 2.16 still).
+        """
         driver()
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
         places = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
-        request, what = [ConsumerGroupTopicPartitions(group, places)], f"kafka group {group}"
-        answers = self._ask(
-            lambda: self._admin.list_consumer_group_offsets(
-                request, require_stable=True, request_timeout=self._request_seconds
-            ),
-            what,
-        )
-        offsets = self._result(answers[group], what).topic_partitions
+        consumer = self.options.consumer(**{"group.id": group})
+        try:
+            offsets = consumer.committed(places, timeout=self._request_seconds)
+            for refusal in (each.error for each in offsets if each.error is not None):
+                raise KafkaException(refusal)
+        except KafkaException as error:
+            raise self._unreadable(f"kafka group {group}", error) from None
+        finally:
+            consumer.close()
         return {(each.topic, each.partition): each.offset for each in offsets if each.offset >= 0}
 
     def retention(self, topics: Sequence[str]) -> dict[str, Retention]:

@@ -1,4 +1,4 @@
-"""`floodmark reconcile`: a job's source against its table, and the repair of the difference."""
+"""`floodmark backfill | reconcile`: a range delivered again, and a source compared with its sink; the mark stays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, OneJob, Select, one_job, print_json, print_line, run_entry
+from floodmark.cli.output import AsJson, OneJob, Select, one_job, print_json, print_line, run_entry, run_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +17,37 @@ if TYPE_CHECKING:
     from floodmark.jobs.reconcile import ReconcileResult
 
 
-app = typer.Typer(add_completion=False)
+backfill_app = typer.Typer(add_completion=False)
+
+
+@backfill_app.command()
+def backfill(
+    ctx: typer.Context,
+    job: OneJob = None,
+    start: Annotated[str, typer.Option("--from", help="The first value of the range.")] = ...,  # type: ignore[assignment]
+    stop: Annotated[str, typer.Option("--to", help="The value before which the range ends.")] = ...,  # type: ignore[assignment]
+    chunk: Annotated[int | None, typer.Option(min=1, help="About so many rows at a time (500000).")] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Give up another range that is not finished.")] = False,
+    select: Select = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deliver the rows of a range again; the mark stays. Killed and called again, it goes on where it was."""
+    invocation: Invocation = ctx.obj
+    [chosen] = invocation.jobs([one_job(job, select)], console="stderr" if as_json else "stdout")
+    receipt = chosen.backfill(start, stop, invocation.session(), invocation.store(), chunk_rows=chunk, restart=restart)
+    if as_json:
+        print_json({"backfill": {**run_entry(receipt), "notes": list(receipt.notes)}})
+        return
+    print_line(run_line(receipt))
+    for note in receipt.notes:
+        print_line(f"  {note}")
+
+
+reconcile_app = typer.Typer(add_completion=False)
 FOUND_DIFFERENCES = 5
 
 
-@app.command()
+@reconcile_app.command()
 def reconcile(
     ctx: typer.Context,
     job: OneJob = None,
@@ -47,13 +73,13 @@ def reconcile(
         receipt = run_entry(found.receipt) if found.receipt else None
         print_json({"reconcile": {**asdict(found), "agrees": found.agrees, "receipt": receipt}})
     else:
-        for line in _lines(found):
+        for line in _difference_lines(found):
             print_line(line)
     if not found.agrees:
         raise typer.Exit(FOUND_DIFFERENCES)
 
 
-def _lines(found: ReconcileResult) -> list[str]:
+def _difference_lines(found: ReconcileResult) -> list[str]:
     what = f"{found.job} and {found.sink}, {found.bounds}: {found.compared} keys compared"
     counts = f"{found.missing} missing, {found.extra} extra, {found.different} different"
     same = not (found.missing or found.extra or found.different)
