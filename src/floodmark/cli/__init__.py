@@ -1,4 +1,4 @@
-"""The command line: `floodmark COMMAND`; a file for one or two commands, loaded only when one is chosen."""
+"""The command line: `floodmark COMMAND`; a file for commands that belong together, loaded only when one is chosen."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ COMMANDS = {
     "deadletters": "List, show, replay and discard the records that were given up.",
 }
 MODULES = {
-    "init": ("init", "schema"),
-    "check": ("lint", "check"),
+    "project": ("init", "schema", "lint", "check"),
     "run": ("plan", "run"),
     "repair": ("backfill", "reconcile"),
     "runs": ("runs", "diff"),
