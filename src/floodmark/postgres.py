@@ -54,27 +54,27 @@ class Address:
 
     @property
     def host(self) -> str:
-        return self._known("host") or self.parameters.get("hostaddr") or "localhost"
+        return self._setting("host") or self.parameters.get("hostaddr") or "localhost"
 
     @property
     def port(self) -> int:
         """Raises ConfigError if several are named: a look goes to one server, and so does Spark."""
-        port = self._known("port") or "5432"
+        port = self._setting("port") or "5432"
         if not port.isdigit():
             raise _unreadable(EXAMPLE)
         return int(port)
 
     @property
     def database(self) -> str:
-        return self._known("dbname") or self.user
+        return self._setting("dbname") or self.user
 
     @property
     def user(self) -> str:
-        return self._known("user") or getuser()
+        return self._setting("user") or getuser()
 
     @property
     def password(self) -> str | None:
-        return self._known("password")
+        return self._setting("password")
 
     @property
     def options(self) -> dict[str, str]:
@@ -94,7 +94,7 @@ class Address:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
 
-    def _known(self, name: str) -> str | None:
+    def _setting(self, name: str) -> str | None:
         return self.parameters.get(name) or os.environ.get(VARIABLES[name])
 
 

@@ -106,7 +106,7 @@ class Scd1:
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         """Add the events, then rebuild the keys they touch. Returns the events that came, refused ones included."""
-        self.reader.require_columns(rows, self._wanted(), self.own_columns)
+        self.reader.require_columns(rows, self._required_columns(), self.own_columns)
         written = self._tables.add(self.reader.events(rows, self._current(rows.sparkSession, batch), batch), batch)
         reach("after_events")
         self._tables.rebuild(rows.sparkSession, batch, written)
@@ -149,7 +149,7 @@ class Scd1:
     def _first_from(self) -> str | None:
         return None
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _required_columns(self) -> tuple[str, ...]:
         first = self._first_from()
         return (*self.key, *self.order.sequence, *self.track, *self.untracked, *((first,) if first else ()))
 
