@@ -46,7 +46,7 @@ class Chain:
 
     def back(self, spark: SparkSession, to: str) -> Rollback:
         steps = (job.step(spark, self.store, RunRequest()) for job in (self.gold, self.orders))
-        return Rollback(tuple(steps), Target.named(to, self.store))
+        return Rollback(tuple(steps), Target.parse(to, self.store))
 
     def ids(self) -> tuple[list[int], list[int]]:
         return ids_in(self.home / "lake"), ids_in(self.home / "gold")

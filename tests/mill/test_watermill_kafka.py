@@ -87,7 +87,7 @@ def test_a_turn_without_news_reads_no_element(spark: SparkSession, topics: Topic
     assert mill.turn().status == "nothing_new"
     topics.put(L, *keyed("m", 4, 5))
     without_spark = topics.mill(join_names, spark, **BY_K)
-    without_spark._watch, without_spark._session = mill._watch, _no_spark
+    without_spark._run_state, without_spark._session = mill._run_state, _no_spark
     assert without_spark.turn().status == "nothing_new"
 
 

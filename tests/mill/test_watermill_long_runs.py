@@ -43,8 +43,8 @@ def test_what_an_idle_partition_brings_too_late_is_counted_and_left_out(spark: S
     topics.partitions = {R: 2}
     topics.make(L, R, Joined)
     mill, clock = topics.mill(join_names, spark, idle_after="5s", **BY_K), [0.0]
-    mill._watch.now = lambda: clock[0]
-    mill._watch.begin()
+    mill._run_state.now = lambda: clock[0]
+    mill._run_state.begin()
     topics.put(L, *keyed("l", 1, 2))
     topics.put(R, *keyed("r", 1, 2), partition=0)
     assert mill.turn().notes == ("waiting for the first element of partition 1 of R",)

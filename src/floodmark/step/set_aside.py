@@ -29,6 +29,11 @@ MetBy = Literal["source", "transform", "rules"]
 
 A letter without a record can only be read by a person.
 """
+COLUMNS = (
+    "job", "source", "number", "batch_time", "file", "line", "text", "reason",
+    "id", "status", "attempts", "met_by", "record", "shape", "kind", "reasons",
+)  # fmt: skip
+"""In the order that tables of dead letters always had; what came later stands last."""
 PLACE = ("file", "line", "text")
 FIRST_NUMBER = "_fm_first_number"
 """The batch that put a row aside, beside its latest state."""
@@ -127,7 +132,7 @@ def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFram
         *_new_state("rules"),
         F.expr(as_json(broken)).alias("record"),
         F.lit(without_own(broken).schema.json()).alias("shape"),
-    )
+    ).select(*COLUMNS)
 
 
 def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
@@ -150,7 +155,7 @@ def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> D
         F.array("reason").alias("reasons"),
         *_new_state(met_by),
         *_record_columns(frame),
-    )
+    ).select(*COLUMNS)
 
 
 def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> DataFrame:
@@ -178,7 +183,7 @@ def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) 
         "met_by",
         F.when(failed, F.col("record")).alias("record"),
         "shape",
-    )
+    ).select(*COLUMNS)
 
 
 def discarded_rows(letters: DataFrame, number: int) -> DataFrame:

@@ -34,7 +34,7 @@ def sent(url: str, table: str, encoding: Encoding, *batches: pa.RecordBatch) -> 
         cursor.execute(f"create temporary table t (place int generated always as identity, {table})".encode())
         names = ", ".join(part.split()[0] for part in table.split(", "))
         with cursor.copy(f"copy t ({names}) from stdin ({encoding.options})".encode()) as copy:
-            copy.write(b"".join([encoding.opening, *map(encoding.encoded, batches), encoding.closing]))
+            copy.write(b"".join([encoding.opening, *map(encoding.encode, batches), encoding.closing]))
         return cursor.execute(f"select {names} from t order by place".encode()).fetchall()
 
 

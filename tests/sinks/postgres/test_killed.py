@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 IDS = [(number,) for number in range(1000)]
 
 
