@@ -30,6 +30,8 @@ with postgres_server(Path(sys.argv[1])) as server:
     signal.pause()
 """
 
+pytestmark = pytest.mark.server
+
 
 def send(broker: Broker, topic: str, *values: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
