@@ -18,20 +18,6 @@ from typing import Generic, Protocol, TypeVar
 Item = TypeVar("Item")
 
 
-class ColumnNames:
-    """Columns: one bare name or several are given, and it is always a tuple; by default there are none."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, value: object | None, owner: type) -> tuple[str, ...]:
-        columns: tuple[str, ...] = vars(value)[self._name] if value is not None else ()
-        return columns
-
-    def __set__(self, value: object, names: str | Iterable[str]) -> None:
-        vars(value)[self._name] = (names,) if isinstance(names, str) else tuple(names)
-
-
 class TupleOf(Generic[Item]):
     """Items: anything that can be iterated over is given, and it is always a tuple; by default there are none."""
 
@@ -44,6 +30,13 @@ class TupleOf(Generic[Item]):
 
     def __set__(self, value: object, items: Iterable[Item]) -> None:
         vars(value)[self._name] = tuple(items)
+
+
+class ColumnNames(TupleOf[str]):
+    """Columns: one bare name or several are given, and it is always a tuple; by default there are none."""
+
+    def __set__(self, value: object, items: str | Iterable[str]) -> None:
+        super().__set__(value, (items,) if isinstance(items, str) else items)
 
 
 class Nameable(Protocol):

@@ -5,7 +5,7 @@ Also here: what a span says about its turn, and the cache that spares the turn a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
@@ -20,7 +20,7 @@ from floodmark.mill.join_tree import MARKER, name_of
 from floodmark.mill.keys import Key, with_keys
 from floodmark.mill.windows import OffsetRanges, with_run_numbers, with_window_numbers
 from floodmark.sources.contract import Reading, Request, Session, Sight
-from floodmark.spark.faults import raise_in_plan
+from floodmark.spark.faults import element_fault
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -78,22 +78,19 @@ class StreamInput:
         The look has met a key in each of them. Where one has none now, a function of the user's gives another answer
         than before, and the turn fails: an element without a key would be in no join and in no window.
         """
+        functions = [name for name, key in self.keys_by_column.items() if key.calls_a_function]
+        if functions:
+            return Reading(self.elements(self._with_keys_still(self.keyed_messages(spark, span), functions), span))
+        rows = self.inlet.source.read(spark, span).rows
+        return Reading(self.elements(with_keys(rows, self.codec, self.keys_by_column), span))
+
+    def _with_keys_still(self, messages: DataFrame, functions: Sequence[str]) -> DataFrame:
+        """The messages; one that is no end and has lost a key made by a function stops the job."""
         from pyspark.sql import functions as F
 
-        rows = self.keyed_messages(spark, span)
-        lost = [F.col(name).isNull() for name, key in self.keys_by_column.items() if key.calls_a_function]
-        if lost:
-            fault = raise_in_plan("element", self._lost_key())
-            rows = rows.where(F.when(reduce(or_, lost) & ~F.col(IS_END), fault).isNull())
-        return Reading(self.elements(rows, span))
-
-    def _lost_key(self) -> Column:
-        """The fault of an element that had a key when it was looked at."""
-        from pyspark.sql import functions as F
-
-        facts = {"kind": "invalid", "stream": self.name, "field": "", "reason": "the key that it had is gone"}
-        place = F.concat(F.lit("partition "), F.col(PARTITION), F.lit(", offset "), F.col(OFFSET))
-        return F.to_json(F.struct(*(F.lit(text).alias(name) for name, text in facts.items()), place.alias("position")))
+        lost = reduce(or_, (F.col(name).isNull() for name in functions)) & ~F.col(IS_END)
+        fault = element_fault(self.name, "the key that it had is gone", PARTITION, OFFSET)
+        return messages.where(F.when(lost, fault).isNull())
 
     def elements(self, messages: DataFrame, span: Span) -> DataFrame:
         """Of messages with their keys, what the turn takes."""

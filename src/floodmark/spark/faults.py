@@ -22,6 +22,7 @@ Kind = Literal["sink", "value", "malformed", "rewritten", "element"]
 that changed rows where only added ones are taken; an element of a mill."""
 END = "[/floodmark]"
 LONGEST_ELEMENT = 200
+POSITION = "partition %d, offset %d"
 
 
 def fault_begin(kind: Kind) -> str:
@@ -69,6 +70,16 @@ class ElementFault(Exception):
         return cls(fault_text("element", json.dumps({"kind": kind, **facts})))
 
 
+def element_fault(stream: str, reason: str, partition: str, offset: str) -> Column:
+    """An expression that stops the job as `ElementFault.invalid` does, at the place that two columns name."""
+    from pyspark.sql import functions as F
+
+    facts = {"kind": "invalid", "stream": stream, "field": "", "reason": reason}
+    place = F.format_string(POSITION, partition, offset)
+    text = F.to_json(F.struct(*(F.lit(fact).alias(name) for name, fact in facts.items()), place.alias("position")))
+    return raise_in_plan("element", text)
+
+
 def element_error_in(error: Exception) -> FloodmarkError | None:
     """The error that an executor met with an element, if it did."""
     text = fault_in(error, "element")
@@ -81,4 +92,4 @@ def element_error_in(error: Exception) -> FloodmarkError | None:
 
 def position_text(partition: int, offset: int) -> str:
     """Where an element stands, in words."""
-    return f"partition {partition}, offset {offset}"
+    return POSITION % (partition, offset)

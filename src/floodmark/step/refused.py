@@ -15,15 +15,6 @@ from floodmark.rules import RuleSet, Tally
 from floodmark.sinks.contract import Batch, Sink
 from floodmark.sources.contract import LETTER, Immutable, Reading, Request, Saving, Session, Sight, Source
 from floodmark.step.checks import Judgement
-from floodmark.step.spool import RowCounts, Spool
-from floodmark.step.transform import first_lines
-from floodmark.step.work import Work
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from floodmark.hwm import HWM, Span
-    from floodmark.step.batch import PreparedBatch
 from floodmark.step.set_aside import (
     Letters,
     discarded_rows,
@@ -33,6 +24,15 @@ from floodmark.step.set_aside import (
     replayed_rows,
     union_all,
 )
+from floodmark.step.spool import RowCounts, Spool
+from floodmark.step.transform import first_lines
+from floodmark.step.work import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.hwm import HWM, Span
+    from floodmark.step.batch import PreparedBatch
 
 UNREAD = "_fm_unread"
 """Why a saved record cannot be parsed, or breaks a rule, even now."""
