@@ -21,7 +21,8 @@ FloodmarkError
 │   │   └── StoreNotPrepared    its tables are not there, and this user may not make them
 │   ├── MarkUnreadable          a record is there but cannot be parsed
 │   ├── MarkMoved               another run committed first
-│   └── LeaseLost               this run's lease expired or was taken over
+│   ├── LeaseLost               this run's lease expired or was taken over
+│   └── Overtaken               another run closed this run's batch
 ├── LeaseHeld                   exit 4: another run works on this job
 ├── DecisionNeeded              exit 5: going on would lose or repeat rows; a person has to choose
 │   ├── FormatTooNew            what is stored was written by a newer Floodmark
@@ -121,6 +122,7 @@ from floodmark.errors.decisions import (
     MarkMoved,
     MarkUnreadable,
     NoGoodRun,
+    Overtaken,
     RangeAboveMark,
     SchemaChanged,
     SinkAhead,
@@ -169,6 +171,7 @@ __all__ = [
     "MarkMoved",
     "MarkUnreadable",
     "NoGoodRun",
+    "Overtaken",
     "PublicationFailed",
     "RangeAboveMark",
     "RecordMalformed",

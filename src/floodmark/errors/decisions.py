@@ -96,6 +96,18 @@ class LeaseLost(StoreError):
         self.job, self.holder = job, holder
 
 
+class Overtaken(StoreError):
+    """Another run took this one's place and closed its batch to it: the sink refused the rows."""
+
+    def __init__(self, job: str, *, sink: str, number: int) -> None:
+        super().__init__(
+            f"batch {number} of job '{job}' was closed by another run while this one waited: sink '{sink}' took no row "
+            "of it.",
+            hint=f"floodmark runs --job {job}; the other run reads the same rows",
+        )
+        self.job, self.sink, self.number = job, sink, number
+
+
 class LeaseHeld(FloodmarkError):
     """Another run works on this job."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, Overtaken, SinkDisagrees
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -57,10 +57,26 @@ def ledger_id(namespace: str, job: str, sink: str) -> str:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The highest batch number a sink has recorded for a ledger; the digest where the sink still knows it."""
+    """The highest batch number a sink has recorded for a ledger; the digest where the sink still knows it.
+
+    A fence took the number and wrote nothing: no row of the target stands for it.
+    """
 
     number: int
     digest: str | None = None
+    is_fence: bool = False
+
+
+def require_own_number(recorded: Recorded, batch: Batch, sink: str) -> None:
+    """What is recorded, at this number or above, has to be this very batch.
+
+    Raises Overtaken if a fence took the number, or a later batch is there: whoever did that has decided about this
+    batch, so its run must not go on to the next sink. Raises SinkDisagrees if the number stands for another digest.
+    """
+    if recorded.is_fence or recorded.number > batch.number:
+        raise Overtaken(batch.job, sink=sink, number=batch.number)
+    if recorded.digest is not None and recorded.digest != batch.digest:
+        raise SinkDisagrees(batch.job, sink=sink, number=batch.number, recorded=recorded.digest, intended=batch.digest)
 
 
 class Sink(Protocol):
@@ -88,12 +104,18 @@ class Sink(Protocol):
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         """Write the batch once, together with its number and digest; return the rows written (None: not known).
 
-        A number at or below the recorded one writes nothing and returns what was written then, if it is known.
+        A batch whose number and digest are recorded writes nothing and returns what was written then, if it is known.
+        `require_own_number` refuses any other number that is not above the recorded one; it is judged under the guard
+        that the write itself takes.
         A batch of kind "refresh" replaces the whole target in one commit.
         """
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
-        """Record the number without rows, so that a run that is paused with it or a lower one cannot write."""
+        """Record the number without rows, so that a run that is paused with it or a lower one cannot write.
+
+        Also where the ledger has no entry, and where the target is not there yet. Changes nothing if the number or a
+        higher one is recorded: whoever needs to know which of the two came first asks `recorded` afterwards.
+        """
 
 
 class Atomic:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from floodmark.errors import StoreUnreachable
 from floodmark.hwm import HWM, ColumnIntHWM, Span
-from floodmark.sinks.contract import Atomic, Batch, Recorded, without_own
+from floodmark.sinks.contract import Atomic, Batch, Recorded, require_own_number, without_own
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ class ListSink(Atomic):
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         ledger = batch.ledger(self.name)
-        if ledger in self.ledger and self.ledger[ledger].number >= batch.number:
+        recorded = self.ledger.get(ledger)
+        if recorded and recorded.number >= batch.number:
+            require_own_number(recorded, batch, self.name)
             return self.written.get((ledger, batch.number))
         if self.fail_times > 0:
             self.fail_times -= 1
@@ -146,7 +148,7 @@ class ListSink(Atomic):
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         if ledger not in self.ledger or self.ledger[ledger].number < number:
-            self.ledger[ledger] = Recorded(number)
+            self.ledger[ledger] = Recorded(number, is_fence=True)
 
 
 Result = TypeVar("Result")
