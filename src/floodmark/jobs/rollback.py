@@ -17,7 +17,7 @@ from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.engine import session_under
-from floodmark.step.intents import fence_below
+from floodmark.step.intents import fence_all_below, fence_below
 from floodmark.step.looking import read_ledgers
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
@@ -289,7 +289,8 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     rollback again ends it.
     """
     record, session = way.record, session_under(lease, step.session)
-    highest = fence_below(step.work, step.store.namespace, record.highest_number, session).highest
+    fence = fence_all_below if record.intent else fence_below
+    highest = fence(step.work, step.store.namespace, record.highest_number, session).highest
     number = max(record.highest_number, highest) + 1
     marks = behind_restores(step.work.sources, way.goal.marks, session)
     if way.points:

@@ -7,6 +7,7 @@ does, under the job's own numbers, so a kill at any point is finished by whoever
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import TypeVar
@@ -15,9 +16,9 @@ from floodmark.errors import BatchClosed, CodeChanged, ConfigError
 from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Freezing, ledger_id
+from floodmark.sinks.contract import Freezing, Sink, ledger_id
 from floodmark.sources.contract import Session
-from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, sinks_with_ledger
+from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
@@ -107,25 +108,33 @@ def new_attempt() -> str:
 def fence_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
     """What every sink has recorded, once each has this number, or a fence: a paused run with it cannot write then.
 
-    Where every entry is as expected the ledgers are read once and nothing is written.
+    Where every entry is as expected the ledgers are read once and nothing is written. Dead letters and quarantine are
+    left out, which are behind as a rule.
     """
+    return fence_those_below(work.sinks, work, namespace, number, session)
+
+
+def fence_all_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    """The same, dead letters and quarantine included: for a batch that is given up although sinks may have it."""
+    return fence_those_below(work.all_sinks, work, namespace, number, session)
+
+
+def fence_those_below(sinks: Sequence[Sink], work: Work, namespace: str, number: int, session: Session) -> Ledgers:
     ledgers = read_ledgers(work, namespace, session)
-    below = ledgers.sinks_below(number)
-    if not below:
-        return ledgers
-    for sink in sinks_with_ledger(work):
-        if sink.name in below:
-            sink.fence(ledger_id(namespace, work.name, sink.name), number, session)
-    return read_ledgers(work, namespace, session)
+    below = ledgers.sinks_below(sinks, number)
+    for sink in below:
+        sink.fence(ledger_id(namespace, work.name, sink.name), number, session)
+    return read_ledgers(work, namespace, session) if below else ledgers
 
 
 def fence_until_found(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
     """Fence the sinks against a batch that is to be dropped, up to the first that turns out to have it; then ask all.
 
-    Sinks are written in order, and a run that finds its number fenced stops: the first fence closes all that follow.
-    One that has the batch means that it may have to be finished, so those behind it stay open to it.
+    Sinks are written in order, and a run that finds its number fenced stops: the first fence closes all that follow,
+    dead letters and quarantine too. One that has the batch means that it may have to be finished, so those behind it
+    stay open to it.
     """
-    for sink in sinks_with_ledger(work):
+    for sink in with_ledger(work.sinks) or with_ledger(work.aside_sinks):
         ledger = ledger_id(namespace, work.name, sink.name)
         sink.fence(ledger, number, session)
         if has_batch(sink.recorded(ledger, session), number):

@@ -13,12 +13,20 @@ from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, LeaseLost, 
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
+from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional, ledger_id
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
 from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
-from floodmark.step.intents import fence_below, fence_until_found, new_intent, next_attempt, open_intent, work_of
+from floodmark.step.intents import (
+    fence_all_below,
+    fence_below,
+    fence_until_found,
+    new_intent,
+    next_attempt,
+    open_intent,
+    work_of,
+)
 from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.spool import Spool
 from floodmark.step.transform import first_lines
@@ -104,7 +112,7 @@ class Step(Engine[Outlook]):
 
         Somebody who gives the batch up has all of them fenced: one that has it must not get company.
         """
-        fence = fence_below if self.request.drops_open_batch else fence_until_found
+        fence = fence_all_below if self.request.drops_open_batch else fence_until_found
         ledgers = fence(self.work, self.store.namespace, intent.number, self.session)
         reach("after_fence")
         return ledgers
@@ -135,10 +143,10 @@ class Step(Engine[Outlook]):
     def settled_ledgers(self, record: JobRecord) -> Ledgers:
         """As `ledgers`; a sink that has not recorded the last number is fenced with it, and asked after that."""
         ledgers = self.ledgers(record)
-        if not ledgers.sinks_below(record.number):
-            return ledgers
-        fence_below(self.work, self.store.namespace, record.number, self.session)
-        return self.ledgers(record)
+        below = ledgers.sinks_below(self.work.sinks, record.number)
+        for sink in below:
+            sink.fence(ledger_id(self.store.namespace, self.job, sink.name), record.number, self.session)
+        return self.ledgers(record) if below else ledgers
 
     def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """Read, judge, write every sink, and raise the mark."""
@@ -251,6 +259,7 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     is chosen. Not with the new number: a fence above an open batch would hide which sinks have it, if we die here.
     """
     session = session_under(lease, step.session)
-    ledgers = fence_below(step.work, step.store.namespace, record.highest_number, session)
+    fence = fence_all_below if record.intent else fence_below
+    ledgers = fence(step.work, step.store.namespace, record.highest_number, session)
     decided = lease.save(record, after=record, above=ledgers.highest)
     fence_below(step.work, step.store.namespace, decided.number, session)
