@@ -111,15 +111,15 @@ def fence_below(work: Work, namespace: str, number: int, session: Session) -> Le
     Where every entry is as expected the ledgers are read once and nothing is written. Dead letters and quarantine are
     left out, which are behind as a rule.
     """
-    return fence_those_below(work.sinks, work, namespace, number, session)
+    return _fence_those_below(work.sinks, work, namespace, number, session)
 
 
 def fence_all_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
     """The same, dead letters and quarantine included: for a batch that is given up although sinks may have it."""
-    return fence_those_below(work.all_sinks, work, namespace, number, session)
+    return _fence_those_below(work.all_sinks, work, namespace, number, session)
 
 
-def fence_those_below(sinks: Sequence[Sink], work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+def _fence_those_below(sinks: Sequence[Sink], work: Work, namespace: str, number: int, session: Session) -> Ledgers:
     ledgers = read_ledgers(work, namespace, session)
     below = ledgers.sinks_below(sinks, number)
     for sink in below:
