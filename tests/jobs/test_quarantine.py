@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import floodmark as fm
-from floodmark.errors import ConfigError, SinkFailed
+from floodmark.errors import ConfigError, Overtaken, SinkFailed
+from floodmark.jobs.dead_letters import act_batch
 from floodmark.jobs.quarantine import Quarantine, QuarantineGroup, ReplayResult, Selection, replay
+from floodmark.probes.set_aside import rows_set_aside
+from floodmark.step import RunRequest
+from floodmark.step.set_aside import Letters, discarded_rows
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:
@@ -133,6 +137,34 @@ def test_discarded_rows_are_not_replayed(shop: Shop) -> None:
         QuarantineGroup("shop", 1, ("positive", "small id"), "discarded", 1),
     ]
     assert shop.replay(Selection(rule="small id")).rows_selected == 0
+
+
+def test_a_discard_takes_a_number_of_the_job(shop: Shop) -> None:
+    """So a discard that was paused cannot give rows up that a replay has written meanwhile."""
+    quarantine, sink = Quarantine.of(shop.job, lambda: shop.spark, shop.store), shop.job.quarantine_sink(shop.store)
+    assert quarantine.discard(Selection(rule="small id"), shop.store) == 1
+    recorded = sink.recorded("floodmark.default.shop.quarantine", lambda: shop.spark)
+    assert (recorded.number, shop.store.read("shop").number) == (2, 2)
+    step = shop.job.step(shop.spark, shop.store, RunRequest())
+    shop.replay(Selection(), amount="-amount")
+    late = Letters.of(step.work, 3, "quarantine").open_letters(shop.spark)
+    with pytest.raises(Overtaken):
+        sink.write(discarded_rows(late, act_batch(step, 2, "discard")), act_batch(step, 2, "discard"))
+    assert (shop.ids(), shop.statuses()) == ([[1, 2, 2]] * 2, [("discarded", 1), ("replayed", 2)])
+
+
+def test_a_refresh_gives_up_what_the_job_had_put_aside_and_nothing_of_others(shop: Shop, tmp_path: Path) -> None:
+    """Two jobs may name one table."""
+    path = str(tmp_path / "aside")
+    mine, other = (
+        replace(shop.job, name=name, quarantine=path, sinks=[ListSink(name)], source=RowsSource([row(2, "-1")], SCHEMA))
+        for name in ("mine", "other")
+    )
+    mine.run(shop.spark, shop.store)
+    other.run(shop.spark, shop.store)
+    mine.run(shop.spark, shop.store, full_refresh=True)
+    statuses = [sorted(each.status for each in rows_set_aside(path, name)) for name in ("mine", "other")]
+    assert statuses == [["discarded", "open"], ["open"]]
 
 
 def test_what_cannot_be_replayed_says_why(shop: Shop, tmp_path: Path) -> None:

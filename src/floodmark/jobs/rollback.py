@@ -6,18 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound, SinkFailed
 from floodmark.failpoints import reach
+from floodmark.jobs.dead_letters import act_batch
 from floodmark.jobs.diff import Receipts, end_time
 from floodmark.jobs.table_readers import behind_restores, names_by_id, needs_of, order, versions_read
 from floodmark.jobs.workflow.running import last_run_in
+from floodmark.probes.set_aside import Kind
+from floodmark.sinks import Delta
 from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.engine import session_under
 from floodmark.step.looking import read_ledgers
+from floodmark.step.set_aside import Letters
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord, Receipt
@@ -292,6 +296,7 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     if way.points:
         _fence(step, number, session)
         _restore(step, way.points, number, session)
+        _put_aside_back(step, way, number, session)
     extras = way.goal.extras.with_went_back_to(batch_of(way.goal))
     goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
     return lease.save(goal, after=record, above=highest)
@@ -301,6 +306,24 @@ def _fence(step: Step, number: int, session: Session) -> None:
     for sink in step.work.sinks:
         sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number, session)
     reach("after_fence")
+
+
+def _put_aside_back(step: Step, way: WayBack, number: int, session: Session) -> None:
+    """Dead letters and quarantine tell again what they told after the goal's batch, under the number of this act.
+
+    Their tables are not restored: other jobs may write to them. Where a batch is open, a run that is paused in it could
+    still put rows aside, so its number is closed before they are read.
+    """
+    for kind in get_args(Kind):
+        sink = step.work.quarantine if kind == "quarantine" else step.work.dead_letters
+        if not isinstance(sink, Delta):
+            continue
+        if way.record.intent is not None:
+            sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number - 1, session)
+        batch = act_batch(step, number, "rollback")
+        rows = Letters.of(step.work, number, kind).put_back_rows(session(), way.goal.number, batch)
+        if rows is not None and not rows.isEmpty():
+            sink.write(rows, batch)
 
 
 def _restore(step: Step, points: Sequence[RestorePoint], number: int, session: Session) -> None:
