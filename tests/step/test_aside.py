@@ -79,6 +79,14 @@ def test_rows_put_aside_by_a_batch_that_the_store_does_not_know_stop_the_run() -
     assert (stop.value.sink, stop.value.recorded, stop.value.stored) == ("dead_letters", 5, 3)
 
 
+def test_letters_without_a_path_lie_beside_the_marks(tmp_path: Path) -> None:
+    """As the quarantine does; a job that does not ask for them puts none aside."""
+    store = fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+    plain = fm.Job("numbers", RowsSource([]), [ListSink()])
+    sink = replace(plain, dead_letters=True).dead_letters_sink(store)
+    assert (sink.path, plain.dead_letters_sink(store)) == (str(tmp_path / "dead_letters" / "numbers"), None)
+
+
 class JoinedStore(MemoryMarkStore):
     """A store that every sink's transaction reaches; remembers what was committed in one."""
 
