@@ -75,7 +75,7 @@ def test_rows_put_aside_by_a_batch_that_the_store_does_not_know_stop_the_run() -
     """As in every sink: the store is an older copy."""
     work, record = work_of(letters=Recorded(5, "digest")), JobRecord("numbers", 3, {"rows": ColumnIntHWM("rows", 9)})
     with pytest.raises(SinkAhead) as stop:
-        require_agreement(work, record, read_ledgers(work, "default", no_session))
+        require_agreement(work, "default", record, read_ledgers(work, "default", no_session))
     assert (stop.value.sink, stop.value.recorded, stop.value.stored) == ("dead_letters", 5, 3)
 
 
