@@ -28,9 +28,11 @@ FloodmarkError
 │   ├── FormatTooNew            what is stored was written by a newer Floodmark
 │   ├── MarkMissing             no mark, but the target already holds rows
 │   ├── SinkAhead               a sink has recorded a batch that the store has not
+│   ├── SinkBehind              a sink does not have a batch any more that it had confirmed
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
 │   ├── CodeChanged             an open batch is half written and the code is another one now
+│   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
 │   ├── SourceChanged           the mark belongs to another source
 │   ├── SourceRegressed         the source ends below the mark
 │   ├── SourceGap               what follows the mark is no longer there
@@ -106,6 +108,7 @@ from floodmark.errors.data import (
 )
 from floodmark.errors.decisions import (
     BackfillOpen,
+    BatchClosed,
     ChangeFeedOff,
     CodeChanged,
     CursorNull,
@@ -126,6 +129,7 @@ from floodmark.errors.decisions import (
     RangeAboveMark,
     SchemaChanged,
     SinkAhead,
+    SinkBehind,
     SinkDisagrees,
     SinkUndecided,
     SourceChanged,
@@ -141,6 +145,7 @@ from floodmark.errors.decisions import (
 
 __all__ = [
     "BackfillOpen",
+    "BatchClosed",
     "ChangeFeedOff",
     "CodeChanged",
     "ColumnUnmapped",
@@ -182,6 +187,7 @@ __all__ = [
     "SchemaChanged",
     "SignatureInvalid",
     "SinkAhead",
+    "SinkBehind",
     "SinkDisagrees",
     "SinkFailed",
     "SinkUndecided",

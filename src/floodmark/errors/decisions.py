@@ -85,15 +85,19 @@ class MarkMoved(StoreError):
 
 
 class LeaseLost(StoreError):
-    """This run's lease expired or was taken over: it stopped before it wrote."""
+    """This run's lease expired or was taken over: it stopped, and its mark was not saved.
 
-    def __init__(self, job: str, *, holder: str | None) -> None:
+    `written` are the sinks that had taken the batch before that.
+    """
+
+    def __init__(self, job: str, *, holder: str | None, written: Sequence[str] = ()) -> None:
         now = f"it is held by {holder}" if holder else "nobody holds it now"
+        done = f"after it had written to {', '.join(written)}" if written else "and saved nothing"
         super().__init__(
-            f"the lease on job '{job}' is gone ({now}); this run stopped before writing.",
+            f"the lease on job '{job}' is gone ({now}); this run stopped {done}.",
             hint=f"floodmark runs --job {job}; the next run finishes what is open",
         )
-        self.job, self.holder = job, holder
+        self.job, self.holder, self.written = job, holder, tuple(written)
 
 
 class Overtaken(StoreError):
@@ -163,6 +167,22 @@ class SinkAhead(DecisionNeeded):
         self.job, self.sink, self.recorded, self.stored = job, sink, recorded, stored
 
 
+class SinkBehind(DecisionNeeded):
+    """A sink had confirmed a batch and does not have it any more: it was restored, made anew, or lost its end."""
+
+    def __init__(self, job: str, *, sink: str, target: str, recorded: int | None, confirmed: int) -> None:
+        found = f"its last batch is {recorded}" if recorded is not None else "it has no batch of this job"
+        super().__init__(
+            f"sink '{sink}' of job '{job}' ({target}) had confirmed batch {confirmed}, and now {found}: it was "
+            "restored from an older copy, made anew, or lost its last writes, and rows are missing there.",
+            hint=f"`floodmark run --select {job} --full-refresh` rebuilds the targets; `floodmark rollback {job}` or "
+            f"`floodmark marks set {job} VALUE` takes the mark back, so that they come again; `floodmark marks accept "
+            f"{job}` goes on without them, and `floodmark backfill {job}` then delivers a range (`floodmark runs --job "
+            f"{job} --json` shows which span each batch had)",
+        )
+        self.job, self.sink, self.target, self.recorded, self.confirmed = job, sink, target, recorded, confirmed
+
+
 class SinkDisagrees(DecisionNeeded):
     """A sink recorded this batch number for other rows."""
 
@@ -199,6 +219,20 @@ class CodeChanged(DecisionNeeded):
         )
         self.job, self.number = job, number
         self.changed, self.confirmed = tuple(changed), tuple(confirmed)
+
+
+class BatchClosed(DecisionNeeded):
+    """An open batch is in some sinks, and others were fenced against it: it cannot be finished there."""
+
+    def __init__(self, job: str, *, number: int, closed: Sequence[str], confirmed: Sequence[str]) -> None:
+        super().__init__(
+            f"batch {number} of job '{job}' is already in {', '.join(confirmed)}, and {', '.join(closed)} was closed "
+            "to it by a run that gave it up and did not get to its end.",
+            hint=f"`floodmark run --select {job} --abandon` reads the span again as a new batch "
+            "(append sinks that confirmed get those rows a second time); `--full-refresh` rebuilds the targets",
+        )
+        self.job, self.number = job, number
+        self.closed, self.confirmed = tuple(closed), tuple(confirmed)
 
 
 class SourceChanged(DecisionNeeded):
