@@ -50,7 +50,7 @@ def test_the_intent_keeps_where_the_batch_goes_in_order(store: MarkStore) -> Non
     assert kept == [("lake", ledger_of("lake"), "list of lake"), ("copy", ledger_of("copy"), "list of copy")]
 
 
-def test_a_sink_that_was_renamed_after_a_crash_gets_no_row_twice(store: MarkStore) -> None:
+def test_renamed_sink(store: MarkStore) -> None:
     """It is known by its target, and the batch is finished under the name that it had."""
     lake, copy = LedgerSink("lake"), LedgerSink("copy", pauses=True)
     crash(store, lake, copy)
