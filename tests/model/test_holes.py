@@ -52,11 +52,14 @@ HOLES = {
         "if False",
         Setting("p", **KILLED, batches_before=1, changes=OTHER_CODE),
     ),
-    "dead letters are not counted": Hole(
-        "step.looking:Ledgers.sinks_touched_by",
-        "if has_batch(entry, number)",
-        "if False",
-        Setting("t", **KILLED, has_malformed_row=True, changes=OTHER_CODE),
+    "dead letters are written after the mark": Hole(
+        "step.commit:BatchCommit.save",
+        "dead = write_dead_letters(self.work, self.prepared, counts, self.batch)",
+        "dead, raise_mark = None, save\n"
+        "    def save(*arguments, **more):\n"
+        "        raise_mark(*arguments, **more)\n"
+        "        write_dead_letters(self.work, self.prepared, counts, self.batch)",
+        Setting("a", **KILLED, has_malformed_row=True),
     ),
     "the code is not compared": Hole(
         "step.intents:open_intent", "if not changed or", "if True or", Setting("aa", **KILLED, changes=OTHER_CODE)
