@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ class World:
 
     def _is_needless(self, record: JobRecord) -> bool:
         """Whether a run could have gone on by itself: what was changed concerns only an open batch that nobody has."""
-        if not self.decided <= {"code", "rows", "spool", "finish", "abandon"}:
+        if self.excused or not self.decided <= {"code", "rows", "spool", "finish", "abandon"}:
             return False
         number = record.intent.number if record.intent else None
         return not self.decided or not any(row[2] == number for each in self.all_targets for row in each.rows)
@@ -277,20 +277,26 @@ CHANGES: dict[str, Callable[[World], None]] = {
 }
 
 
-def explore(setting: Setting, folder: Path, limit: int | None = None) -> int:
-    """Every story of this setting, depth first; how many there were. Raises Violation with one that ends badly."""
+def explore(setting: Setting, folder: Path, tapes: Iterable[Choices] | None = None) -> int:
+    """Every story of this setting, depth first, or those of the tapes; how many there were.
+
+    Raises Violation with the first that ends badly, and every call of it.
+    """
     stories = 0
     with without_spark():
-        for choices in every_tape():
-            world = World(setting, choices, folder)
-            try:
-                world.play()
-                problems = list(world.problems(world.settle()))
-            except Violation as violation:
-                problems = [str(violation)]
-            if problems:
-                raise Violation("\n".join([str(setting), *choices.story, *problems, *world.scheduler.trace]))
+        for choices in tapes or every_tape():
+            tell(World(setting, choices, folder))
             stories += 1
-            if stories == limit:
-                break
     return stories
+
+
+def tell(world: World) -> None:
+    """One story, to its end. Raises Violation."""
+    try:
+        world.play()
+        problems = list(world.problems(world.settle()))
+    except Violation as violation:
+        problems = [str(violation)]
+    if problems:
+        story = [str(world.setting), *world.choices.story, *problems, *world.scheduler.trace]
+        raise Violation("\n".join(story))
