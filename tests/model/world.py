@@ -66,8 +66,8 @@ class World:
     last_row: int = 0
     decided: set[str] = field(default_factory=set)
     """What happened that excuses something."""
-    excused: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Rows by target that a person gave up knowing that the target has them."""
+    excused: set[tuple[str, int, int]] = field(default_factory=set)
+    """Place, row and number of what a person gave up although the target has it."""
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self.choices, Budget(0, 0, 0))
@@ -145,7 +145,7 @@ class World:
         stored = WatchedStore(self.pages, Scheduler(Choices(), Budget(0, 0, 0))).read(JOB)
         if stored and stored.intent and record.number == stored.intent.number and record.marks == stored.marks:
             for target in self.all_targets:
-                self.excused.update((target.place, row) for row, _, number in target.rows if number == record.number)
+                self.excused.update((target.place, row, n) for row, _, n in target.rows if n == record.number)
 
     # what must hold
 
@@ -173,8 +173,8 @@ class World:
 
     def _problems_of(self, target: Target, upto: int, title: str, *, is_asked: bool) -> Iterator[str]:
         counts = Counter(place for place, _, _ in target.rows)
-        known = {row: n for (place, row), n in self.excused.items() if place == target.place}
-        counts.subtract({row: n for row, n in known.items() if counts[row] > n})
+        excused = Counter(row for place, row, _ in self.excused if place == target.place)
+        counts = Counter({row: max(1, count - excused[row]) for row, count in counts.items()})
         for place, count in counts.items():
             if count > 1:
                 yield f"row {place} is {count} times in {target.place}"
@@ -217,7 +217,8 @@ def change_code_back(world: World) -> None:
 
 def change_rows(world: World) -> None:
     """Every row has another value now, and the newest one is gone."""
-    world.table.rows = [(place, f"{value} changed") for place, value in world.table.rows[:-1]] or world.table.rows
+    kept = world.table.rows[:-1] or world.table.rows
+    world.table.rows = [(place, value if value == MALFORMED else f"{value} changed") for place, value in kept]
     world.decided.add("rows")
 
 
