@@ -28,6 +28,7 @@ FloodmarkError
 │   ├── FormatTooNew            what is stored was written by a newer Floodmark
 │   ├── MarkMissing             no mark, but the target already holds rows
 │   ├── SinkAhead               a sink has recorded a batch that the store has not
+│   ├── SinkBehind              a sink does not have a batch any more that it had confirmed
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
 │   ├── CodeChanged             an open batch is half written and the code is another one now
@@ -128,6 +129,7 @@ from floodmark.errors.decisions import (
     RangeAboveMark,
     SchemaChanged,
     SinkAhead,
+    SinkBehind,
     SinkDisagrees,
     SinkUndecided,
     SourceChanged,
@@ -185,6 +187,7 @@ __all__ = [
     "SchemaChanged",
     "SignatureInvalid",
     "SinkAhead",
+    "SinkBehind",
     "SinkDisagrees",
     "SinkFailed",
     "SinkUndecided",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, SinkBehind
 from floodmark.hwm import HWM, Json
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
 from floodmark.rules import Rule, RuleSet
@@ -22,7 +22,7 @@ from floodmark.step.checks import compare
 from floodmark.step.engine import LastSeen
 from floodmark.step.intents import new_intent
 from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
-from floodmark.step.run import reset_marks, set_mark
+from floodmark.step.run import accept_sinks, reset_marks, set_mark
 from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, without_repeats
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
@@ -135,6 +135,12 @@ class Job:
     ) -> HWM[Any]:
         """Put the mark somewhere else, up or down; the next run reads what lies above it."""
         return set_mark(self.step(spark, store, RunRequest()), text)
+
+    def accept_sinks(
+        self, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+    ) -> list[SinkBehind]:
+        """Go on from the mark although sinks lost batches that they had confirmed; which they were."""
+        return accept_sinks(self.step(spark, store, RunRequest()))
 
     def backfill(
         self,
@@ -265,7 +271,7 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
     """Everything a run checks before it writes, without writing."""
     ledgers = read_ledgers(step.work, step.store.namespace, step.session)
     if not step.request.full_refresh:
-        require_agreement(step.work, record, ledgers)
+        require_agreement(step.work, step.store.namespace, record, ledgers)
     require_a_beginning(step.work, record, step.request, step.session)
     intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
     return Plan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,7 @@ from floodmark.rules import Tally
 from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch
-from floodmark.step.looking import Outlook, marks_after
+from floodmark.step.looking import Outlook, ledgers_of, marks_after
 from floodmark.step.refused import quarantine_broken, write_dead_letters
 from floodmark.step.work import OUTSIDE_KINDS, display_marks
 from floodmark.stores.contract import JoiningStore, MarkStore
@@ -61,8 +61,15 @@ class BatchCommit:
         reach("before_commit")
         outcome = BatchOutcome(written, counts.read, dead, quarantined, counts.tally)
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
-        save(record_after(self.open_batch), expected=expected, lease=self.lease.lease, receipt=receipt)
+        save(self.record_after(), expected=expected, lease=self.lease.lease, receipt=receipt)
         return receipt
+
+    def record_after(self) -> JobRecord:
+        """As `record_after`, with the number that each sink of this batch has confirmed by now."""
+        record, intent = record_after(self.open_batch), self.open_batch.intent
+        confirmed = ledgers_of(self.work, self.store.namespace, intent.number)
+        others = self.open_batch.record.extras.sinks if intent.kind == "repair" else {}  # it writes to one sink alone
+        return replace(record, extras=record.extras.with_sinks({**others, **confirmed}))
 
 
 @dataclass
