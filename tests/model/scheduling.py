@@ -189,6 +189,13 @@ class Scheduler:
         if run.state == "killed":
             raise Killed
 
+    def end_all(self) -> None:
+        """Whoever stands still is killed there."""
+        for run in self.paused():
+            run.state = "killed"
+            run.wake.release()
+            run.gave_way.acquire()
+
     def thaw_all(self) -> None:
         """Whoever stands still goes to its end."""
         while waiting := self.paused():

@@ -240,7 +240,8 @@ def lose_spool_and_change_rows(world: World) -> None:
 
 
 def restore_sink(world: World) -> None:
-    """The last target is brought back from a copy."""
+    """The last target is brought back from a copy; nobody who was connected to it before still is."""
+    world.scheduler.end_all()
     if world.targets[-1].copies:
         world.targets[-1].restore()
         world.decided.add("restored")
