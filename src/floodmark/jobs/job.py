@@ -51,8 +51,9 @@ class Job:
     """Read what lies above the mark of `source`, transform it, write it to every sink in order, raise the mark.
 
     `transform` is SQL over `source`, or a function from DataFrame to DataFrame. Without `dead_letters` (a folder for
-    a Delta table) a record that cannot be parsed fails the run. A run reads one batch, of `max_rows` at most; with
-    `chunk_rows` it reads batches of so many rows, each with a mark of its own, until it has caught up.
+    a Delta table; True: one beside the marks) a record that cannot be parsed fails the run. A run reads one batch, of
+    `max_rows` at most; with `chunk_rows` it reads batches of so many rows, each with a mark of its own, until it has
+    caught up.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Job:
     sinks: Sequence[Sink]
     transform: str | Callable[..., DataFrame] | Transform | None = None
     rules: Sequence[Rule] = ()
-    dead_letters: str | None = None
+    dead_letters: str | bool | None = None
     on_schema_change: OnSchemaChange = "fail"
     max_rows: int | None = None
     chunk_rows: int | None = None
@@ -202,6 +203,13 @@ class Job:
             path=self.quarantine or f"{folder_beside(store)}/quarantine/{self.name}", name="quarantine", evolve=True
         )
 
+    def dead_letters_sink(self, store: MarkStore) -> Delta | None:
+        """The table of records that could not be parsed or failed, if the job puts them aside."""
+        if not self.dead_letters:
+            return None
+        beside = f"{folder_beside(store)}/dead_letters/{self.name}"
+        return Delta(path=beside if self.dead_letters is True else self.dead_letters, name="dead_letters", evolve=True)
+
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
         malformed, rules = "dead_letter" if self.dead_letters else "fail", RuleSet(tuple(self.rules))
@@ -213,7 +221,7 @@ class Job:
             sinks=without_repeats(self.name, sources, sinks, rules),
             transform=self._transform(),
             rules=rules,
-            dead_letters=Delta(path=self.dead_letters, name="dead_letters", evolve=True) if self.dead_letters else None,
+            dead_letters=self.dead_letters_sink(store),
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
             spool_folder=self.spool or spool_folder(store),

@@ -189,6 +189,14 @@ class Piecemeal(Protocol):
 
 
 @runtime_checkable
+class Expressing(Protocol):
+    """A sink that makes what it writes by SQL, and may write the rest of a batch in another attempt."""
+
+    def expressions(self) -> Mapping[str, str]:
+        """The SQL by option. Asked when a job is put together: one that answers otherwise each time is refused."""
+
+
+@runtime_checkable
 class Transactional(Protocol):
     """A sink that writes in a transaction in which the caller may do one thing more."""
 
