@@ -62,7 +62,7 @@ def test_a_commit_notes_what_each_sink_confirmed(store: MarkStore) -> None:
     assert record_in(store).extras.sinks == {"lake": SinkLedger(LAKE, "list of lake", 2)}
 
 
-def test_a_sink_that_lost_its_last_batch_is_a_decision_with_both_numbers(store: MarkStore) -> None:
+def test_sink_behind(store: MarkStore) -> None:
     """Nothing is read or written: a run would go on above a gap."""
     lake = LedgerSink("lake")
     rows = deliver(store, lake)

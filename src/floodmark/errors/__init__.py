@@ -31,6 +31,7 @@ FloodmarkError
 │   ├── SinkBehind              a sink does not have a batch any more that it had confirmed
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
+│   ├── SinkGone                an open batch was begun for a target that the job does not have any more
 │   ├── CodeChanged             an open batch is half written and the code is another one now
 │   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
 │   ├── SourceChanged           the mark belongs to another source
@@ -131,6 +132,7 @@ from floodmark.errors.decisions import (
     SinkAhead,
     SinkBehind,
     SinkDisagrees,
+    SinkGone,
     SinkUndecided,
     SourceChanged,
     SourceEmpty,
@@ -190,6 +192,7 @@ __all__ = [
     "SinkBehind",
     "SinkDisagrees",
     "SinkFailed",
+    "SinkGone",
     "SinkUndecided",
     "SinkUnreachable",
     "SnapshotRefused",

@@ -206,6 +206,19 @@ class SinkUndecided(DecisionNeeded):
         self.job, self.sink, self.number, self.reason = job, sink, number, reason
 
 
+class SinkGone(DecisionNeeded):
+    """An open batch was begun for a target that the job does not have any more: nobody can say if it is there."""
+
+    def __init__(self, job: str, *, sink: str, target: str, number: int) -> None:
+        super().__init__(
+            f"batch {number} of job '{job}' was begun for sink '{sink}' ({target}), which the job does not have any "
+            "more: it may have the batch, and cannot be asked.",
+            hint=f"bring the sink back and run again; or `floodmark run --select {job} --abandon` reads the span again "
+            "as a new batch (what that target has of this one stays there)",
+        )
+        self.job, self.sink, self.target, self.number = job, sink, target, number
+
+
 class CodeChanged(DecisionNeeded):
     """An open batch was written to some sinks, there is no spool, and the code is another one now."""
 

@@ -20,7 +20,7 @@ from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform,
 from floodmark.step.batch import prepare
 from floodmark.step.checks import compare
 from floodmark.step.engine import LastSeen
-from floodmark.step.intents import new_intent
+from floodmark.step.intents import named_as_begun, new_intent
 from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.run import accept_sinks, reset_marks, set_mark
 from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, without_repeats
@@ -263,7 +263,7 @@ def plan(step: Step) -> Plan:
 
 def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
     """An open batch is finished first, whatever came since."""
-    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    ledgers = read_ledgers(named_as_begun(step.work, intent), step.store.namespace, step.session)
     confirmed = ", ".join(ledgers.sinks_with(intent.number)) or "no sink"
     return Plan(
         job=record.job,

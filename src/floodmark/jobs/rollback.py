@@ -20,7 +20,7 @@ from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.engine import session_under
-from floodmark.step.intents import fence_all_below, fence_below
+from floodmark.step.intents import fence_all_below, fence_below, named_as_begun
 from floodmark.step.looking import read_ledgers
 from floodmark.step.set_aside import Letters
 from floodmark.step.transform import first_lines
@@ -264,7 +264,7 @@ def is_settled(step: Step, record: JobRecord) -> bool:
     """Whether the tables are as the record says: no open batch and no rollback that was broken off is in them."""
     if not _is_on_delta(step):
         return True  # nothing of it can be put back, so no rollback was begun
-    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    ledgers = read_ledgers(named_as_begun(step.work, record.intent), step.store.namespace, step.session)
     touched = ledgers.sinks_touched_by(record.intent.number) if record.intent else []
     return ledgers.highest <= record.highest_number and not touched
 
@@ -294,7 +294,9 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     """
     record, session = way.record, session_under(lease, step.session)
     fence = fence_all_below if record.intent else fence_below
-    highest = fence(step.work, step.store.namespace, record.highest_number, session).highest
+    highest = fence(
+        named_as_begun(step.work, record.intent), step.store.namespace, record.highest_number, session
+    ).highest
     number = max(record.highest_number, highest) + 1
     marks = behind_restores(step.work.sources, way.goal.marks, session)
     if way.points:

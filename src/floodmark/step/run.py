@@ -31,6 +31,7 @@ from floodmark.step.intents import (
     fence_all_below,
     fence_below,
     fence_until_found,
+    named_as_begun,
     new_intent,
     next_attempt,
     open_intent,
@@ -39,6 +40,7 @@ from floodmark.step.intents import (
 from floodmark.step.looking import (
     Ledgers,
     Outlook,
+    ledgers_of,
     look,
     read_ledgers,
     require_a_beginning,
@@ -130,7 +132,7 @@ class Step(Engine[Outlook]):
         Somebody who gives the batch up has all of them fenced: one that has it must not get company.
         """
         fence = fence_all_below if self.request.drops_open_batch else fence_until_found
-        ledgers = fence(self.work, self.store.namespace, intent.number, self.session)
+        ledgers = fence(named_as_begun(self.work, intent), self.store.namespace, intent.number, self.session)
         reach("after_fence")
         return ledgers
 
@@ -152,9 +154,10 @@ class Step(Engine[Outlook]):
 
     def ledgers(self, record: JobRecord) -> Ledgers:
         """What every sink has recorded. Raises SinkAhead, SinkBehind or SinkDisagrees, unless all is to be rebuilt."""
-        ledgers = read_ledgers(self.work, self.store.namespace, self.session)
+        work = named_as_begun(self.work, record.intent)
+        ledgers = read_ledgers(work, self.store.namespace, self.session)
         if not self.request.full_refresh:
-            require_agreement(self.work, self.store.namespace, record, ledgers)
+            require_agreement(work, self.store.namespace, record, ledgers)
         return ledgers
 
     def settled_ledgers(self, record: JobRecord) -> Ledgers:
@@ -164,6 +167,14 @@ class Step(Engine[Outlook]):
         for sink in below:
             sink.fence(ledger_id(self.store.namespace, self.job, sink.name), record.number, self.session)
         return self.ledgers(record) if below else ledgers
+
+    def write_batch(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
+        """As every engine; the intent keeps where the batch goes, so that it is found again under other names."""
+        intent = batch.intent
+        if intent.extras.sinks is None:
+            sinks = ledgers_of(work_of(intent, self.work), self.store.namespace, intent.number)
+            intent = replace(intent, extras=replace(intent.extras, sinks=sinks))
+        return super().write_batch(replace(batch, intent=intent), lease, clock)
 
     def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """Read, judge, write every sink, and raise the mark."""
@@ -299,6 +310,7 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     record = replace(record, extras=record.extras.without([SINKS]))
     session = session_under(lease, step.session)
     fence = fence_all_below if record.intent else fence_below
-    ledgers = fence(step.work, step.store.namespace, record.highest_number, session)
+    work = named_as_begun(step.work, record.intent)
+    ledgers = fence(work, step.store.namespace, record.highest_number, session)
     decided = lease.save(record, after=record, above=ledgers.highest)
     fence_below(step.work, step.store.namespace, decided.number, session)

@@ -239,7 +239,7 @@ class IntentExtras:
     """Whether the steps of a stream let go at its end what they hold."""
     outside: OutsideBatch | None = None
     sinks: Mapping[str, SinkLedger] | None = None
-    """Where the batch goes, by the names that the sinks had when it was begun."""
+    """Where the batch goes, in the order of the writes, by the names that the sinks had when it was begun."""
     unknown_parts: Mapping[str, Json] = field(default_factory=dict)
     """What a newer program wrote."""
 
@@ -251,7 +251,7 @@ class IntentExtras:
             "healing": dict(self.healing) if self.healing is not None else None,
             "flushes": self.flushes,
             "outside": self.outside.serialize() if self.outside is not None else None,
-            "sinks": None if self.sinks is None else {name: sink.serialize() for name, sink in self.sinks.items()},
+            "sinks": None if self.sinks is None else [{"name": n, **s.serialize()} for n, s in self.sinks.items()],
         }
         return {**{name: part for name, part in parts.items() if part is not None}, **self.unknown_parts}
 
@@ -265,6 +265,6 @@ class IntentExtras:
             healing=stored.get("healing"),
             flushes=stored.get("flushes"),
             outside=OutsideBatch.deserialize(outside) if outside is not None else None,
-            sinks=None if sinks is None else {name: SinkLedger.deserialize(sink) for name, sink in sinks.items()},
+            sinks=None if sinks is None else {sink["name"]: SinkLedger.deserialize(sink) for sink in sinks},
             unknown_parts={name: part for name, part in stored.items() if name not in INTENT_PARTS},
         )
