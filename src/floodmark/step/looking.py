@@ -8,7 +8,7 @@ from typing import Any
 
 from floodmark.errors import MarkMissing, SinkAhead, SinkBehind, SinkDisagrees, SourceChanged
 from floodmark.hwm import HWM, Span, digest
-from floodmark.sinks.contract import AtLeastOnce, Piecemeal, Recorded, Sink, ledger_id
+from floodmark.sinks.contract import AtLeastOnce, Forgetting, Piecemeal, Recorded, Sink, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
 from floodmark.stores.extras import RecordExtras, SinkLedger, SourceMemory
@@ -185,10 +185,15 @@ def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded |
     last = record.extras.sinks.get(sink.name)
     if last is None or last.id != ledger_id(namespace, record.job, sink.name) or number_in(entry) >= last.number:
         return None
-    if entry is None and last.target != sink.describe():
+    if entry is None and (last.target != sink.describe() or is_forgotten(sink, last.id)):
         return None
     number = entry.number if entry else None
     return SinkBehind(record.job, sink=sink.name, target=sink.describe(), recorded=number, confirmed=last.number)
+
+
+def is_forgotten(sink: Sink, ledger: str) -> bool:
+    """Whether the sink may have lost the ledger alone, and none of the rows."""
+    return isinstance(sink, Forgetting) and sink.may_have_forgotten(ledger)
 
 
 def require_agreement(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> None:
