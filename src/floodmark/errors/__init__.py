@@ -57,6 +57,7 @@ FloodmarkError
 ├── RuleBroken                  a rule with the action `fail` does not hold: nothing was written
 ├── TaskFailed                  the program of a workflow's task ended badly
 │   └── TaskTimedOut            it did not end within its time
+├── NumbersDisagree             rows read, kept and written do not add up: the batch is not done
 ├── SinkFailed                  a sink could not be written
 │   ├── ConflictingEvents       two events of one key and moment say different things
 │   └── SnapshotRefused         a snapshot that would delete everything, or is older than the last
@@ -95,6 +96,7 @@ from floodmark.errors.data import (
     JavaMissing,
     KeyDecreased,
     KeysCollide,
+    NumbersDisagree,
     PublicationFailed,
     RecordMalformed,
     RecordsFailed,
@@ -181,6 +183,7 @@ __all__ = [
     "MarkMoved",
     "MarkUnreadable",
     "NoGoodRun",
+    "NumbersDisagree",
     "Overtaken",
     "PublicationFailed",
     "RangeAboveMark",

@@ -69,6 +69,13 @@ class Spool:
 
         return spark.read.schema(StructType.fromJson(json.loads(self._columns()))).parquet(self.folder)
 
+    def rows(self) -> int:
+        """How many there are, by the feet of its files."""
+        import pyarrow.dataset as ds
+
+        system, path = arrow_place(self.folder)
+        return int(ds.dataset(path, filesystem=system, format="parquet", exclude_invalid_files=False).count_rows())
+
     def holds(self, flag: str) -> bool:
         """Whether a boolean column is true in any row; asked of that column alone, without Spark."""
         import pyarrow.dataset as ds

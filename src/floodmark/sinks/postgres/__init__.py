@@ -98,6 +98,10 @@ class Postgres(Atomic):
                 if entry is None or entry.number < number:
                     own.record(connection, LedgerEntry(number, rows=0))
 
+    def counts_every_row(self) -> bool:
+        """Rows are counted as they are moved, in the transaction."""
+        return self.mode == "append"
+
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         return self.write_joined(rows, batch, lambda _connection, _rows: None)
 
