@@ -217,9 +217,7 @@ def test_a_fence_between_the_plan_and_the_first_writer_stops_the_run(
     assert values(kafka.bootstrap, sink.topic) == []
 
 
-def test_a_rerun_with_other_rows_than_those_that_are_out_is_a_decision(
-    spark: SparkSession, kafka: Broker, topic: Callable[..., str]
-) -> None:
+def test_rows_out_are_others_now(spark: SparkSession, kafka: Broker, topic: Callable[..., str]) -> None:
     """A joined table was changed between kill and rerun; the same rows again are continued."""
     sink = Kafka(kafka.bootstrap, topic(), key="v", value="text:v")
     one = intended(sink, spark, 1)
