@@ -235,9 +235,12 @@ class KeysCollide(FloodmarkError):
 class SinkUnreachable(FloodmarkError):
     """The server of a sink could not be reached, or the connection broke; never taken for "nothing recorded"."""
 
-    def __init__(self, target: str, *, reason: str) -> None:
-        super().__init__(
-            f"{target} cannot be used: {reason}.",
-            hint="check that the server runs and lets this role in; then run again: nothing is written twice",
-        )
+    def __init__(
+        self,
+        target: str,
+        *,
+        reason: str,
+        hint: str = "check that the server runs and lets this role in; then run again: nothing is written twice",
+    ) -> None:
+        super().__init__(f"{target} cannot be used: {reason}.", hint=hint)
         self.target, self.reason = target, reason

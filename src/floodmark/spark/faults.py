@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ElementFailed, ElementInvalid, FloodmarkError
+from floodmark.spark.session import runs_here
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
 
 
-Kind = Literal["sink", "value", "malformed", "rewritten", "element"]
+Kind = Literal["sink", "value", "malformed", "rewritten", "element", "disk"]
 """A row that a sink refuses; a value of a source that Spark has no place for; a record that cannot be parsed; a commit
-that changed rows where only added ones are taken; an element of a mill."""
+that changed rows where only added ones are taken; an element of a mill; a task that does not see the driver's disk."""
 END = "[/floodmark]"
+MARKER = "_floodmark.marker"
 LONGEST_ELEMENT = 200
 POSITION = "partition %d, offset %d"
 
@@ -47,6 +56,48 @@ def fault_in(error: Exception, kind: Kind) -> str | None:
     """The message of such a fault, if that is what stopped the job."""
     match = re.search(f"{re.escape(fault_begin(kind))}(.*?){re.escape(END)}", str(error), re.DOTALL)
     return match[1] if match else None
+
+
+@dataclass(frozen=True)
+class FolderMarker:
+    """A file that is put into a new folder of this machine before Spark's tasks write there.
+
+    A task that does not find it runs where the disk is another one: what it wrote would be left out without a word. If
+    it is gone after the write, somebody removed the folder meanwhile, and with it what was in it by then.
+    """
+
+    folder: Path
+    value: str
+
+    @classmethod
+    def put_into(cls, folder: Path) -> FolderMarker:
+        """Make the folder with a marker of its own in it."""
+        folder.mkdir(parents=True)
+        value = uuid.uuid4().hex
+        (folder / MARKER).write_text(value, encoding="ascii")
+        return cls(folder, value)
+
+    def is_there(self) -> bool:
+        """Whether the folder, seen from here, is the one that was made."""
+        try:
+            return (self.folder / MARKER).read_text(encoding="ascii") == self.value
+        except OSError:
+            return False
+
+    def guard(self, rows: DataFrame) -> DataFrame:
+        """The rows; each task looks for the marker before its first one, unless all of them run in the driver."""
+        return rows if runs_here(rows.sparkSession) else rows.mapInArrow(self.look_first, rows.schema)
+
+    def look_first(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What a task does on its way to the folder."""
+        if not self.is_there():
+            raise RuntimeError(fault_text("disk", f"{socket.gethostname()} does not see {self.folder}"))
+        yield from batches
+
+    def require(self) -> None:
+        """Raises FileNotFoundError if the folder was removed since, also if Spark made it again."""
+        if not self.is_there():
+            raise FileNotFoundError(f"{self.folder} was removed while it was written")
 
 
 class ElementFault(Exception):
