@@ -107,20 +107,21 @@ class Ledgers:
     by_sink: Mapping[str, Recorded | None]
     parts: Mapping[str, int] = field(default_factory=dict)
     """Sinks that have part of a batch, and which."""
-    quarantined_number: int = 0
-    """The highest number that the quarantine has recorded: a lower one would be taken for a repeat there."""
+    aside: Mapping[str, Recorded | None] = field(default_factory=dict)
+    """The same of dead letters and quarantine. They are behind as a rule: few batches put a row aside."""
 
     @property
     def highest(self) -> int:
-        return max(self.quarantined_number, *(entry.number for entry in self.by_sink.values() if entry), 0)
+        """No number above this is taken: a sink, or the dead letters, would take a lower one for a repeat."""
+        return max((entry.number for entry in (*self.by_sink.values(), *self.aside.values()) if entry), default=0)
 
     def sinks_with(self, number: int) -> list[str]:
         return [sink for sink, entry in self.by_sink.items() if entry and entry.number >= number]
 
     def sinks_touched_by(self, number: int) -> list[str]:
-        """Sinks that have this batch, or part of it; the quarantine counts, for its rows would be put aside twice."""
+        """Sinks that have this batch, or part of it; what was put aside counts, for it would be put aside twice."""
         parts = [sink for sink, part in self.parts.items() if part == number]
-        aside = ["the quarantine"] if self.quarantined_number >= number else []
+        aside = [name for name, entry in self.aside.items() if entry and not entry.is_fence and entry.number >= number]
         return list(dict.fromkeys([*self.sinks_with(number), *parts, *aside]))
 
     def sinks_behind(self, number: int) -> list[str]:
@@ -131,19 +132,13 @@ class Ledgers:
 
 def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     """Ask every sink what it has; a few milliseconds each, and only when there is work."""
-    ledgers = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in work.sinks}
-    recorded = {sink.name: sink.recorded(ledgers[sink.name], session) for sink in work.sinks}
+    ledgers = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in work.all_sinks}
+    recorded, aside = (
+        {sink.name: sink.recorded(ledgers[sink.name], session) for sink in sinks}
+        for sinks in (work.sinks, work.aside_sinks)
+    )
     parts = {s.name: s.begun(ledgers[s.name], session) for s in work.sinks if isinstance(s, Piecemeal)}
-    aside = quarantine_number(work, namespace, session)
     return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None}, aside)
-
-
-def quarantine_number(work: Work, namespace: str, session: Session) -> int:
-    """The last batch that put rows aside."""
-    if work.quarantine is None or not work.rules.quarantines():
-        return 0
-    entry = work.quarantine.recorded(ledger_id(namespace, work.name, work.quarantine.name), session)
-    return entry.number if entry else 0
 
 
 def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
@@ -154,7 +149,7 @@ def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
     if replace(record, extras=RecordExtras()) == JobRecord(work.name):  # a first look may leave a fence and no mark
         return
     expected = record.intent.number if record.intent else record.number
-    for sink, entry in ledgers.by_sink.items():
+    for sink, entry in (*ledgers.by_sink.items(), *ledgers.aside.items()):
         if entry and entry.number > expected:
             raise SinkAhead(work.name, sink=sink, recorded=entry.number, stored=record.number)
         if entry and record.intent and entry.number == expected:
