@@ -31,6 +31,7 @@ FloodmarkError
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
 │   ├── CodeChanged             an open batch is half written and the code is another one now
+│   ├── SpoolLost               an open batch is half written and its spool is gone or damaged
 │   ├── SourceChanged           the mark belongs to another source
 │   ├── SourceRegressed         the source ends below the mark
 │   ├── SourceGap               what follows the mark is no longer there
@@ -54,6 +55,7 @@ FloodmarkError
 ├── TaskFailed                  the program of a workflow's task ended badly
 │   └── TaskTimedOut            it did not end within its time
 ├── SinkFailed                  a sink could not be written
+│   ├── DiskNotShared           a task does not see the folder that the driver made
 │   ├── ConflictingEvents       two events of one key and moment say different things
 │   └── SnapshotRefused         a snapshot that would delete everything, or is older than the last
 ├── KeysCollide                 two rows of a dimension got the same surrogate key
@@ -85,6 +87,7 @@ from floodmark.errors.configuration import (
 from floodmark.errors.data import (
     ConflictingEvents,
     ConnectorsMissing,
+    DiskNotShared,
     ElementFailed,
     ElementInvalid,
     HealingFailed,
@@ -133,6 +136,7 @@ from floodmark.errors.decisions import (
     SourceGap,
     SourceRegressed,
     SourceRewritten,
+    SpoolLost,
     StoreError,
     StoreNotPrepared,
     StoreUnreachable,
@@ -149,6 +153,7 @@ __all__ = [
     "ConnectorsMissing",
     "CursorNull",
     "DecisionNeeded",
+    "DiskNotShared",
     "ElementFailed",
     "ElementInvalid",
     "FenceBlind",
@@ -194,6 +199,7 @@ __all__ = [
     "SourceRewritten",
     "SourceUnreadable",
     "SparkUnavailable",
+    "SpoolLost",
     "StoreError",
     "StoreNotPrepared",
     "StoreUnreachable",

@@ -204,6 +204,17 @@ class SinkFailed(FloodmarkError):
         self.job, self.sink, self.reason = job, sink, reason
 
 
+class DiskNotShared(SinkFailed):
+    """A task runs on a machine that does not see the folder of the driver: its rows would be left out."""
+
+    def __init__(self, job: str, *, sink: str, reason: str) -> None:
+        super().__init__(job, sink=sink, reason=f"{reason}, which the driver made. Nothing was written.")
+        self.hint = (
+            "put the folder on a disk that the driver and all executors share, use a sink of type delta on an object "
+            "store, or run with master local[*]"
+        )
+
+
 class ConflictingEvents(SinkFailed):
     """Two events of one key and moment say different things; nothing was written."""
 

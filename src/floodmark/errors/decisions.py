@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 
 from floodmark.errors.configuration import FloodmarkError
@@ -199,6 +200,22 @@ class CodeChanged(DecisionNeeded):
         )
         self.job, self.number = job, number
         self.changed, self.confirmed = tuple(changed), tuple(confirmed)
+
+
+class SpoolLost(DecisionNeeded):
+    """An open batch was written to some sinks from its spool, which is gone or damaged: its rows are nowhere else."""
+
+    def __init__(self, job: str, *, number: int, spool: str, flaw: str, confirmed: Sequence[str]) -> None:
+        super().__init__(
+            f"batch {number} of job '{job}' is already in {', '.join(confirmed)}, and its rows cannot be read from "
+            f"{spool} on {platform.node()}: {flaw}. Read again, they may be others.",
+            hint="bring the folder back, or run where it is; "
+            f"`floodmark run --select {job} --finish` reads the span again for the rest (the sinks may differ for this "
+            "batch); `--abandon` skips the rest and reads the span again as a new batch (append sinks that confirmed "
+            "get those rows a second time)",
+        )
+        self.job, self.number, self.spool, self.flaw = job, number, spool, flaw
+        self.confirmed = tuple(confirmed)
 
 
 class SourceChanged(DecisionNeeded):

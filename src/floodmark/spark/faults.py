@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
 import uuid
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 Kind = Literal["sink", "value", "malformed", "rewritten", "element", "disk"]
@@ -30,6 +31,8 @@ Kind = Literal["sink", "value", "malformed", "rewritten", "element", "disk"]
 that changed rows where only added ones are taken; an element of a mill; a task that does not see the driver's disk."""
 END = "[/floodmark]"
 MARKER = "_floodmark.marker"
+ASKING_TASKS = 64
+"""So many that every executor of a cluster of some machines gets one."""
 LONGEST_ELEMENT = 200
 POSITION = "partition %d, offset %d"
 
@@ -94,10 +97,33 @@ class FolderMarker:
             raise RuntimeError(fault_text("disk", f"{socket.gethostname()} does not see {self.folder}"))
         yield from batches
 
+    def host_without(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The machine that this task runs on, if it does not see the folder."""
+        import pyarrow as pa
+
+        hosts = [] if self.is_there() else [socket.gethostname()]
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"host": hosts}, schema=pa.schema([("host", pa.string())]))
+
     def require(self) -> None:
         """Raises FileNotFoundError if the folder was removed since, also if Spark made it again."""
         if not self.is_there():
             raise FileNotFoundError(f"{self.folder} was removed while it was written")
+
+
+def hosts_without(folder: Path, spark: SparkSession) -> list[str]:
+    """Machines of the cluster that do not see this folder of the driver's; it need not be there yet.
+
+    A small job asks: it may miss a machine that happens to get no task of it, so every write looks for itself.
+    """
+    there = next(each for each in (folder, *folder.parents) if each.is_dir())
+    marker = FolderMarker.put_into(there / f"_floodmark-{uuid.uuid4().hex}")
+    tasks = ASKING_TASKS
+    try:
+        found = spark.range(0, tasks, 1, tasks).mapInArrow(marker.host_without, "host string").collect()
+    finally:
+        shutil.rmtree(marker.folder, ignore_errors=True)
+    return sorted({str(row["host"]) for row in found})
 
 
 class ElementFault(Exception):

@@ -11,8 +11,9 @@ from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import TypeVar
 
-from floodmark.errors import CodeChanged, ConfigError
+from floodmark.errors import CodeChanged, ConfigError, SpoolLost
 from floodmark.hwm import Json
+from floodmark.locations import path_in_marks
 from floodmark.logs import get_logger
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks.contract import Freezing, ledger_id
@@ -73,23 +74,32 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
     if not touched:
         log.info("open batch is dropped: the code changed and no sink has it", job=work.name, number=intent.number)
         return None
-    if intent.spool and Spool(intent.spool).counts():
+    if intent.spool:  # whether it still holds the batch is asked for every attempt
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
 
 
-def next_attempt(work: Work, intent: Intent) -> Intent:
-    """The same batch, tried again: temporary names are new, a finished spool is kept."""
+def next_attempt(work: Work, intent: Intent, ledgers: Ledgers, request: RunRequest) -> Intent | None:
+    """The same batch, tried again: temporary names are new, a finished spool is kept; None if its rows are gone.
+
+    Sinks are written only from a finished spool, so one that is not what it was while a sink has the batch is lost:
+    raises SpoolLost. While none has it, the spool is made anew; a repair's rows are nowhere else, so it is dropped.
+    """
     attempt = new_attempt()
-    if intent.spool is None or Spool(intent.spool).counts():
+    flaw = Spool(intent.spool).flaw() if intent.spool else None
+    if intent.spool is None or flaw is None:
         return replace(intent, attempt=attempt)
-    return replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
+    is_repair, touched = intent.kind == "repair", ledgers.sinks_touched_by(intent.number)
+    if touched and (is_repair or not request.finish):
+        raise SpoolLost(work.name, number=intent.number, spool=intent.spool, flaw=flaw, confirmed=touched)
+    log.info("the spool of the open batch is given up", job=work.name, number=intent.number, flaw=flaw)
+    return None if is_repair else replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
 
 
 def spool_folder(work: Work, number: int, attempt: str) -> str:
-    """A folder that no other attempt writes to."""
-    return f"{work.spool_folder}/{work.name}/{number}-{attempt}"
+    """A folder that no other attempt writes to; the same from every working folder of this machine."""
+    return path_in_marks(f"{work.spool_folder}/{work.name}/{number}-{attempt}")
 
 
 def new_attempt() -> str:

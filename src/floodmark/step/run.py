@@ -9,18 +9,27 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, MarkUnreadable, SinkFailed, SourceEmpty
+from floodmark.errors import (
+    ConfigError,
+    DiskNotShared,
+    FloodmarkError,
+    LeaseHeld,
+    MarkUnreadable,
+    SinkFailed,
+    SourceEmpty,
+)
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
+from floodmark.spark.faults import fault_in
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
 from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
 from floodmark.step.intents import fence_sinks_behind, new_intent, next_attempt, open_intent, work_of
 from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
-from floodmark.step.spool import Spool
+from floodmark.step.spool import Spool, is_damage, remove_spools
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.extras import RecordExtras
@@ -81,8 +90,8 @@ class Step(Engine[Outlook]):
         intent = open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
         if intent is None:
             return None
-        again, confirmed = next_attempt(self.work, intent), tuple(ledgers.sinks_with(intent.number))
-        return OpenBatch(record, again, None, confirmed)
+        again, confirmed = next_attempt(self.work, intent, ledgers, self.request), ledgers.sinks_with(intent.number)
+        return OpenBatch(record, again, None, tuple(confirmed)) if again else None
 
     def plan(self, record: JobRecord, look: Outlook) -> OpenBatch[Outlook]:
         """The batch over what the look saw, once every sink agrees with the record and no older run can write."""
@@ -113,7 +122,7 @@ class Step(Engine[Outlook]):
         reach("after_read")
         receipt = step.write(batch, prepared, lease, clock)
         reach("after_commit")
-        Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
+        remove_spools(f"{self.work.spool_folder}/{self.work.name}", batch.intent.number)
         return receipt
 
     def prepare(self, intent: Intent) -> PreparedBatch:
@@ -166,6 +175,10 @@ class Step(Engine[Outlook]):
         if isinstance(error, FloodmarkError):
             return error
         log.debug("write failed", job=self.job, sink=sink, exc_info=error)
+        if host := fault_in(error, "disk"):
+            return DiskNotShared(self.job, sink=sink, reason=host)
+        if intent.spool and is_damage(error, intent.spool):
+            Spool(intent.spool).condemn()
         known = source_error(error, self.work, intent.spans, spark)
         return known or SinkFailed(self.job, sink=sink, reason=first_lines(error))
 

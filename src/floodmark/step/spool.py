@@ -189,7 +189,7 @@ class Spool:
         from pyarrow.fs import FileType
 
         system, path = arrow_place(self.folder)
-        return system.get_file_info(path).type != FileType.NotFound
+        return bool(system.get_file_info(path).type != FileType.NotFound)
 
     def _spark_place(self) -> str:
         """Also where Spark's default file system is another than this machine's disks."""
@@ -206,6 +206,11 @@ def remove_spools(jobs_folder: str, upto: int) -> None:
         number = entry.base_name.partition("-")[0]
         if entry.type == FileType.Directory and number.isdigit() and int(number) <= upto:
             system.delete_dir(entry.path)
+
+
+def is_damage(error: Exception, folder: str) -> bool:
+    """Whether it says that a file of this spool holds other bytes than were written."""
+    return folder in str(error) and any(words in str(error) for words in DAMAGE)
 
 
 def list_parts(system: FileSystem, path: str) -> list[FileInfo]:
