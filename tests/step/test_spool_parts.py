@@ -14,14 +14,12 @@ import pytest
 
 from floodmark import machine
 from floodmark.errors import SpoolLost
-from floodmark.sinks.contract import Recorded
-from floodmark.step.intents import next_attempt, spool_folder
-from floodmark.step.looking import Ledgers
+from floodmark.step.intents import has_rows, next_attempt, spool_folder
 from floodmark.step.spool import RowCounts, Spool, remove_spools
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.record import Intent
 
-HAS_IT, HAS_IT_NOT = Ledgers({"a": Recorded(3, "d"), "b": None}), Ledgers({"a": Recorded(2, "d"), "b": None})
+HAVE_IT, NONE_HAS_IT = ("a",), ()
 
 
 @pytest.fixture
@@ -73,8 +71,8 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
 def test_a_finished_spool_is_kept_by_the_next_attempt(spool: Spool, work: Work) -> None:
     """It stands for the batch, whoever has it by then."""
     assert spool.counts() == RowCounts(read=20)
-    again = next_attempt(work, intent_of(spool), HAS_IT, RunRequest())
-    assert again is not None
+    assert has_rows(work, intent_of(spool), HAVE_IT, RunRequest())
+    again = next_attempt(work, intent_of(spool))
     assert (again.spool, again.attempt != "a1") == (spool.folder, True)
 
 
@@ -85,27 +83,46 @@ def test_a_spool_that_is_lost_while_a_sink_has_the_batch_is_a_decision(spool: Sp
     act(Path(spool.folder) / file)
     assert spool.counts() is None
     with pytest.raises(SpoolLost) as caught:
-        next_attempt(work, intent_of(spool), HAS_IT, RunRequest())
+        has_rows(work, intent_of(spool), HAVE_IT, RunRequest())
     assert (caught.value.spool, caught.value.confirmed, caught.value.exit_code) == (spool.folder, ("a",), 5)
-    anew = next_attempt(work, intent_of(spool), HAS_IT, RunRequest(finish=True))
-    assert anew is not None
-    assert anew.spool not in (None, spool.folder)
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_spool_that_is_lost_while_no_sink_has_the_batch_is_made_anew(spool: Spool, work: Work, damage: str) -> None:
-    """Under a name of its own, for whoever still writes the old one."""
-    file, act = DAMAGES[damage]
-    act(Path(spool.folder) / file)
-    anew = next_attempt(work, intent_of(spool), HAS_IT_NOT, RunRequest())
-    assert anew is not None
+    assert has_rows(work, intent_of(spool), HAVE_IT, RunRequest(finish=True))
+    anew = next_attempt(work, intent_of(spool))
     assert (anew.number, anew.spool) == (3, spool_folder(work, 3, anew.attempt))
 
 
+@pytest.mark.parametrize(
+    ("damage", "is_finished_here"),
+    [
+        ("the counts are gone", True),
+        ("all of it is gone, as on another host", True),
+        ("a part is empty", False),
+        ("the counts are empty", False),
+    ],
+)
+def test_a_spool_that_is_lost_while_no_sink_has_the_batch(
+    spool: Spool, work: Work, damage: str, *, is_finished_here: bool
+) -> None:
+    """Never finished here: it is made anew. One that was may be in a paused run's hands: the batch is dropped."""
+    file, act = DAMAGES[damage]
+    act(Path(spool.folder) / file)
+    assert has_rows(work, intent_of(spool), NONE_HAS_IT, RunRequest()) is is_finished_here
+
+
+def test_a_batch_whose_spool_lies_on_another_host_is_dropped_while_no_sink_has_it(work: Work) -> None:
+    """Whoever began it may be paused there, with rows that nobody here can see."""
+    here = spool_folder(work, 3, "a1")
+    elsewhere = f"{here.rpartition('@')[0]}@other-host"
+    kept = [has_rows(work, intent_of(Spool(each)), NONE_HAS_IT, RunRequest()) for each in (here, elsewhere)]
+    assert kept == [True, False]
+
+
 def test_a_repair_whose_rows_are_gone_is_dropped(spool: Spool, work: Work) -> None:
-    """They were nowhere else, and no sink has them."""
+    """They were nowhere else; `--finish` has nothing to read them from."""
     remove_all(Path(spool.folder) / "_floodmark.json")
-    assert next_attempt(work, replace(intent_of(spool), kind="repair"), HAS_IT_NOT, RunRequest()) is None
+    repair = replace(intent_of(spool), kind="repair")
+    assert not has_rows(work, repair, NONE_HAS_IT, RunRequest())
+    with pytest.raises(SpoolLost):
+        has_rows(work, repair, HAVE_IT, RunRequest(finish=True))
 
 
 def test_what_was_frozen_beside_the_batch_belongs_to_it(spool: Spool) -> None:
@@ -133,7 +150,7 @@ def test_the_place_of_a_spool_does_not_depend_on_the_working_folder(
     """Another run starts elsewhere, and finds it or misses it by its whole path."""
     monkeypatch.chdir(tmp_path)
     here = Work("orders", (), (), spool_folder="state/spool")
-    assert spool_folder(here, 3, "a1") == str(tmp_path / "state/spool/orders/3-a1")
+    assert spool_folder(here, 3, "a1").startswith(str(tmp_path / "state/spool/orders/3-a1@"))
     assert spool_folder(replace(here, spool_folder="s3://lake/spool"), 3, "a1") == "s3://lake/spool/orders/3-a1"
 
 

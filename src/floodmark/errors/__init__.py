@@ -32,6 +32,7 @@ FloodmarkError
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
 │   ├── CodeChanged             an open batch is half written and the code is another one now
 │   ├── SpoolLost               an open batch is half written and its spool is gone or damaged
+│   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
 │   ├── SourceChanged           the mark belongs to another source
 │   ├── SourceRegressed         the source ends below the mark
 │   ├── SourceGap               what follows the mark is no longer there
@@ -109,6 +110,7 @@ from floodmark.errors.data import (
 )
 from floodmark.errors.decisions import (
     BackfillOpen,
+    BatchClosed,
     ChangeFeedOff,
     CodeChanged,
     CursorNull,
@@ -145,6 +147,7 @@ from floodmark.errors.decisions import (
 
 __all__ = [
     "BackfillOpen",
+    "BatchClosed",
     "ChangeFeedOff",
     "CodeChanged",
     "ColumnUnmapped",

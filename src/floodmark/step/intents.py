@@ -6,19 +6,22 @@ does, under the job's own numbers, so a kill at any point is finished by whoever
 
 from __future__ import annotations
 
+import platform
 import uuid
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import TypeVar
 
-from floodmark.errors import CodeChanged, ConfigError, SpoolLost
+from floodmark.errors import BatchClosed, CodeChanged, ConfigError, SpoolLost
 from floodmark.hwm import Json
-from floodmark.locations import path_in_marks
+from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
+from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Freezing, ledger_id
+from floodmark.sinks.contract import Freezing, Sink, ledger_id
 from floodmark.sources.contract import Session
-from floodmark.step.looking import Ledgers, Outlook
+from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
@@ -29,6 +32,8 @@ from floodmark.stores.record import Intent, IntentKind, JobRecord
 
 log = get_logger(__name__)
 Part = TypeVar("Part")
+HOST = "@"
+"""In the name of a local spool it stands before the host that has it."""
 GONE = "_fm_gone"
 """Tells a repair's rows that delete their key from those that are put in place."""
 
@@ -62,44 +67,68 @@ def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
 def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest) -> Intent | None:
     """The open batch, if it is to be finished; None if it is to be dropped and planned again.
 
-    Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest.
+    Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest;
+    BatchClosed where some have it and others were fenced against it, since nobody can write it there any more.
     """
     intent = record.intent
     if intent is None or request.drops_open_batch:
         return None
-    touched, now = ledgers.sinks_touched_by(intent.number), work.fingerprints()
+    touched, closed = ledgers.sinks_touched_by(intent.number), ledgers.sinks_closed_to(intent.number)
+    if closed and touched:
+        raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)
+    now = work.fingerprints()
     changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
+    if closed:
+        log.info("open batch is dropped: a run that was to drop it fenced it", job=work.name, number=intent.number)
+        return None
     if not changed or request.finish:
-        return intent
+        return intent if has_rows(work, intent, touched, request) else None
     if not touched:
         log.info("open batch is dropped: the code changed and no sink has it", job=work.name, number=intent.number)
         return None
-    if intent.spool:  # whether it still holds the batch is asked for every attempt
+    if intent.spool and has_rows(work, intent, touched, request):
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
 
 
-def next_attempt(work: Work, intent: Intent, ledgers: Ledgers, request: RunRequest) -> Intent | None:
-    """The same batch, tried again: temporary names are new, a finished spool is kept; None if its rows are gone.
+def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunRequest) -> bool:
+    """Whether the rows of the open batch can still be had: from its spool, or from the source if no sink has them yet.
 
     Sinks are written only from a finished spool, so one that is not what it was while a sink has the batch is lost:
-    raises SpoolLost. While none has it, the spool is made anew; a repair's rows are nowhere else, so it is dropped.
+    raises SpoolLost, unless somebody accepts that the rest is read again. While none has it, a spool that was never
+    finished is made anew. One that was, or that may lie on another host, may be in the hands of a run that is paused
+    there: such a batch is dropped, which fences it. So is a repair, whose rows are nowhere else.
     """
-    attempt = new_attempt()
     flaw = Spool(intent.spool).flaw() if intent.spool else None
     if intent.spool is None or flaw is None:
-        return replace(intent, attempt=attempt)
-    is_repair, touched = intent.kind == "repair", ledgers.sinks_touched_by(intent.number)
+        return True
+    is_repair = intent.kind == "repair"
     if touched and (is_repair or not request.finish):
         raise SpoolLost(work.name, number=intent.number, spool=intent.spool, flaw=flaw, confirmed=touched)
-    log.info("the spool of the open batch is given up", job=work.name, number=intent.number, flaw=flaw)
-    return None if is_repair else replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
+    is_kept = bool(touched) or not (is_repair or lies_elsewhere(intent.spool) or Spool(intent.spool).has_counts())
+    log.info("the spool of the open batch is given up", job=work.name, number=intent.number, flaw=flaw, kept=is_kept)
+    return is_kept
+
+
+def next_attempt(work: Work, intent: Intent) -> Intent:
+    """The same batch, tried again: temporary names are new, a finished spool is kept."""
+    attempt = new_attempt()
+    if intent.spool is None or Spool(intent.spool).flaw() is None:
+        return replace(intent, attempt=attempt)
+    return replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
 
 
 def spool_folder(work: Work, number: int, attempt: str) -> str:
-    """A folder that no other attempt writes to; the same from every working folder of this machine."""
-    return path_in_marks(f"{work.spool_folder}/{work.name}/{number}-{attempt}")
+    """A folder that no other attempt writes to; on a local disk with the host in its name, since others have theirs."""
+    folder = path_in_marks(f"{work.spool_folder}/{work.name}/{number}-{attempt}")
+    return folder if is_remote(folder) else f"{folder}{HOST}{file_name(platform.node())}"
+
+
+def lies_elsewhere(spool: str) -> bool:
+    """Whether another host made this spool, on a disk that is not seen from here."""
+    _, mark, host = spool.rpartition("/")[2].partition(HOST)
+    return bool(mark) and host != file_name(platform.node())
 
 
 def new_attempt() -> str:
@@ -107,12 +136,41 @@ def new_attempt() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def fence_sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers, session: Session) -> None:
-    """Every sink has recorded the last number, or is made to: a paused run with an older one cannot write then."""
-    behind = ledgers.sinks_behind(record.number)
-    for sink in work.sinks:
-        if sink.name in behind:
-            sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
+def fence_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    """What every sink has recorded, once each has this number, or a fence: a paused run with it cannot write then.
+
+    Where every entry is as expected the ledgers are read once and nothing is written. Dead letters and quarantine are
+    left out, which are behind as a rule.
+    """
+    return _fence_those_below(work.sinks, work, namespace, number, session)
+
+
+def fence_all_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    """The same, dead letters and quarantine included: for a batch that is given up although sinks may have it."""
+    return _fence_those_below(work.all_sinks, work, namespace, number, session)
+
+
+def _fence_those_below(sinks: Sequence[Sink], work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    ledgers = read_ledgers(work, namespace, session)
+    below = ledgers.sinks_below(sinks, number)
+    for sink in below:
+        sink.fence(ledger_id(namespace, work.name, sink.name), number, session)
+    return read_ledgers(work, namespace, session) if below else ledgers
+
+
+def fence_until_found(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    """Fence the sinks against a batch that is to be dropped, up to the first that turns out to have it; then ask all.
+
+    Sinks are written in order, and a run that finds its number fenced stops: the first fence closes all that follow,
+    dead letters and quarantine too. One that has the batch means that it may have to be finished, so those behind it
+    stay open to it.
+    """
+    for sink in with_ledger(work.sinks) or with_ledger(work.aside_sinks):
+        ledger = ledger_id(namespace, work.name, sink.name)
+        sink.fence(ledger, number, session)
+        if has_batch(sink.recorded(ledger, session), number):
+            break
+    return read_ledgers(work, namespace, session)
 
 
 def outside_intent(intent: Intent, kind: IntentKind, extras: IntentExtras, work: Work) -> Intent:

@@ -79,6 +79,10 @@ class Spool:
         flaws = (Spool(f"{self.folder}{each}").flaw() for each in stored["companions"])
         return self._flaw_of_parts(stored["parts"]) or next(filter(None, flaws), None)
 
+    def has_counts(self) -> bool:
+        """Whether it was finished once, whatever became of it."""
+        return self._stored_bytes() is not None
+
     def write(self, rows: DataFrame) -> None:
         """Without dictionaries, which are a tenth of the work: it is read once or twice, and soon."""
         folder = local_path(self.folder)
@@ -131,7 +135,7 @@ class Spool:
     def condemn(self) -> None:
         """A page of it turned out to be damaged: it is not finished any more, and the next run sees that."""
         system, path = arrow_place(self.folder)
-        if self._stored_bytes() is not None:
+        if self.has_counts():
             system.delete_file(f"{path}/{COUNTS}")
 
     def holds(self, flag: str) -> bool:
