@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -211,3 +212,38 @@ def test_a_task_on_another_disk_refuses_before_its_first_row(tmp_path: Path) -> 
     with pytest.raises(RuntimeError) as caught:
         next(marker.look_first(iter([cast("Any", "batch")])))
     assert str(tmp_path / "work") in (fault_in(caught.value, "disk") or "")
+
+
+@dataclass(frozen=True)
+class PlannedRows:
+    """Rows of a session at some master; what would be asked of each task is kept."""
+
+    master: str
+    schema: str = "id long"
+    asked: list[Any] = field(default_factory=list)
+
+    @property
+    def sparkSession(self) -> object:  # noqa: N802 - Spark's name for it
+        return SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: self.master))
+
+    def mapInArrow(self, function: object, schema: str) -> PlannedRows:  # noqa: N802
+        self.asked.append(function)
+        return self
+
+
+@pytest.mark.parametrize(("master", "times"), [("local[2]", 0), ("local", 0), ("yarn", 1), ("spark://head:7077", 1)])
+def test_only_tasks_that_may_run_elsewhere_look_for_the_marker(tmp_path: Path, master: str, times: int) -> None:
+    """Where driver and tasks are one process, nothing is added to the plan."""
+    marker, planned = FolderMarker.put_into(tmp_path / "work"), PlannedRows(master)
+    marker.guard(cast("Any", planned))
+    assert planned.asked == [marker.look_first] * times
+
+
+def test_a_machine_that_does_not_see_the_folder_is_named(tmp_path: Path) -> None:
+    """What `check` asks of every task: the name of its machine, if the marker is not there."""
+    marker = FolderMarker.put_into(tmp_path / "work")
+    seen = list(marker.host_without(iter([cast("Any", "range")])))
+    shutil.rmtree(tmp_path / "work")
+    unseen = list(marker.host_without(iter([cast("Any", "range")])))
+    hosts = [batch.column("host").to_pylist() for batch in (*seen, *unseen)]
+    assert hosts == [[], [socket.gethostname()]]

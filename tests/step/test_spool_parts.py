@@ -7,17 +7,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from floodmark import machine
-from floodmark.errors import SpoolLost
+from floodmark.errors import DiskNotShared, SpoolLost
+from floodmark.spark.faults import fault_text
+from floodmark.step import Step
 from floodmark.step.intents import has_rows, next_attempt, spool_folder
 from floodmark.step.spool import RowCounts, Spool, remove_spools
 from floodmark.step.work import RunRequest, Work
+from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Intent
+from tests.sinks.batches import no_session
 
 HAVE_IT, NONE_HAS_IT = ("a",), ()
 
@@ -184,3 +189,13 @@ def test_parts_are_on_the_disk_before_the_spool_is_called_finished(
     spool.finish(RowCounts(read=20))
     assert sorted(acts[:2]) == ["sync part-0.parquet", "sync part-1.parquet"]
     assert acts[2:] == ["sync 3-a1", "sync _floodmark", "rename to _floodmark.json", "sync 3-a1", "sync orders"]
+
+
+@pytest.mark.parametrize("sink", ["spool", "files"])
+def test_a_task_that_does_not_see_the_driver_s_disk_stops_the_run_by_name(work: Work, spool: Spool, sink: str) -> None:
+    """Executors elsewhere: the host and the folder are told, and what to do, for sinks and spool alike."""
+    step: Step = Step(MemoryMarkStore(), no_session, work)
+    fault = RuntimeError(f"Job aborted: {fault_text('disk', 'node7 does not see /data/out')} at org.apache")
+    error = step.error_for(fault, sink, intent_of(spool), cast("Any", None))
+    assert isinstance(error, DiskNotShared)
+    assert (error.sink, "node7 does not see /data/out" in error.message) == (sink, True)
