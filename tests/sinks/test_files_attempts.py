@@ -203,7 +203,7 @@ def test_a_lock_that_a_stopped_process_holds_is_named(target: Path, monkeypatch:
     assert ".out.lock" in caught.value.message
 
 
-def test_a_task_on_another_disk_refuses_before_its_first_row(tmp_path: Path) -> None:
+def test_executors_elsewhere(tmp_path: Path) -> None:
     """It looks for the driver's marker, and its error names the host and the folder."""
     marker = FolderMarker.put_into(tmp_path / "work")
     assert list(marker.look_first(iter([cast("Any", "batch")]))) == ["batch"]

@@ -101,7 +101,7 @@ def half_written(spark: SparkSession, home: Path) -> tuple[ListSink, ListSink, f
     return first, second, job, store
 
 
-def test_a_run_on_another_disk_stops_where_a_sink_has_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_spool_lost(spark: SparkSession, tmp_path: Path) -> None:
     """The spool is not there: the second sink would get what the source holds now."""
     first, second, job, store = half_written(spark, tmp_path)
     shutil.rmtree(tmp_path / "spool")

@@ -28,8 +28,10 @@ FloodmarkError
 │   ├── FormatTooNew            what is stored was written by a newer Floodmark
 │   ├── MarkMissing             no mark, but the target already holds rows
 │   ├── SinkAhead               a sink has recorded a batch that the store has not
+│   ├── SinkBehind              a sink does not have a batch any more that it had confirmed
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
+│   ├── SinkGone                an open batch was begun for a target that the job does not have any more
 │   ├── CodeChanged             an open batch is half written and the code is another one now
 │   ├── SpoolLost               an open batch is half written and its spool is gone or damaged
 │   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
@@ -78,6 +80,10 @@ from floodmark.errors.configuration import (
     FloodmarkError,
     JobNotFound,
     JoinTreeInvalid,
+    MarkError,
+    MarkFieldUnknown,
+    MarkInvalid,
+    MarkKindMismatch,
     RuleInvalid,
     RunNotFound,
     SignatureInvalid,
@@ -119,10 +125,6 @@ from floodmark.errors.decisions import (
     FormatTooNew,
     LeaseHeld,
     LeaseLost,
-    MarkError,
-    MarkFieldUnknown,
-    MarkInvalid,
-    MarkKindMismatch,
     MarkMissing,
     MarkMoved,
     MarkUnreadable,
@@ -131,7 +133,9 @@ from floodmark.errors.decisions import (
     RangeAboveMark,
     SchemaChanged,
     SinkAhead,
+    SinkBehind,
     SinkDisagrees,
+    SinkGone,
     SinkUndecided,
     SourceChanged,
     SourceEmpty,
@@ -190,8 +194,10 @@ __all__ = [
     "SchemaChanged",
     "SignatureInvalid",
     "SinkAhead",
+    "SinkBehind",
     "SinkDisagrees",
     "SinkFailed",
+    "SinkGone",
     "SinkUndecided",
     "SinkUnreachable",
     "SnapshotRefused",
