@@ -19,14 +19,14 @@ from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
 from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Freezing, Sink, ledger_id
+from floodmark.sinks.contract import Freezing, Settling, Sink, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
 from floodmark.step.transform import Identity
-from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
+from floodmark.step.work import OUTSIDE_KINDS, SOURCE, RunRequest, Work
 from floodmark.stores.extras import IntentExtras, OutsideBatch
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
@@ -64,7 +64,9 @@ def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
     return {sink.name: dict(sink.freeze(session)) for sink in work.sinks if isinstance(sink, Freezing)}
 
 
-def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest) -> Intent | None:
+def open_intent(
+    work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest, session: Session
+) -> Intent | None:
     """The open batch, if it is to be finished; None if it is to be dropped and planned again.
 
     Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest;
@@ -77,8 +79,7 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
     touched, closed = ledgers.sinks_touched_by(intent.number), ledgers.sinks_closed_to(intent.number)
     if closed and touched:
         raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)
-    now = work.fingerprints()
-    changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
+    changed = work.changes_since(intent, session)
     if not closed and (not changed or request.finish) and has_rows(work, intent, touched, request):
         return intent
     if not touched:
@@ -87,7 +88,7 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
         why = "it was fenced to be dropped" if closed else f"{reason} and no sink has it"
         log.info("open batch is dropped", job=work.name, number=intent.number, why=why)
         return None
-    if intent.spool and has_rows(work, intent, touched, request):
+    if has_rows(work, intent, touched, request) and is_whole_in_spool(intent, changed):
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
@@ -110,6 +111,12 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
     is_kept = bool(touched) or not (is_repair or lies_elsewhere(intent.spool) or Spool(intent.spool).has_counts())
     log.info("the spool of the open batch is given up", job=work.name, number=intent.number, flaw=flaw, kept=is_kept)
     return is_kept
+
+
+def is_whole_in_spool(intent: Intent, changed: Sequence[str]) -> bool:
+    """Whether the spool is all that finishing it takes: records that could not be parsed are read from the source."""
+    counts = Spool(intent.spool).counts() if intent.spool else None
+    return counts is not None and not (counts.dead and any(what.startswith(SOURCE) for what in changed))
 
 
 def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:
@@ -148,6 +155,13 @@ def lies_elsewhere(spool: str) -> bool:
 def new_attempt() -> str:
     """Short enough for names of views and folders, and never the same twice."""
     return uuid.uuid4().hex[:12]
+
+
+def settle_sinks(work: Work, namespace: str, session: Session) -> None:
+    """A run that was killed in the middle of a write may have left something open that hides what a sink has."""
+    for sink in work.sinks:
+        if isinstance(sink, Settling):
+            sink.settle(ledger_id(namespace, work.name, sink.name), session)
 
 
 def fence_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:

@@ -37,6 +37,7 @@ from floodmark.step.intents import (
     new_intent,
     next_attempt,
     open_intent,
+    settle_sinks,
     work_of,
 )
 from floodmark.step.looking import (
@@ -112,6 +113,7 @@ class Step(Engine[Outlook]):
         """
         if record.intent is None:
             return None
+        settle_sinks(self.work, self.store.namespace, self.session)
         ledgers = self.ledgers(record)
         intent = self.intent_to_finish(record, ledgers)
         if intent is None:
@@ -126,7 +128,7 @@ class Step(Engine[Outlook]):
         """The open batch, or None if it is to be dropped. Raises CodeChanged or BatchClosed: somebody has to decide."""
         if record.intent is None or self.request.drops_open_batch:
             return None
-        return open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
+        return open_intent(work_of(record.intent, self.work), record, ledgers, self.request, self.session)
 
     def fence_batch(self, intent: Intent) -> Ledgers:
         """Fence the sinks against the batch, and ask what they have now; killed after this, it is dropped all the same.
@@ -315,6 +317,8 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """
     record = replace(record, extras=record.extras.without([SINKS]))
     session = session_under(lease, step.session)
+    if record.intent:
+        settle_sinks(step.work, step.store.namespace, session)
     fence = fence_all_below if record.intent else fence_below
     work = named_as_begun(step.work, record.intent)
     ledgers = fence(work, step.store.namespace, record.highest_number, session)
