@@ -1,4 +1,4 @@
-"""The root of all errors, and those in what a person wrote: the project file, an option, a rule, a signature, a mark."""
+"""The root of all errors, and those in what a person wrote: the project file, an option, a rule, a mark."""
 
 from __future__ import annotations
 
