@@ -69,6 +69,19 @@ HOLES = {
         ("step.commit:JoinedCommit.commit_within", "if not self.commit.puts_rows_aside():", "if True:"),
         ("step.looking:Ledgers.sinks_touched_by", "if has_batch(entry, number)", "if False"),
     ),
+    "dead letters are written after the mark": hole(
+        Setting("a", **KILLED, has_malformed_row=True),
+        (
+            "step.commit:BatchCommit.save",
+            "dead = write_dead_letters(self.work, self.prepared, counts, self.batch)",
+            (
+                "dead, raise_mark = None, save\n"
+                "    def save(*arguments, **more):\n"
+                "        raise_mark(*arguments, **more)\n"
+                "        write_dead_letters(self.work, self.prepared, counts, self.batch)"
+            ),
+        ),
+    ),
     "a sink that is behind is not noticed": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is restored",)),
         ("step.looking:require_agreement", "raise behind", "pass"),
@@ -81,6 +94,10 @@ HOLES = {
     "the code is not compared": hole(
         Setting("aa", **KILLED, changes=OTHER_CODE),
         ("step.intents:open_intent", "(not changed or", "(True or"),
+    ),
+    "the source is not compared": hole(
+        Setting("a", **KILLED, changes=("another source",)),
+        ("step.work:Work.changes_since", "s.fingerprint(session) != known[s.name]", "False"),
     ),
     "a finished spool is not used again": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),

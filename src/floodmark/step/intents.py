@@ -23,7 +23,7 @@ from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
 from floodmark.step.transform import Identity
-from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
+from floodmark.step.work import OUTSIDE_KINDS, SOURCE, RunRequest, Work
 from floodmark.stores.extras import IntentExtras, OutsideBatch
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
@@ -59,7 +59,9 @@ def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
     return {sink.name: dict(sink.freeze(session)) for sink in work.sinks if isinstance(sink, Freezing)}
 
 
-def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest) -> Intent | None:
+def open_intent(
+    work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest, session: Session
+) -> Intent | None:
     """The open batch, if it is to be finished; None if it is to be dropped and planned again.
 
     Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest;
@@ -72,8 +74,7 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
     touched, closed = ledgers.sinks_touched_by(intent.number), ledgers.sinks_closed_to(intent.number)
     if closed and touched:
         raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)
-    now = work.fingerprints()
-    changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
+    changed = work.changes_since(intent, session)
     if not closed and (not changed or request.finish):
         return intent
     if not touched:
@@ -81,10 +82,16 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
         why = "it was fenced to be dropped" if closed else "the code changed and no sink has it"
         log.info("open batch is dropped", job=work.name, number=intent.number, why=why)
         return None
-    if intent.spool and Spool(intent.spool).counts():
+    if is_whole_in_spool(intent, changed):
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
+
+
+def is_whole_in_spool(intent: Intent, changed: Sequence[str]) -> bool:
+    """Whether the spool is all that finishing it takes: records that could not be parsed are read from the source."""
+    counts = Spool(intent.spool).counts() if intent.spool else None
+    return counts is not None and not (counts.dead and any(what.startswith(SOURCE) for what in changed))
 
 
 def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:

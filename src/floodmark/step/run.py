@@ -126,7 +126,7 @@ class Step(Engine[Outlook]):
         """The open batch, or None if it is to be dropped. Raises CodeChanged or BatchClosed: somebody has to decide."""
         if record.intent is None or self.request.drops_open_batch:
             return None
-        return open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
+        return open_intent(work_of(record.intent, self.work), record, ledgers, self.request, self.session)
 
     def fence_batch(self, intent: Intent) -> Ledgers:
         """Fence the sinks against the batch, and ask what they have now; killed after this, it is dropped all the same.
