@@ -40,7 +40,7 @@ HOLES = {
         PAUSED,
         (
             "step.run:Step.fence_batch",
-            "ledgers = fence(self.work, self.store.namespace, intent.number, self.session)",
+            "ledgers = fence(named_as_begun(self.work, intent), self.store.namespace, intent.number, self.session)",
             "ledgers = read_ledgers(self.work, self.store.namespace, self.session)",
         ),
     ),
@@ -69,13 +69,35 @@ HOLES = {
         ("step.commit:JoinedCommit.commit_within", "if not self.commit.puts_rows_aside():", "if True:"),
         ("step.looking:Ledgers.sinks_touched_by", "if has_batch(entry, number)", "if False"),
     ),
+    "dead letters are written after the mark": hole(
+        Setting("a", **KILLED, has_malformed_row=True),
+        (
+            "step.commit:BatchCommit.save",
+            "dead = write_dead_letters(self.work, self.prepared, counts, self.batch)",
+            (
+                "dead, raise_mark = None, save\n"
+                "    def save(*arguments, **more):\n"
+                "        raise_mark(*arguments, **more)\n"
+                "        write_dead_letters(self.work, self.prepared, counts, self.batch)"
+            ),
+        ),
+    ),
     "a sink that is behind is not noticed": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is restored",)),
         ("step.looking:require_agreement", "raise behind", "pass"),
     ),
+    "a sink is known by its name of today": hole(
+        Setting("a", **KILLED, batches_before=1, changes=("a sink is renamed",)),
+        ("step.intents:named_as_begun", "if not known:", "if True:"),
+        ("step.intents:require_all_asked", "if now.get(name) != ledger.target:", "if False:"),
+    ),
     "the code is not compared": hole(
         Setting("aa", **KILLED, changes=OTHER_CODE),
-        ("step.intents:open_intent", "if not changed or", "if True or"),
+        ("step.intents:open_intent", "(not changed or", "(True or"),
+    ),
+    "the source is not compared": hole(
+        Setting("a", **KILLED, changes=("another source",)),
+        ("step.work:Work.changes_since", "s.fingerprint(session) != known[s.name]", "False"),
     ),
     "a finished spool is not used again": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -167,15 +167,16 @@ def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None}, aside)
 
 
-def ledgers_of(work: Work, namespace: str, number: int) -> dict[str, SinkLedger]:
-    """Where the batch of this number is recorded, by sink."""
-    sinks = with_ledger(work.sinks)
+def ledgers_of(work: Work, namespace: str, number: int, aside: Iterable[Sink] = ()) -> dict[str, SinkLedger]:
+    """Where the batch of this number is recorded, by sink; `aside` are those of dead letters and quarantine with it."""
+    sinks = with_ledger((*work.sinks, *aside))
     return {s.name: SinkLedger(ledger_id(namespace, work.name, s.name), s.describe(), number) for s in sinks}
 
 
 def sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> list[SinkBehind]:
-    """Sinks that do not have what they had confirmed."""
-    found = (sink_behind(sink, namespace, record, ledgers.by_sink[sink.name]) for sink in with_ledger(work.sinks))
+    """Sinks that do not have what they had confirmed, dead letters and quarantine among them."""
+    entries, sinks = ledgers.entries, with_ledger(work.all_sinks)
+    found = (sink_behind(sink, namespace, record, entries[sink.name]) for sink in sinks)
     return [behind for behind in found if behind is not None]
 
 
