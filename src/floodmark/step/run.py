@@ -33,6 +33,7 @@ from floodmark.step.intents import (
     fence_all_below,
     fence_below,
     fence_until_found,
+    make_ledgers_good,
     named_as_begun,
     new_intent,
     next_attempt,
@@ -113,7 +114,10 @@ class Step(Engine[Outlook]):
         """
         if record.intent is None:
             return None
-        settle_sinks(named_as_begun(self.work, record.intent), self.store.namespace, self.session)
+        work = named_as_begun(self.work, record.intent)
+        settle_sinks(work, self.store.namespace, self.session)
+        if not self.request.drops_open_batch:
+            make_ledgers_good(work, batch_of(work, record, record.intent, self.store.namespace), self.session)
         ledgers = self.ledgers(record)
         intent = self.intent_to_finish(record, ledgers)
         if intent is None:
