@@ -122,11 +122,12 @@ def test_compacted_topic(kafka: Broker, topic: Topics, spark: SparkSession, tmp_
     with pytest.raises(SinkFailed):
         mirror.run(spark, store)
     alter(kafka, name, {"min.compaction.lag.ms": "0", "max.compaction.lag.ms": "100"})
-    put_slowly(kafka, name, "e", "f", key="k")
-    until(lambda: 0 not in offsets_of(kafka, name))
+    put_slowly(kafka, name, "e", key="the segment is full")
+    put_slowly(kafka, name, "f", key="and so is this one")
+    until(lambda: offsets_of(kafka, name) == [3, 4, 5])
     receipt = mirror.run(spark, store)
-    assert (receipt.recovered, receipt.rows_written) == (True, {"kafka": 4})
-    assert values(kafka.bootstrap, copy) == ["a", "b", "c", "d"]
+    assert (receipt.recovered, receipt.rows_written) == (True, {"kafka": 6})
+    assert values(kafka.bootstrap, copy) == ["a", "b", "c", "d", "e", "f"]
 
 
 @dataclass(frozen=True)
