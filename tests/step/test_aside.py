@@ -219,6 +219,17 @@ def test_rows_are_put_aside_before_the_mark_passes_them(spark: SparkSession, tmp
     assert kept == [[2], ['{"id":3}'], ['{"id":-1}']]
 
 
+def test_dead_letters_and_quarantine_may_share_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    """A replay of the letters leaves the quarantined rows open: they are past the transform, and go nowhere with it."""
+    sink, store = ListSink("lake"), fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+    rows, shared = [{"id": -1}, {"id": 2}, {"id": 3}], {"rules": [POSITIVE], "quarantine": str(tmp_path / "dead")}
+    replace(letters_job(tmp_path, rows, sink), **shared).run(spark, store)
+    replay_letters(replace(letters_job(tmp_path, rows, sink, lenient), **shared), (), lambda: spark, store)
+    kept = rows_set_aside(str(tmp_path / "dead"), "numbers")
+    assert [row["id"] for row in sink.rows] == [2, 3]
+    assert sorted((row.kind, row.status) for row in kept) == [("dead_letter", "replayed"), ("quarantine", "open")]
+
+
 REFUSES_THE_COMMIT = """
     create table numbers (id bigint);
     create function refuse() returns trigger language plpgsql as $$ begin raise 'the server goes down'; end $$;
