@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.formats import FIRST, require_known
-from floodmark.postgres import Address, connect, driver
+from floodmark.postgres import DURABLE, Address, connect, driver
+from floodmark.sinks.contract import Recorded
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -77,12 +78,17 @@ class PostgresServer:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """The highest batch that was recorded; `rows` is None where it took a number without saying."""
+    """The highest number that was recorded. A batch has a digest and the rows that it wrote; a fence has neither."""
 
     number: int
     digest: str | None = None
     rows: int | None = None
     marks: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def recorded(self) -> Recorded:
+        """As every sink says it. Fences of earlier versions said that they had written 0 rows."""
+        return Recorded(self.number, self.digest, is_fence=self.digest is None and not self.rows)
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,10 @@ class PostgresLedger:
         return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s")
 
     def lock(self, connection: Connection) -> LedgerEntry | None:
-        """What is recorded, held until the transaction ends: nobody else records for this ledger meanwhile."""
+        """What is recorded, held until the transaction ends: nobody else records for this ledger meanwhile.
+
+        The transaction's commit is durable from here on.
+        """
         from psycopg.sql import SQL
 
         blank = "INSERT INTO {} (ledger, number) VALUES (%s, 0) ON CONFLICT DO NOTHING"
@@ -109,7 +118,7 @@ class PostgresLedger:
 
     def hold(self, connection: Connection) -> LedgerEntry | None:
         """The same without making a first entry: where there is none, nothing is held."""
-        return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s FOR UPDATE")
+        return self._read(connection, f"SELECT number, digest, rows, {DURABLE} FROM {{}} WHERE ledger = %s FOR UPDATE")
 
     def record(self, connection: Connection, entry: LedgerEntry) -> None:
         """Take the number, within the transaction that holds the lock."""
