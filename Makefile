@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast check crash bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast check crash mutants bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ check: setup ## lint, format, types, layers
 crash: setup ## kill runs at every point and compare the rows; and what takes minutes
 	@$(BIN)/python -m pytest -m crash
 
+mutants: setup ## break step, stores and sinks in one place at a time: which test notices? (an hour; goes on where it was)
+	@$(BIN)/python scripts/mutants.py --write
+
 bench: setup ## measure
 	@$(BIN)/python bench/run.py
 
@@ -57,5 +60,5 @@ lock: setup ## resolve requirements.lock anew from pyproject.toml
 		--no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements.lock
 
 clean: ## remove what was built; .venv and the cache folder stay
-	@rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo
+	@rm -rf dist build .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -31,6 +31,7 @@ FloodmarkError
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
 │   ├── CodeChanged             an open batch is half written and the code is another one now
+│   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
 │   ├── SourceChanged           the mark belongs to another source
 │   ├── SourceRegressed         the source ends below the mark
 │   ├── SourceGap               what follows the mark is no longer there
@@ -106,6 +107,7 @@ from floodmark.errors.data import (
 )
 from floodmark.errors.decisions import (
     BackfillOpen,
+    BatchClosed,
     ChangeFeedOff,
     CodeChanged,
     CursorNull,
@@ -141,6 +143,7 @@ from floodmark.errors.decisions import (
 
 __all__ = [
     "BackfillOpen",
+    "BatchClosed",
     "ChangeFeedOff",
     "CodeChanged",
     "ColumnUnmapped",

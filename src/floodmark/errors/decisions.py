@@ -85,15 +85,19 @@ class MarkMoved(StoreError):
 
 
 class LeaseLost(StoreError):
-    """This run's lease expired or was taken over: it stopped before it wrote."""
+    """This run's lease expired or was taken over: it stopped, and its mark was not saved.
 
-    def __init__(self, job: str, *, holder: str | None) -> None:
+    `written` are the sinks that had taken the batch before that.
+    """
+
+    def __init__(self, job: str, *, holder: str | None, written: Sequence[str] = ()) -> None:
         now = f"it is held by {holder}" if holder else "nobody holds it now"
+        done = f"after it had written to {', '.join(written)}" if written else "and saved nothing"
         super().__init__(
-            f"the lease on job '{job}' is gone ({now}); this run stopped before writing.",
+            f"the lease on job '{job}' is gone ({now}); this run stopped {done}.",
             hint=f"floodmark runs --job {job}; the next run finishes what is open",
         )
-        self.job, self.holder = job, holder
+        self.job, self.holder, self.written = job, holder, tuple(written)
 
 
 class Overtaken(StoreError):
@@ -199,6 +203,20 @@ class CodeChanged(DecisionNeeded):
         )
         self.job, self.number = job, number
         self.changed, self.confirmed = tuple(changed), tuple(confirmed)
+
+
+class BatchClosed(DecisionNeeded):
+    """An open batch is in some sinks, and others were fenced against it: it cannot be finished there."""
+
+    def __init__(self, job: str, *, number: int, closed: Sequence[str], confirmed: Sequence[str]) -> None:
+        super().__init__(
+            f"batch {number} of job '{job}' is already in {', '.join(confirmed)}, and {', '.join(closed)} was closed "
+            "to it by a run that gave it up and did not get to its end.",
+            hint=f"`floodmark run --select {job} --abandon` reads the span again as a new batch "
+            "(append sinks that confirmed get those rows a second time); `--full-refresh` rebuilds the targets",
+        )
+        self.job, self.number = job, number
+        self.closed, self.confirmed = tuple(closed), tuple(confirmed)
 
 
 class SourceChanged(DecisionNeeded):

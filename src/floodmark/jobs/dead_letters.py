@@ -112,7 +112,7 @@ def let_go(step: ReplayStep) -> None:
         with hold(step.store, step.work.name) as lease:
             record = step.read()
             intent = record.intent if record.intent and record.intent.kind == "replay" else None
-            if intent and not step.ledgers(record).sinks_touched_by(intent.number):
+            if intent and not step.ledgers(record).sinks_touched_by(intent.number) and step.is_droppable(intent):
                 step.drop(record, lease)
                 log.info("replay is dropped: it failed and no sink has it", job=record.job, number=intent.number)
     except FloodmarkError as error:  # what failed the replay is the error to raise

@@ -39,7 +39,7 @@ from floodmark.step import Step
 from floodmark.step.batch import without_malformed
 from floodmark.step.checks import fit, fits
 from floodmark.step.engine import Clock, OpenBatch, session_under
-from floodmark.step.intents import fence_sinks_behind, new_attempt, outside_intent, spool_folder
+from floodmark.step.intents import new_attempt, outside_intent, spool_folder
 from floodmark.step.looking import Outlook, require_same_sources
 from floodmark.step.spool import RowCounts, Spool
 from floodmark.step.transform import RecordTransform, RowByRow, Sql
@@ -186,8 +186,7 @@ class Reconciliation:
         """The frozen rows as a batch of the job: intended first, then written, then committed; the marks stay."""
         spool.finish(RowCounts(read=rows))
         step, clock = self.step, Clock()
-        ledgers = step.ledgers(record)
-        fence_sinks_behind(step.work, step.store.namespace, record, ledgers, step.session)
+        ledgers = step.settled_ledgers(record)
         intent = Intent(
             number=max(record.number, ledgers.highest) + 1,
             kind="repair",

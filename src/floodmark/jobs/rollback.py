@@ -17,6 +17,7 @@ from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.engine import session_under
+from floodmark.step.intents import fence_all_below, fence_below
 from floodmark.step.looking import read_ledgers
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
@@ -260,7 +261,8 @@ def is_settled(step: Step, record: JobRecord) -> bool:
     if not _is_on_delta(step):
         return True  # nothing of it can be put back, so no rollback was begun
     ledgers = read_ledgers(step.work, step.store.namespace, step.session)
-    return ledgers.highest <= record.number and not (record.intent and ledgers.sinks_touched_by(record.intent.number))
+    touched = ledgers.sinks_touched_by(record.intent.number) if record.intent else []
+    return ledgers.highest <= record.highest_number and not touched
 
 
 def restore_points(step: Step, number: int) -> tuple[RestorePoint, ...]:
@@ -282,16 +284,22 @@ def restore_points(step: Step, number: int) -> tuple[RestorePoint, ...]:
 def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     """Restore every table of the job, then its marks; a batch that is open is given up.
 
-    The sinks are fenced first: whatever is killed here, the next run stops at a sink that knows more than the store
-    (exit 5), and the same rollback again ends it.
+    The sinks are fenced first, and only then it is seen what there is to restore: a paused run may have written.
+    Whatever is killed here, the next run stops at a sink that knows more than the store (exit 5), and the same
+    rollback again ends it.
     """
     record, session = way.record, session_under(lease, step.session)
-    highest = read_ledgers(step.work, step.store.namespace, session).highest
-    number = max(record.number, record.intent.number if record.intent else 0, highest) + 1
+    fence = fence_all_below if record.intent else fence_below
+    highest = fence(step.work, step.store.namespace, record.highest_number, session).highest
+    number = max(record.highest_number, highest) + 1
     marks = behind_restores(step.work.sources, way.goal.marks, session)
     if way.points:
         _fence(step, number, session)
-        _restore(step, way.points, number, session)
+        _restore(step, restore_points(step, way.goal.number), number, session)
+    elif not is_settled(step, record):
+        raise ConfigError(
+            f"a run of job '{record.job}' wrote meanwhile; nothing was put back.", hint="look at it again"
+        )
     extras = way.goal.extras.with_went_back_to(batch_of(way.goal))
     goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
     return lease.save(goal, after=record, above=highest)

@@ -70,7 +70,7 @@ class JoinedCommit:
     """What the last sink is given, to commit the batch in its own transaction; `receipt`, if it did."""
 
     commit: BatchCommit
-    rows_written: Mapping[str, int]
+    rows_written: dict[str, int]
     """What the sinks before it took."""
     receipt: Receipt | None = None
 

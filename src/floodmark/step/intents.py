@@ -7,17 +7,18 @@ does, under the job's own numbers, so a kill at any point is finished by whoever
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import TypeVar
 
-from floodmark.errors import CodeChanged, ConfigError
+from floodmark.errors import BatchClosed, CodeChanged, ConfigError
 from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Freezing, ledger_id
+from floodmark.sinks.contract import Freezing, Sink, ledger_id
 from floodmark.sources.contract import Session
-from floodmark.step.looking import Ledgers, Outlook
+from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
@@ -61,13 +62,20 @@ def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
 def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest) -> Intent | None:
     """The open batch, if it is to be finished; None if it is to be dropped and planned again.
 
-    Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest.
+    Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest;
+    BatchClosed where some have it and others were fenced against it, since nobody can write it there any more.
     """
     intent = record.intent
     if intent is None or request.drops_open_batch:
         return None
-    touched, now = ledgers.sinks_touched_by(intent.number), work.fingerprints()
+    touched, closed = ledgers.sinks_touched_by(intent.number), ledgers.sinks_closed_to(intent.number)
+    if closed and touched:
+        raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)
+    now = work.fingerprints()
     changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
+    if closed:
+        log.info("open batch is dropped: a run that was to drop it fenced it", job=work.name, number=intent.number)
+        return None
     if not changed or request.finish:
         return intent
     if not touched:
@@ -97,12 +105,41 @@ def new_attempt() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def fence_sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers, session: Session) -> None:
-    """Every sink has recorded the last number, or is made to: a paused run with an older one cannot write then."""
-    behind = ledgers.sinks_behind(record.number)
-    for sink in work.sinks:
-        if sink.name in behind:
-            sink.fence(ledger_id(namespace, work.name, sink.name), record.number, session)
+def fence_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    """What every sink has recorded, once each has this number, or a fence: a paused run with it cannot write then.
+
+    Where every entry is as expected the ledgers are read once and nothing is written. Dead letters and quarantine are
+    left out, which are behind as a rule.
+    """
+    return _fence_those_below(work.sinks, work, namespace, number, session)
+
+
+def fence_all_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    """The same, dead letters and quarantine included: for a batch that is given up although sinks may have it."""
+    return _fence_those_below(work.all_sinks, work, namespace, number, session)
+
+
+def _fence_those_below(sinks: Sequence[Sink], work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    ledgers = read_ledgers(work, namespace, session)
+    below = ledgers.sinks_below(sinks, number)
+    for sink in below:
+        sink.fence(ledger_id(namespace, work.name, sink.name), number, session)
+    return read_ledgers(work, namespace, session) if below else ledgers
+
+
+def fence_until_found(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+    """Fence the sinks against a batch that is to be dropped, up to the first that turns out to have it; then ask all.
+
+    Sinks are written in order, and a run that finds its number fenced stops: the first fence closes all that follow,
+    dead letters and quarantine too. One that has the batch means that it may have to be finished, so those behind it
+    stay open to it.
+    """
+    for sink in with_ledger(work.sinks) or with_ledger(work.aside_sinks):
+        ledger = ledger_id(namespace, work.name, sink.name)
+        sink.fence(ledger, number, session)
+        if has_batch(sink.recorded(ledger, session), number):
+            break
+    return read_ledgers(work, namespace, session)
 
 
 def outside_intent(intent: Intent, kind: IntentKind, extras: IntentExtras, work: Work) -> Intent:

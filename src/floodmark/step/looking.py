@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChanged
 from floodmark.hwm import HWM, Span, digest
-from floodmark.sinks.contract import Piecemeal, Recorded, ledger_id
+from floodmark.sinks.contract import AtLeastOnce, Piecemeal, Recorded, Sink, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
 from floodmark.stores.extras import RecordExtras, SourceMemory
@@ -102,59 +102,82 @@ def require_same_sources(work: Work, record: JobRecord, found: Mapping[str, str]
 
 @dataclass(frozen=True)
 class Ledgers:
-    """What every sink has recorded for this job."""
+    """What every sink has recorded for this job; sinks that keep no ledger are left out.
+
+    A fence took a number without rows: it never means that a sink has a batch.
+    """
 
     by_sink: Mapping[str, Recorded | None]
     parts: Mapping[str, int] = field(default_factory=dict)
     """Sinks that have part of a batch, and which."""
-    quarantined_number: int = 0
-    """The highest number that the quarantine has recorded: a lower one would be taken for a repeat there."""
+    aside: Mapping[str, Recorded | None] = field(default_factory=dict)
+    """The same of dead letters and quarantine. They are behind as a rule: few batches put a row aside."""
+
+    @property
+    def entries(self) -> Mapping[str, Recorded | None]:
+        return {**self.by_sink, **self.aside}
 
     @property
     def highest(self) -> int:
-        return max(self.quarantined_number, *(entry.number for entry in self.by_sink.values() if entry), 0)
+        """No number up to this is free, fences included: a sink, or the dead letters, would take it for a repeat."""
+        return max((entry.number for entry in self.entries.values() if entry), default=0)
 
     def sinks_with(self, number: int) -> list[str]:
-        return [sink for sink, entry in self.by_sink.items() if entry and entry.number >= number]
+        return [sink for sink, entry in self.by_sink.items() if has_batch(entry, number)]
 
     def sinks_touched_by(self, number: int) -> list[str]:
-        """Sinks that have this batch, or part of it; the quarantine counts, for its rows would be put aside twice."""
+        """Sinks that have this batch, or part of it; what was put aside counts, for it would be put aside twice."""
         parts = [sink for sink, part in self.parts.items() if part == number]
-        aside = ["the quarantine"] if self.quarantined_number >= number else []
+        aside = [sink for sink, entry in self.aside.items() if has_batch(entry, number)]
         return list(dict.fromkeys([*self.sinks_with(number), *parts, *aside]))
 
-    def sinks_behind(self, number: int) -> list[str]:
-        """Sinks that were written to, but have not recorded this number: a paused run could still write to them."""
-        behind = {sink for sink, entry in self.by_sink.items() if entry and entry.number < number}
-        return sorted(behind | (self.parts.keys() - set(self.sinks_with(number))))
+    def sinks_closed_to(self, number: int) -> list[str]:
+        """Sinks where a fence took this number: the batch cannot be written there any more."""
+        return [sink for sink, entry in self.entries.items() if entry and entry.is_fence and entry.number >= number]
+
+    def sinks_below(self, sinks: Sequence[Sink], number: int) -> list[Sink]:
+        """Those that have not recorded this number: a paused run that has it, or a lower one, could still write."""
+        entries = self.entries
+        return [sink for sink in with_ledger(sinks) if number_in(entries[sink.name]) < number]
+
+
+def has_batch(entry: Recorded | None, number: int) -> bool:
+    """Whether the entry is of this batch, or of a later one."""
+    return entry is not None and not entry.is_fence and entry.number >= number
+
+
+def number_in(entry: Recorded | None) -> int:
+    """The number that was recorded; the first batch is 1."""
+    return entry.number if entry else 0
+
+
+def with_ledger(sinks: Sequence[Sink]) -> tuple[Sink, ...]:
+    """Those that can tell a repeat, in the order in which they are written."""
+    return tuple(sink for sink in sinks if not isinstance(sink, AtLeastOnce))
 
 
 def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     """Ask every sink what it has; a few milliseconds each, and only when there is work."""
-    ledgers = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in work.sinks}
-    recorded = {sink.name: sink.recorded(ledgers[sink.name], session) for sink in work.sinks}
-    parts = {s.name: s.begun(ledgers[s.name], session) for s in work.sinks if isinstance(s, Piecemeal)}
-    aside = quarantine_number(work, namespace, session)
+    sinks, aside_sinks = with_ledger(work.sinks), with_ledger(work.aside_sinks)
+    ledgers = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in (*sinks, *aside_sinks)}
+    recorded, aside = (
+        {sink.name: sink.recorded(ledgers[sink.name], session) for sink in group} for group in (sinks, aside_sinks)
+    )
+    parts = {s.name: s.begun(ledgers[s.name], session) for s in sinks if isinstance(s, Piecemeal)}
     return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None}, aside)
-
-
-def quarantine_number(work: Work, namespace: str, session: Session) -> int:
-    """The last batch that put rows aside."""
-    if work.quarantine is None or not work.rules.quarantines():
-        return 0
-    entry = work.quarantine.recorded(ledger_id(namespace, work.name, work.quarantine.name), session)
-    return entry.number if entry else 0
 
 
 def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
     """A sink may never know more than the store, nor something else under the same number.
 
+    A fence above the store's number is more, too: it hides whether batches below it are in the sink. Our own are never
+    above it, except while a rollback is under way.
     Without a record there is nothing to agree with: then `require_a_beginning` decides by what the target holds.
     """
     if replace(record, extras=RecordExtras()) == JobRecord(work.name):  # a first look may leave a fence and no mark
         return
-    expected = record.intent.number if record.intent else record.number
-    for sink, entry in ledgers.by_sink.items():
+    expected = record.highest_number
+    for sink, entry in ledgers.entries.items():
         if entry and entry.number > expected:
             raise SinkAhead(work.name, sink=sink, recorded=entry.number, stored=record.number)
         if entry and record.intent and entry.number == expected:

@@ -9,16 +9,24 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, MarkUnreadable, SinkFailed, SourceEmpty
+from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, LeaseLost, MarkUnreadable, SinkFailed, SourceEmpty
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
+from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional, ledger_id
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
 from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
-from floodmark.step.intents import fence_sinks_behind, new_intent, next_attempt, open_intent, work_of
+from floodmark.step.intents import (
+    fence_all_below,
+    fence_below,
+    fence_until_found,
+    new_intent,
+    next_attempt,
+    open_intent,
+    work_of,
+)
 from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.spool import Spool
 from floodmark.step.transform import first_lines
@@ -28,6 +36,8 @@ from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -74,21 +84,47 @@ class Step(Engine[Outlook]):
             return
 
     def recover(self, record: JobRecord) -> OpenBatch[Outlook] | None:
-        """The open batch under a new attempt; None if it is to be dropped: somebody said so, or the code changed."""
-        ledgers = self.ledgers(record)
-        if record.intent is None or self.request.drops_open_batch:
+        """The open batch under a new attempt; None if it is to be dropped: somebody said so, or the code changed.
+
+        A run that is paused with the batch may write it until the sinks are fenced: so where it would be dropped, they
+        are fenced first, asked again, and only then is it decided.
+        """
+        if record.intent is None:
             return None
-        intent = open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
+        ledgers = self.ledgers(record)
+        intent = self.intent_to_finish(record, ledgers)
+        if intent is None:
+            ledgers = self.fence_batch(record.intent)
+            intent = self.intent_to_finish(record, ledgers)
         if intent is None:
             return None
         again, confirmed = next_attempt(self.work, intent), tuple(ledgers.sinks_with(intent.number))
         return OpenBatch(record, again, None, confirmed)
 
+    def intent_to_finish(self, record: JobRecord, ledgers: Ledgers) -> Intent | None:
+        """The open batch, or None if it is to be dropped. Raises CodeChanged or BatchClosed: somebody has to decide."""
+        if record.intent is None or self.request.drops_open_batch:
+            return None
+        return open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
+
+    def fence_batch(self, intent: Intent) -> Ledgers:
+        """Fence the sinks against the batch, and ask what they have now; killed after this, it is dropped all the same.
+
+        Somebody who gives the batch up has all of them fenced: one that has it must not get company.
+        """
+        fence = fence_all_below if self.request.drops_open_batch else fence_until_found
+        ledgers = fence(self.work, self.store.namespace, intent.number, self.session)
+        reach("after_fence")
+        return ledgers
+
+    def is_droppable(self, intent: Intent) -> bool:
+        """Whether the batch may be dropped: the sinks are fenced against it, and none of them had it."""
+        return not self.fence_batch(intent).sinks_touched_by(intent.number)
+
     def plan(self, record: JobRecord, look: Outlook) -> OpenBatch[Outlook]:
         """The batch over what the look saw, once every sink agrees with the record and no older run can write."""
-        ledgers = self.ledgers(record)
+        ledgers = self.settled_ledgers(record)
         require_a_beginning(self.work, record, self.request, self.session)
-        fence_sinks_behind(self.work, self.store.namespace, record, ledgers, self.session)
         intent = self.intent_for(record, look, ledgers)
         log.info("batch begins", job=self.job, number=intent.number, store=self.store.describe())
         return OpenBatch(record, intent, look)
@@ -103,6 +139,14 @@ class Step(Engine[Outlook]):
         if not self.request.full_refresh:
             require_agreement(self.work, record, ledgers)
         return ledgers
+
+    def settled_ledgers(self, record: JobRecord) -> Ledgers:
+        """As `ledgers`; a sink that has not recorded the last number is fenced with it, and asked after that."""
+        ledgers = self.ledgers(record)
+        below = ledgers.sinks_below(self.work.sinks, record.number)
+        for sink in below:
+            sink.fence(ledger_id(self.store.namespace, self.job, sink.name), record.number, self.session)
+        return self.ledgers(record) if below else ledgers
 
     def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """Read, judge, write every sink, and raise the mark."""
@@ -135,11 +179,18 @@ class Step(Engine[Outlook]):
         fitted = {sink.name: self.fit(rows, sink, sink_batch) for sink in sinks}
         apart = all(isinstance(sink, Secluded) and sink.is_secluded(sink_batch, self.session) for sink in sinks)
         commit = BatchCommit(self.work, self.store, batch, prepared, sink_batch, lease, clock, is_observed=not apart)
-        written: dict[str, int] = {}
-        joined = JoinedCommit(commit, written)
-        for place, sink in enumerate(sinks, start=1):
-            lease.check()
-            with clock.timing(sink.name):
+        joined = JoinedCommit(commit, {})
+        try:
+            return self.write_in_order(fitted, joined)
+        except LeaseLost as lost:
+            raise LeaseLost(self.job, holder=lost.holder, written=tuple(joined.rows_written)) from lost
+
+    def write_in_order(self, fitted: Mapping[str, DataFrame], joined: JoinedCommit) -> Receipt:
+        """Each sink with the rows as it can take them, then the mark. Raises LeaseLost before a write of another's."""
+        commit, written = joined.commit, joined.rows_written
+        for place, sink in enumerate(self.work.sinks, start=1):
+            commit.lease.check()
+            with commit.clock.timing(sink.name):
                 sink_rows = half_way(fitted[sink.name], f"during_sink:{place}")
                 written[sink.name] = self.write_one(sink, sink_rows, joined)
             reach(f"after_sink:{place}")
@@ -202,7 +253,13 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
 
 
 def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
-    """Save what a person decided, above every number that is known, and fence the sinks with it."""
-    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    """Save what a person decided, above every number that is known, with the sinks fenced before it and after it.
+
+    Before it, against the open batch, which is given up: a run that is paused with it must not write once the number
+    is chosen. Not with the new number: a fence above an open batch would hide which sinks have it, if we die here.
+    """
+    session = session_under(lease, step.session)
+    fence = fence_all_below if record.intent else fence_below
+    ledgers = fence(step.work, step.store.namespace, record.highest_number, session)
     decided = lease.save(record, after=record, above=ledgers.highest)
-    fence_sinks_behind(step.work, step.store.namespace, decided, ledgers, session_under(lease, step.session))
+    fence_below(step.work, step.store.namespace, decided.number, session)

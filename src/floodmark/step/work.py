@@ -46,6 +46,20 @@ class Work:
             raise ConfigError(f"job '{self.name}' has no place for its quarantine.", hint="give it `quarantine`")
         require_merging(self.name, self.sources, self.sinks)
 
+    @property
+    def aside_sinks(self) -> tuple[Sink, ...]:
+        """Where rows go that no other sink gets: dead letters, then the quarantine. Few batches write to them.
+
+        The quarantine is among them for a job without rules, too: an open batch may have been judged by rules that
+        were taken out since, and a replay writes to it under the job's numbers.
+        """
+        return tuple(sink for sink in (self.dead_letters, self.quarantine) if sink is not None)
+
+    @property
+    def all_sinks(self) -> tuple[Sink, ...]:
+        """Everything that keeps the job's numbers in a ledger, in the order in which a batch is written to it."""
+        return (*self.sinks, *self.aside_sinks)
+
     def why_spooled(self) -> str | None:
         """Why rows are frozen before they are written; None if they need not be."""
         is_immutable = all(isinstance(source, Immutable) for source in self.sources)

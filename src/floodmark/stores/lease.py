@@ -141,8 +141,7 @@ class HeldLease:
         Its number is the next one, also above that of an open batch (which is given up) and above `above`.
         Raises MarkMoved or LeaseLost: nothing was saved.
         """
-        used = after.intent.number if after.intent else 0
-        number, moment = max(after.number, used, above) + 1, modified_time or datetime.now(timezone.utc)
+        number, moment = max(after.highest_number, above) + 1, modified_time or datetime.now(timezone.utc)
         later = replace(changed, number=number, intent=None, modified_time=moment)
         self._store.commit(later, expected=after.number, lease=self.lease)
         return later

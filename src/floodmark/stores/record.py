@@ -102,6 +102,11 @@ class JobRecord:
             modified_time=datetime.fromisoformat(stored["modified_time"]) if stored["modified_time"] else None,
         )
 
+    @property
+    def highest_number(self) -> int:
+        """Of the open batch, if there is one."""
+        return self.intent.number if self.intent else self.number
+
     def without_intent(self) -> JobRecord:
         return replace(self, intent=None)
 

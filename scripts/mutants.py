@@ -1,0 +1,331 @@
+"""Break the code in one place at a time and see whether a test notices: `make mutants`.
+
+Each mutant is one small change of one module, tried in a copy of `src` against the tests that are mapped to the module;
+none of them needs Spark or a server. What was tried is kept in `.mutants/results.json`: a mutant of a function that did
+not change since, with the same tests, is not tried again, so the work can be stopped and goes on where it was. What no
+test noticed is listed at the end; `--write` puts the list into CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / ".mutants" / "results.json"
+BEGIN, END = "<!-- mutants that no test notices -->", "<!-- end of mutants -->"
+MODEL = "tests/model/test_model.py"
+TESTS: dict[str, tuple[str, ...]] = {
+    "step/engine.py": ("tests/step/test_engine.py", MODEL),
+    "step/run.py": ("tests/step/test_decisions.py", MODEL),
+    "step/intents.py": ("tests/step/test_decisions.py", MODEL),
+    "step/looking.py": ("tests/step/test_looking.py", "tests/step/test_decisions.py", MODEL),
+    "step/commit.py": ("tests/step/test_decisions.py", MODEL),
+    "stores/lease.py": ("tests/stores/test_lease.py", "tests/stores/test_lease_owner.py"),
+    "stores/memory.py": ("tests/stores/test_paged.py::TestMemory",),
+    "stores/file.py": ("tests/stores/test_file.py", "tests/stores/test_paged.py::TestFile"),
+    "stores/sqlite.py": ("tests/stores/test_sqlite.py", "tests/stores/test_paged.py::TestSqlite"),
+    "stores/paged.py": ("tests/stores/test_paged.py::TestMemory",),
+    "stores/extras.py": ("tests/stores/test_extras.py", "tests/stores/test_record.py"),
+    "sinks/contract.py": ("tests/sinks/test_contract.py", MODEL),
+}
+"""The tests of a module, quickest first; files that are not there are left out."""
+WITHOUT_SERVERS = "not crash and not bench and not spark and not server"
+SWAPS: dict[type, type] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+OPPOSITES = {"max": "min", "min": "max", "any": "all", "all": "any"}
+WORDS_ONLY = ("log", "self.log_mark", "log_rules", "reach", "write")
+"""Calls that say something and do nothing: a mutant without them is as good."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module: the text of the whole module with it, and the function that it is in."""
+
+    module: str
+    line: int
+    function: str
+    change: str
+    key: str
+    text: str
+
+
+@dataclass
+class Change:
+    """Where a change is made: `apply` makes it in the tree and gives back how it is undone."""
+
+    line: int
+    words: str
+    apply: Callable[[], Callable[[], None]]
+
+
+def set_field(node: ast.AST, name: str, value: object) -> Callable[[], Callable[[], None]]:
+    """Another value of a field of a node."""
+
+    def apply() -> Callable[[], None]:
+        before = getattr(node, name)
+        setattr(node, name, value)
+        return lambda: setattr(node, name, before)
+
+    return apply
+
+
+def set_item(items: list[ast.stmt], place: int, value: list[ast.stmt]) -> Callable[[], Callable[[], None]]:
+    """Other nodes in the place of one."""
+
+    def apply() -> Callable[[], None]:
+        before = list(items)
+        items[place : place + 1] = value
+        return lambda: items.__setitem__(slice(None), before)
+
+    return apply
+
+
+def changes_of(function: ast.FunctionDef) -> Iterator[Change]:
+    """Everything that is tried in one function; functions inside it are part of it."""
+    if isinstance(function.returns, ast.Constant) and function.returns.value is None and len(function.body) > 2:
+        yield Change(function.lineno, "does nothing at all", set_field(function, "body", [ast.Pass()]))
+    for node in ast.walk(function):
+        if isinstance(node, (ast.If, ast.While, ast.IfExp)) and not isinstance(node.test, ast.Compare):
+            yield Change(node.lineno, f"not: {first(node.test)}", set_field(node, "test", negation(node.test)))
+        if isinstance(node, ast.comprehension):
+            for place, test in enumerate(node.ifs):
+                yield Change(test.lineno, f"not: {first(test)}", set_item(node.ifs, place, [negation(test)]))  # type: ignore[arg-type,list-item]
+        yield from expression_changes(node)
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(getattr(node, name, None), list):
+                yield from statement_changes(getattr(node, name))
+
+
+def expression_changes(node: ast.AST) -> Iterator[Change]:
+    """Operators and their neighbours."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPS:
+        yield Change(
+            node.lineno, f"other comparison: {first(node)}", set_field(node, "ops", [SWAPS[type(node.ops[0])]()])
+        )
+    if isinstance(node, ast.BoolOp):
+        yield Change(node.lineno, f"and for or: {first(node)}", set_field(node, "op", SWAPS[type(node.op)]()))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OPPOSITES:
+        opposite = ast.Name(OPPOSITES[node.func.id], ast.Load())
+        yield Change(node.lineno, f"{opposite.id}: {first(node)}", set_field(node, "func", opposite))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)) and is_one(node.right):
+        yield Change(node.lineno, f"without the one: {first(node)}", set_field(node, "right", ast.Constant(0)))
+    if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool):
+        yield Change(
+            node.value.lineno,
+            f"not: {node.arg}={node.value.value}",
+            set_field(node.value, "value", not node.value.value),
+        )
+
+
+def statement_changes(body: list[ast.stmt]) -> Iterator[Change]:
+    """Statements that are left out."""
+    for place, statement in enumerate(body):
+        if (
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Call)
+            and does_something(statement.value)
+        ):
+            yield Change(statement.lineno, f"without: {first(statement)}", set_item(body, place, [ast.Pass()]))
+        if isinstance(statement, ast.Raise):
+            yield Change(statement.lineno, f"without: {first(statement)}", set_item(body, place, [ast.Pass()]))
+        if isinstance(statement, ast.With) and not any(item.optional_vars for item in statement.items):
+            words = f"without: with {', '.join(first(item.context_expr) for item in statement.items)}"
+            yield Change(statement.lineno, words, set_item(body, place, statement.body))
+
+
+def negation(test: ast.expr) -> ast.expr:
+    """The opposite of a condition."""
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def is_one(node: ast.expr) -> bool:
+    """Whether it is the number one."""
+    return isinstance(node, ast.Constant) and node.value == 1 and not isinstance(node.value, bool)
+
+
+def does_something(call: ast.Call) -> bool:
+    """Whether a call is more than a line of a log, or a point where a test may kill."""
+    name = ast.unparse(call.func)
+    return name not in WORDS_ONLY and not name.startswith("log.")
+
+
+def first(node: ast.AST) -> str:
+    """The code in one short line."""
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= 70 else f"{text[:69]}…"
+
+
+def mutants_of(module: str, text: str) -> Iterator[Mutant]:
+    """Every mutant of a module, in the order of its lines."""
+    tree, tried = ast.parse(text), set()
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        if function.name.startswith("__") or function.name in ("describe", "serialize"):
+            continue
+        unchanged = hashed(ast.unparse(function))
+        for change in list(changes_of(function)):
+            key = hashed(module, function.name, unchanged, change.words, str(change.line - function.lineno))
+            if (change.line, change.words) not in tried:  # a function inside another one is walked twice
+                tried.add((change.line, change.words))
+                undo = change.apply()
+                changed = ast.unparse(ast.fix_missing_locations(tree))
+                undo()
+                yield Mutant(module, change.line, function.name, change.words, key, changed)
+
+
+def hashed(*texts: str) -> str:
+    """A short name for texts."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+@dataclass
+class Trial:
+    """A copy of `src` in which mutants are tried one after another."""
+
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="floodmark-mutants-")))
+
+    def __post_init__(self) -> None:
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "src" / "floodmark", self.folder / "floodmark", ignore=ignore)
+
+    def outcome(self, mutant: Mutant, seconds: float) -> str:
+        """noticed, unnoticed, or too slow (which is noticed, too)."""
+        path = self.folder / "floodmark" / mutant.module
+        before = path.read_text()
+        path.write_text(mutant.text)
+        try:
+            return "noticed" if self.fails(mutant.module, seconds) else "unnoticed"
+        except subprocess.TimeoutExpired:
+            return "too slow"
+        finally:
+            path.write_text(before)
+
+    def fails(self, module: str, seconds: float) -> bool:
+        """Whether a mapped test fails; the copy is what they import."""
+        tests = [test for test in TESTS[module] if test_file(test).exists()]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", WITHOUT_SERVERS, *tests]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(command, cwd=ROOT, env=environment, timeout=seconds, check=False, **quiet).returncode != 0  # type: ignore[call-overload, no-any-return]
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+@dataclass
+class Book:
+    """What was tried, on disk after every mutant."""
+
+    outcomes: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls) -> Book:
+        return cls(json.loads(RESULTS.read_text())) if RESULTS.exists() else cls()
+
+    def note(self, mutant: Mutant, outcome: str) -> None:
+        place = {"module": mutant.module, "line": mutant.line, "function": mutant.function, "change": mutant.change}
+        self.outcomes[full_key(mutant)] = {**place, "outcome": outcome}
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(self.outcomes, indent=1))
+
+
+def full_key(mutant: Mutant) -> str:
+    """The mutant with the tests that it is tried against: other tests, another answer."""
+    return f"{mutant.key}-{tests_hash(mutant.module)}"
+
+
+@cache
+def tests_hash(module: str) -> str:
+    """Of the mapped tests; the model is all files of its folder."""
+    files = {test_file(test) for test in TESTS[module]}
+    files |= {path for file in files if file.parent.name == "model" for path in file.parent.glob("*.py")}
+    return hashed(*(path.read_text() for path in sorted(files) if path.exists()))
+
+
+def test_file(test: str) -> Path:
+    """The file of a test that may be named with its class."""
+    return ROOT / test.split("::", maxsplit=1)[0]
+
+
+def chosen_mutants(modules: list[str], share: float) -> list[Mutant]:
+    """The mutants of these modules; a share below one takes the same ones every time."""
+    every = [each for module in modules for each in mutants_of(module, (ROOT / "src/floodmark" / module).read_text())]
+    return [each for each in every if int(each.key, 16) % 1000 < share * 1000]
+
+
+def try_all(mutants: list[Mutant], book: Book, minutes: float, workers: int) -> None:
+    """Try what is not in the book, until the time is over."""
+    deadline, places = time.monotonic() + 60 * minutes, [Trial() for _ in range(workers)]
+    left = [mutant for mutant in mutants if full_key(mutant) not in book.outcomes]
+    limits = {module: time_limit(places[0], module) for module in dict.fromkeys(each.module for each in left)}
+
+    def work(trial: Trial) -> None:
+        while left and time.monotonic() < deadline:
+            mutant = left.pop(0)
+            outcome = trial.outcome(mutant, limits[mutant.module])
+            book.note(mutant, outcome)
+            print(f"{outcome:10} {mutant.module}:{mutant.line} {mutant.function}: {mutant.change}", flush=True)
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, places))
+    for trial in places:
+        trial.remove()
+    if left:
+        print(f"{len(left)} mutants are left for the next time")
+
+
+def time_limit(trial: Trial, module: str) -> float:
+    """Three times as long as the tests take, and a little; they have to pass as they are."""
+    start = time.monotonic()
+    if trial.fails(module, 600):
+        sys.exit(f"the tests of {module} fail without any change: {', '.join(TESTS[module])}")
+    return 10 + 3 * (time.monotonic() - start)
+
+
+def table(mutants: list[Mutant], book: Book) -> str:
+    """Who was not noticed, and how many were."""
+    outcomes = [(mutant, book.outcomes.get(full_key(mutant), {}).get("outcome")) for mutant in mutants]
+    tried = [mutant for mutant, outcome in outcomes if outcome]
+    unnoticed = [mutant for mutant, outcome in outcomes if outcome == "unnoticed"]
+    rows = [f"| `{each.module}` | `{each.function}` | `{each.change.replace('|', '/')}` |" for each in unnoticed]
+    noticed = len(tried) - len(unnoticed)
+    head = f"{len(tried)} of {len(mutants)} mutants were tried, and {noticed} noticed by a test. Not noticed:"
+    return "\n".join([head, "", "| module | function | change |", "|---|---|---|", *rows])
+
+
+def main() -> None:
+    """Try the mutants of the modules that are named, or of all that have tests here."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("modules", nargs="*", help=f"of {', '.join(TESTS)}")
+    parser.add_argument("--minutes", type=float, default=55, help="stop after so many (default: 55)")
+    parser.add_argument("--share", type=float, default=1.0, help="try only this share of them, always the same")
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--write", action="store_true", help="put the list into CONTRIBUTING.md")
+    options = parser.parse_args()
+    mutants, book = chosen_mutants(options.modules or list(TESTS), options.share), Book.open()
+    try_all(mutants, book, options.minutes, options.workers)
+    found = table(mutants, book)
+    print(found)
+    if options.write:
+        path = ROOT / "CONTRIBUTING.md"
+        before, rest = path.read_text().split(BEGIN)
+        path.write_text(f"{before}{BEGIN}\n{found}\n{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The promise, tried in every order of a small world: no row is lost, none is twice, and the numbers add up.
+
+Each case is a job, and what may happen to it: a kill or a pause at any call of store, source or sink, a change between
+two runs, a paused run that goes on at any later call. All stories of a case are told, once each. `tests/crash` tells
+longer ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.model.world import Setting, explore
+
+KILLED = {"kills": 1, "pauses": 0, "thaws": 0}
+
+CASES = {
+    "killed anywhere": Setting("ap", **KILLED, has_malformed_row=True),
+    "killed twice": Setting("a", kills=2, pauses=0, thaws=0, runs=3),
+    "paused anywhere": Setting("a", batches_before=1),
+    "paused before the first batch": Setting("aa", thaws=0),
+    "dead letters": Setting("a", has_malformed_row=True, thaws=0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_row_is_lost_or_twice(case: str, tmp_path: Path) -> None:
+    """Whatever happens between two calls; a story that ends otherwise is printed with its calls."""
+    assert explore(CASES[case], tmp_path / "spool") > 10

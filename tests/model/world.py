@@ -1,0 +1,287 @@
+"""One job in a world where everything may happen between two calls, and what must hold once the dust has settled."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from floodmark.errors import DecisionNeeded, FloodmarkError
+from floodmark.step.run import Step
+from floodmark.step.work import RunRequest, Work
+from floodmark.stores.memory import MemoryPages
+from floodmark.stores.record import JobRecord, Receipt
+from tests.model.doubles import (
+    MALFORMED,
+    Code,
+    Log,
+    PieceSink,
+    Session,
+    Table,
+    Target,
+    TargetSink,
+    WatchedStore,
+    without_spark,
+)
+from tests.model.scheduling import Budget, Choices, Guard, Run, Scheduler, every_tape
+
+JOB = "orders"
+RUNS_TO_SETTLE = 5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is explored: the job, what has happened before, and what may happen between two runs."""
+
+    sinks: str = "a"
+    """A letter for each, in order: a sink that is all or nothing, or p, one that takes a batch by pieces."""
+    is_immutable: bool = True
+    batches_before: int = 0
+    has_malformed_row: bool = False
+    changes: tuple[str, ...] = ("nothing",)
+    runs: int = 2
+    kills: int = 0
+    pauses: int = 1
+    thaws: int = 1
+
+
+class Violation(AssertionError):
+    """A row is lost or twice, or a run that should go on does not; with the story that led there."""
+
+
+@dataclass
+class World:
+    """The job and its surroundings, for one tape of choices."""
+
+    setting: Setting
+    choices: Choices
+    folder: Path
+    code: str = "v1"
+    request: RunRequest = field(default_factory=RunRequest)
+    renamed: bool = False
+    last_row: int = 0
+    decided: set[str] = field(default_factory=set)
+    """What happened that excuses something."""
+    excused: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Rows by target that a person gave up knowing that the target has them."""
+
+    def __post_init__(self) -> None:
+        self.scheduler = Scheduler(self.choices, Budget(0, 0, 0))
+        self.pages = MemoryPages()
+        self.table = (Log if self.setting.is_immutable else Table)(self.scheduler)
+        self.targets = [Target(Guard(self.scheduler), f"target {n}") for n in range(len(self.setting.sinks))]
+        self.letters = Target(Guard(self.scheduler), "letters")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # what happens
+
+    def play(self) -> None:
+        setting, budget = self.setting, self.scheduler.budget
+        for _ in range(setting.batches_before):
+            self.add_rows(2)
+            self.run()
+        self.add_rows(2)
+        budget.kills, budget.pauses, budget.thaws = setting.kills, setting.pauses, setting.thaws
+        for n in range(setting.runs):
+            if n:
+                CHANGES[self.choices.pick(list(setting.changes), "then")](self)
+            self.run()
+            self.request = RunRequest()
+        budget.kills, budget.pauses, budget.thaws = 0, 0, 0
+        self.scheduler.thaw_all()
+
+    def settle(self) -> DecisionNeeded | None:
+        """Run until there is nothing new, or a person has to decide."""
+        self.add_rows(1)
+        for _ in range(RUNS_TO_SETTLE):
+            run = self.run()
+            if isinstance(run.error, DecisionNeeded):
+                return run.error
+            if isinstance(run.result, Receipt) and run.result.status == "nothing_new":
+                return None
+        raise Violation(f"no end after {RUNS_TO_SETTLE} runs; the last one: {run.error or run.result}")
+
+    def run(self) -> Run:
+        step = self.step()
+        run = self.scheduler.start(step.run)
+        if run.error and not isinstance(run.error, FloodmarkError):
+            raise run.error
+        return run
+
+    def step(self) -> Step:
+        store = WatchedStore(self.pages, self.scheduler)
+        if self.request.abandon:
+            store.before_commit = self.excuse  # type: ignore[method-assign]
+        return Step(store, Session, work=self.work(), request=self.request)  # type: ignore[arg-type]
+
+    def work(self) -> Work:
+        kinds: dict[str, Any] = {"a": TargetSink, "p": PieceSink}
+        sinks: list[Any] = []
+        for n, (kind, target) in enumerate(zip(self.setting.sinks, self.targets, strict=True), start=1):
+            name = f"other-{n}" if self.renamed and n == 1 else f"sink-{n}"
+            sinks.append(kinds[kind](name, target, self.scheduler))
+        return Work(
+            JOB,
+            (self.table,),  # type: ignore[arg-type]
+            tuple(sinks),
+            transform=Code(self.code),  # type: ignore[arg-type]
+            dead_letters=TargetSink("dead-letters", self.letters, self.scheduler),  # type: ignore[arg-type]
+            spool_folder=str(self.folder),
+        )
+
+    def add_rows(self, count: int) -> None:
+        last, self.last_row = self.last_row, self.last_row + count
+        self.table.rows += [(last + n, f"{self.table.title} {last + n}") for n in range(1, count + 1)]
+        if self.setting.has_malformed_row:
+            self.table.rows[-1] = (last + count, MALFORMED)
+
+    def excuse(self, record: JobRecord) -> None:
+        """A person gives the open batch up: what the targets have of it by now may come again."""
+        stored = WatchedStore(self.pages, Scheduler(Choices(), Budget(0, 0, 0))).read(JOB)
+        if stored and stored.intent and record.number == stored.intent.number and record.marks == stored.marks:
+            for target in [*self.targets, self.letters]:
+                self.excused.update((target.place, row) for row, _, number in target.rows if number == record.number)
+
+    # what must hold
+
+    def problems(self, decision: DecisionNeeded | None) -> Iterator[str]:
+        record = WatchedStore(self.pages, self.scheduler).read(JOB) or JobRecord(JOB)
+        upto = record.marks["rows"].value if record.marks else 0
+        if decision is None and upto != self.last_row:
+            yield f"the mark is {upto}"
+        if decision is not None and not self.decided:
+            yield f"a person is asked although nothing was changed: {decision}"
+        title = record.sources.get("rows", self.table.title)
+        for target in [*self.targets, self.letters]:
+            yield from self._problems_of(target, upto, title, is_asked=decision is not None)
+        yield from self._differences()
+        if "restored" not in self.decided:
+            for receipt in WatchedStore(self.pages, self.scheduler).runs(JOB):
+                yield from self._sums(receipt)
+
+    def _problems_of(self, target: Target, upto: int, title: str, *, is_asked: bool) -> Iterator[str]:
+        counts = Counter(place for place, _, _ in target.rows)
+        known = {row: n for (place, row), n in self.excused.items() if place == target.place}
+        counts.subtract({row: n for row, n in known.items() if counts[row] > n})
+        for place, count in counts.items():
+            if count > 1:
+                yield f"row {place} is {count} times in {target.place}"
+        if is_asked and "restored" in self.decided:
+            return
+        is_letters = target is self.letters
+        for place, value in self.table.rows if title == self.table.title else ():
+            if place <= upto and is_letters == (value == MALFORMED) and not counts[place]:
+                yield f"row {place} is not in {target.place}, and the mark is {upto}"
+        for place, value, _ in target.rows:
+            if place <= upto and not is_letters and not value.startswith(title):
+                yield f"row {place} of {target.place} is '{value}', and the mark is one of {title}"
+
+    def _differences(self) -> Iterator[str]:
+        if self.decided & {"finish", "restored", "abandon"}:
+            return
+        first = {place: value for place, value, _ in self.targets[0].rows}
+        for target in self.targets[1:]:
+            for place, value, _ in target.rows:
+                if first.get(place, value) != value:
+                    yield f"row {place} is '{first[place]}' in {self.targets[0].place}, '{value}' in {target.place}"
+
+    def _sums(self, receipt: Receipt) -> Iterator[str]:
+        for (name, written), target in zip(receipt.rows_written.items(), self.targets, strict=False):
+            really = sum(number == receipt.number for _, _, number in target.rows)
+            if written != really:
+                yield f"the receipt of number {receipt.number} says {written} rows in {name}, and there are {really}"
+            if receipt.rows_read - receipt.rows_dead != written:
+                yield f"the receipt of number {receipt.number}: {receipt.rows_read} read, {written} written"
+
+
+def change_code(world: World) -> None:
+    world.code = "v2"
+    world.decided.add("code")
+
+
+def change_code_back(world: World) -> None:
+    world.code = "v1"
+
+
+def change_rows(world: World) -> None:
+    """Every row has another value now, and the newest one is gone."""
+    world.table.rows = [(place, f"{value} changed") for place, value in world.table.rows[:-1]] or world.table.rows
+    world.decided.add("rows")
+
+
+def change_source(world: World) -> None:
+    """The project file names another table."""
+    world.table.title = "table B"
+    world.table.rows = [(place, f"table B {place}") for place, _ in world.table.rows]
+    world.decided.add("source")
+
+
+def lose_spool(world: World) -> None:
+    shutil.rmtree(world.folder, ignore_errors=True)
+    world.decided.add("spool")
+
+
+def lose_spool_and_change_rows(world: World) -> None:
+    lose_spool(world)
+    change_rows(world)
+
+
+def restore_sink(world: World) -> None:
+    """The last target is brought back from a copy."""
+    if world.targets[-1].copies:
+        world.targets[-1].restore()
+        world.decided.add("restored")
+
+
+def rename_sink(world: World) -> None:
+    world.renamed = not world.renamed
+    world.decided.add("renamed")
+
+
+def abandon(world: World) -> None:
+    world.request = replace(world.request, abandon=True)
+    world.decided.add("abandon")
+
+
+def finish(world: World) -> None:
+    """The code is another, and a person lets it finish the batch."""
+    change_code(world)
+    world.request = replace(world.request, finish=True)
+    world.decided.add("finish")
+
+
+CHANGES: dict[str, Callable[[World], None]] = {
+    "nothing": lambda world: None,
+    "other code": change_code,
+    "the code as it was": change_code_back,
+    "other rows": change_rows,
+    "another source": change_source,
+    "the spool is lost": lose_spool,
+    "the spool is lost, and other rows": lose_spool_and_change_rows,
+    "a sink is restored": restore_sink,
+    "a sink is renamed": rename_sink,
+    "--abandon": abandon,
+    "--finish": finish,
+}
+
+
+def explore(setting: Setting, folder: Path, limit: int | None = None) -> int:
+    """Every story of this setting, depth first; how many there were. Raises Violation with one that ends badly."""
+    stories = 0
+    with without_spark():
+        for choices in every_tape():
+            world = World(setting, choices, folder)
+            try:
+                world.play()
+                problems = list(world.problems(world.settle()))
+            except Violation as violation:
+                problems = [str(violation)]
+            if problems:
+                raise Violation("\n".join([str(setting), *choices.story, *problems, *world.scheduler.trace]))
+            stories += 1
+            if stories == limit:
+                break
+    return stories
