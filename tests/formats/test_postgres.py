@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -63,17 +64,28 @@ def test_batches_and_fences_of_the_first_ledger_are_told_apart(sink: Postgres) -
 
 
 def test_a_ledger_of_the_first_version_is_written_on(sink: Postgres) -> None:
-    """Nothing has to be migrated."""
+    """Nothing has to be migrated by hand; what was recorded without a target is where each target goes on."""
+    sink.fence(ORDERS, 3, no_session)
+    assert sink.recorded(ORDERS, no_session) == Recorded(4, "d1ge5t")
     sink.fence(ORDERS, 5, no_session)
     assert sink.recorded(ORDERS, no_session) == Recorded(5, None, is_fence=True)
+    assert replace(sink, table="other").recorded(ORDERS, no_session) == Recorded(4, "d1ge5t")
+
+
+def test_a_ledger_of_the_first_version_is_shut_to_programs_that_know_no_other(sink: Postgres, database: str) -> None:
+    """They would not find what is recorded there from now on."""
+    sink.fence(ORDERS, 5, no_session)
+    with psycopg.connect(database) as connection:
+        comment = connection.execute("select obj_description('floodmark_ledger'::regclass, 'pg_class')").fetchone()
+    assert comment == ("Floodmark ledger, format 2",)
 
 
 def test_a_newer_ledger_is_refused_by_name(sink: Postgres, database: str) -> None:
     """Its entries may mean something that this version does not know: it is neither read nor written."""
-    run(database, "comment on table floodmark_ledger is 'Floodmark ledger, format 2'")
+    run(database, "comment on table floodmark_ledger is 'Floodmark ledger, format 3'")
     with pytest.raises(FormatTooNew) as refused:
         sink.recorded(ORDERS, no_session)
-    assert (refused.value.found, refused.value.known) == (2, 1)
+    assert (refused.value.found, refused.value.known) == (3, 2)
     with pytest.raises(FormatTooNew):
         sink.fence(ORDERS, 5, no_session)
 

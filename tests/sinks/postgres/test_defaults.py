@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 STRICTER = ["repeatable read", "serializable"]
-OWN = PostgresLedger("public", LEDGER)
+OWN = PostgresLedger("public", "orders", LEDGER)
 
 
 @pytest.fixture

@@ -127,6 +127,15 @@ def test_fences_of_earlier_versions_are_known_by_what_they_lack(ab: DataFrame, d
     assert sink.write(ab, batch(4)) == 7
 
 
+def test_jobs_of_one_name_do_not_share_the_numbers_of_their_tables(ab: DataFrame, database: str) -> None:
+    """Two projects that never heard of each other, in one schema: what one records says nothing about the other."""
+    ours, theirs = Postgres(database, "orders"), Postgres(database, "copies")
+    assert [ours.write(ab, batch(5)), theirs.write(ab, batch(1))] == [2, 2]
+    ours.fence(LEDGER, 9, no_session)
+    assert theirs.recorded(LEDGER, no_session) == Recorded(1, "d1")
+    assert ours.recorded(LEDGER, no_session) == Recorded(9, None, is_fence=True)
+
+
 @pytest.mark.parametrize("staged", [False, True], ids=["direct", "staged"])
 def test_a_number_that_stands_for_other_rows_is_refused(ab: DataFrame, database: str, staged: bool) -> None:
     """A store that was put back counts again from where it was: its batch is not the one that is there."""

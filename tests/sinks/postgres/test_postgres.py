@@ -68,7 +68,7 @@ def test_the_ledger_can_be_read_with_plain_sql(ab: DataFrame, database: str) -> 
     """What a person finds in the database is enough to find the run."""
     Postgres(database, "orders").write(ab, batch(1))
     entries = ask(database, "select ledger, number, digest, rows, marks from floodmark_ledger")
-    assert entries == [(LEDGER, 1, "d1", 2, {"src": 1})]
+    assert entries == [(f"{LEDGER} orders", 1, "d1", 2, {"src": 1})]
 
 
 def test_later_batches_are_added(spark: SparkSession, ab: DataFrame, database: str) -> None:
@@ -233,7 +233,7 @@ def test_what_older_attempts_left_behind_is_dropped(ab: DataFrame, database: str
     """A newer one's is not: it may be at work."""
     sink = Postgres(database, "orders")
     sink.write(ab, batch(1))
-    old, new = (f"_fm_stage_8fe3c78ba3_{moment}_a0_000000" for moment in ("0" * 12, "f" * 12))
+    old, new = (f"_fm_stage_f7ca6cfa95_{moment}_a0_000000" for moment in ("0" * 12, "f" * 12))
     ask(database, f"create table {old} (); create table {new} (); create table _fm_stage_other ()")
     sink.write(ab, batch(2))
     assert sorted(staging_tables(database)) == [(new,), ("_fm_stage_other",)]

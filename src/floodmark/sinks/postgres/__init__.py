@@ -188,4 +188,5 @@ class Postgres(Atomic):
         return PostgresServer(self.url, application)
 
     def _ledger(self, connection: Connection, ledger: str) -> PostgresLedger:
-        return PostgresLedger(Target.read(connection, self.table).schema, ledger)
+        target = Target.read(connection, self.table)
+        return PostgresLedger(target.schema, target.table, ledger)

@@ -298,4 +298,4 @@ def drop_upto(connection: Connection, ledger: PostgresLedger, newest: Staging) -
 
 
 def _prefix(ledger: PostgresLedger) -> str:
-    return f"_fm_stage_{hashlib.sha256(ledger.ledger.encode()).hexdigest()[:10]}_"
+    return f"_fm_stage_{hashlib.sha256(ledger.key.encode()).hexdigest()[:10]}_"
