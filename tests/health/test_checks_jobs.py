@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from floodmark.errors import SinkBehind
 from floodmark.health.checks import JobFacts, examine, performance, processing_offset, quality, rows_agree
 from floodmark.health.report import JobWatch, Watch
 from floodmark.hwm import ColumnIntHWM, Json
@@ -81,6 +82,16 @@ def test_a_stream_that_is_stuck_is_found_in_the_store_with_its_record() -> None:
         store.commit(stream, expected=0, lease=held.lease, receipt=receipt)
     found = {finding.check: finding for finding in examine(Watch(), store, NOON).findings}["processing_offsets"]
     assert (found.subject, found.status, found.kind, line in found.message) == ("readers", "WARNING", "stuck", True)
+
+
+def test_a_sink_that_lost_batches_is_critical_with_both_numbers() -> None:
+    """The next batch would stop there; what one may do is told."""
+    lost = SinkBehind("orders", sink="lake", target="delta table lake", recorded=None, confirmed=3)
+    findings = examine(Watch(jobs=(ORDERS,)), MemoryMarkStore(), NOON, sinks_behind={"orders": [lost]}).findings
+    [found] = [finding for finding in findings if finding.kind == "sink_behind"]
+    assert (found.subject, found.status) == ("job orders, sink lake", "CRITICAL")
+    assert found.facts == {"recorded": None, "confirmed": 3}
+    assert "floodmark marks accept orders" in (found.advice or "")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -12,8 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import floodmark as fm
-from floodmark.errors import ConfigError, SinkFailed
+from floodmark.errors import ConfigError, Overtaken, SinkFailed
+from floodmark.jobs.dead_letters import act_batch
 from floodmark.jobs.quarantine import Quarantine, QuarantineGroup, ReplayResult, Selection, replay
+from floodmark.probes.set_aside import rows_set_aside
+from floodmark.step import RunRequest
+from floodmark.step.set_aside import Letters, discarded_rows
+from floodmark.stores.lease import hold
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:
@@ -128,11 +134,43 @@ def test_discarded_rows_are_not_replayed(shop: Shop) -> None:
     quarantine = Quarantine.of(shop.job, lambda: shop.spark, shop.store)
     [third] = [each for each in quarantine.rows(Selection(), limit=10) if '"id":9' in each.row]
     assert quarantine.discard(Selection(ids=[third.id[:8]]), shop.store) == 1
+    recorded = shop.job.quarantine_sink(shop.store).recorded("floodmark.default.shop.quarantine", lambda: shop.spark)
+    assert (recorded.number, shop.store.read("shop").number) == (2, 2)
     assert quarantine.groups() == [
         QuarantineGroup("shop", 1, ("positive",), "open", 2),
         QuarantineGroup("shop", 1, ("positive", "small id"), "discarded", 1),
     ]
     assert shop.replay(Selection(rule="small id")).rows_selected == 0
+
+
+def test_a_discard_that_was_paused_gives_up_nothing_that_a_replay_has_begun_to_write(shop: Shop) -> None:
+    """It has a number of the job, and the replay fences the table with that before it reads what is open."""
+    step, sink = shop.job.step(shop.spark, shop.store, RunRequest()), shop.job.quarantine_sink(shop.store)
+    rows = Letters.of(step.work, 2, "quarantine").open_letters(shop.spark)
+    with hold(shop.store, "shop") as lease:  # paused when it has its number
+        batch = act_batch(step, lease.save(step.read(), after=step.read()).number, "discard")
+    shop.sinks[1].fail_times = 1
+    with pytest.raises(SinkFailed):
+        shop.replay(Selection(), amount="-amount")
+    with suppress(Overtaken):
+        sink.write(discarded_rows(rows, batch), batch)
+    shop.job.run(shop.spark, shop.store)
+    assert (batch.number, shop.ids()) == (2, [[1, 2, 2], [1, 2, 2]])
+    assert shop.statuses() == [("open", 1), ("replayed", 2)]
+
+
+def test_a_refresh_gives_up_what_the_job_had_put_aside_and_nothing_of_others(shop: Shop, tmp_path: Path) -> None:
+    """Two jobs may name one table."""
+    path = str(tmp_path / "aside")
+    mine, other = (
+        replace(shop.job, name=name, quarantine=path, sinks=[ListSink(name)], source=RowsSource([row(2, "-1")], SCHEMA))
+        for name in ("mine", "other")
+    )
+    mine.run(shop.spark, shop.store)
+    other.run(shop.spark, shop.store)
+    mine.run(shop.spark, shop.store, full_refresh=True)
+    statuses = [sorted(each.status for each in rows_set_aside(path, name)) for name in ("mine", "other")]
+    assert statuses == [["discarded", "open"], ["open"]]
 
 
 def test_what_cannot_be_replayed_says_why(shop: Shop, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,9 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError, SinkAhead
+from floodmark.jobs.quarantine import Selection, replay
 from floodmark.jobs.rollback import restore_points
+from floodmark.probes.set_aside import rows_set_aside
 from floodmark.step import RunRequest
 from floodmark.testing import ListSink, RowsSource
 from tests.sinks.batches import delta_rows
@@ -73,6 +77,28 @@ def test_a_rollback_that_was_broken_off_stops_runs_until_it_is_done(spark: Spark
         shop.arrive(spark, 2)
     shop.job.rollback("1", spark, shop.store)
     shop.job.run(spark, shop.store)
+    assert shop.lake(spark) == [1, 2, 3]
+
+
+def test_what_was_put_aside_goes_back_with_the_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """A row that was replayed since is open again, or it would be nowhere; one put aside since comes by itself."""
+    shop = Shop(tmp_path)
+    positive = fm.rules.check("v > 0", action="quarantine", name="positive")
+    job = replace(shop.job, rules=[positive], quarantine=str(tmp_path / "aside"))
+    shop.come.rows.extend([ROWS[0], {**ROWS[1], "v": -2}])
+    job.run(spark, shop.store)
+    replay(job, Selection(), {"v": "-v"}, lambda: spark, shop.store)
+    shop.come.rows.append({**ROWS[2], "v": -3})
+    job.run(spark, shop.store)
+    job.rollback("1", spark, shop.store)
+    aside = [
+        (json.loads(each.record)["at"], each.status)
+        for each in rows_set_aside(f"{tmp_path}/aside", "shop")
+        if each.record
+    ]
+    assert (shop.lake(spark), aside) == ([1], [(2, "open")])
+    job.run(spark, shop.store)
+    replay(job, Selection(), {"v": "-v"}, lambda: spark, shop.store)
     assert shop.lake(spark) == [1, 2, 3]
 
 

@@ -6,10 +6,12 @@ What decides (the step, its intents, the marks, the lease) is the real code; onl
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -196,6 +198,36 @@ class TargetSink(Atomic):
 
 
 @dataclass(frozen=True)
+class JoiningSink(TargetSink):
+    """As PostgreSQL where the store is the same database: the mark goes with the rows of the last sink."""
+
+    def write_joined(self, rows: Frame, batch: Batch, in_transaction: Callable[[Any, int], None]) -> int | None:
+        self.scheduler.reach(f"{self.name}: before the guard")
+        taken, at_commit = rows.collect(), Transaction()
+        with self.target.guard:
+            if self._has(batch):
+                return sum(number == batch.number for _, _, number in self.target.rows)
+            in_transaction(at_commit, len(taken))
+            self.scheduler.reach(f"{self.name}: under the guard")
+            at_commit.end()
+            self.target.put(taken, batch)
+            self.target.ledger[batch.ledger(self.name)] = Recorded(batch.number, batch.digest)
+        self.scheduler.reach(f"{self.name}: after its commit")
+        return len(taken)
+
+
+class Transaction:
+    """What happens together, once it is committed."""
+
+    def __init__(self) -> None:
+        self.acts: list[Callable[[], None]] = []
+
+    def end(self) -> None:
+        for act in self.acts:
+            act()
+
+
+@dataclass(frozen=True)
 class PieceSink:
     """A batch in several transactions, one row each, as Kafka's: part of one may be out."""
 
@@ -264,6 +296,13 @@ class WatchedStore(MemoryMarkStore):
         self.before_commit(record)
         super().commit(record, **how)
 
+    def commit_within(self, transaction: Transaction, record: JobRecord, **how: Any) -> None:  # noqa: ANN401
+        """With the rows: if it fails then, nothing is written."""
+        transaction.acts.append(lambda: super(WatchedStore, self).commit(record, **how))
+
+    def is_reached_by(self, transaction: object, lease: Lease) -> bool:
+        return isinstance(transaction, Transaction)
+
     def before_commit(self, record: JobRecord) -> None:
         """A place for the world to look at what is there."""
 
@@ -327,10 +366,22 @@ def remove_spool(spool: Any, remove: Callable[[Any], None] = Spool.remove) -> No
     remove(spool)
 
 
+class StillHeart:
+    """In the place of the thread that beats for a lease: a run of the model is over, or stands still, before a beat."""
+
+    def __init__(self, **_: object) -> None:
+        """Whatever a thread is made with."""
+
+    def start(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
 @contextmanager
 def without_spark() -> Iterator[None]:
     """The few places where the step itself names something of Spark's."""
     with (
+        patch("floodmark.stores.lease.threading", SimpleNamespace(Thread=StillHeart, Event=threading.Event)),
         patch("floodmark.step.engine.jvm_pid", lambda spark: None),
         patch("floodmark.step.batch.observe_rows", FrameCounter),
         patch("floodmark.step.refused.letter_rows", lambda frame, *_: frame),

@@ -20,6 +20,12 @@ CASES = {
     "killed twice": Setting("a", kills=2, pauses=0, thaws=0, runs=3),
     "paused anywhere": Setting("a", batches_before=1),
     "paused before the first batch": Setting("aa", thaws=0),
+    "paused, then other code": Setting("aa", batches_before=1, changes=("other code",)),
+    "paused by pieces, then other code": Setting("p", thaws=0, changes=("other code",)),
+    "paused, then given up by a person": Setting("a", batches_before=1, thaws=0, changes=("--abandon",)),
+    "killed, then finished by a person": Setting("ap", **KILLED, changes=("--finish",)),
+    "killed, and a table that is changed": Setting("aa", **KILLED, is_immutable=False, changes=("other rows",)),
+    "killed where the mark goes with the rows": Setting("at", **KILLED, has_malformed_row=True),
     "dead letters": Setting("a", has_malformed_row=True, thaws=0),
 }
 

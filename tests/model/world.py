@@ -17,6 +17,7 @@ from floodmark.stores.record import JobRecord, Receipt
 from tests.model.doubles import (
     MALFORMED,
     Code,
+    JoiningSink,
     Log,
     PieceSink,
     Session,
@@ -37,7 +38,7 @@ class Setting:
     """What is explored: the job, what has happened before, and what may happen between two runs."""
 
     sinks: str = "a"
-    """A letter for each, in order: a sink that is all or nothing, or p, one that takes a batch by pieces."""
+    """A letter for each, in order: all or nothing, p by pieces, or t, all or nothing together with the mark."""
     is_immutable: bool = True
     batches_before: int = 0
     has_malformed_row: bool = False
@@ -74,6 +75,7 @@ class World:
         self.table = (Log if self.setting.is_immutable else Table)(self.scheduler)
         self.targets = [Target(Guard(self.scheduler), f"target {n}") for n in range(len(self.setting.sinks))]
         self.letters = Target(Guard(self.scheduler), "letters")
+        self.all_targets = [*self.targets, self.letters]
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # what happens
@@ -118,7 +120,7 @@ class World:
         return Step(store, Session, work=self.work(), request=self.request)  # type: ignore[arg-type]
 
     def work(self) -> Work:
-        kinds: dict[str, Any] = {"a": TargetSink, "p": PieceSink}
+        kinds: dict[str, Any] = {"a": TargetSink, "p": PieceSink, "t": JoiningSink}
         sinks: list[Any] = []
         for n, (kind, target) in enumerate(zip(self.setting.sinks, self.targets, strict=True), start=1):
             name = f"other-{n}" if self.renamed and n == 1 else f"sink-{n}"
@@ -142,7 +144,7 @@ class World:
         """A person gives the open batch up: what the targets have of it by now may come again."""
         stored = WatchedStore(self.pages, Scheduler(Choices(), Budget(0, 0, 0))).read(JOB)
         if stored and stored.intent and record.number == stored.intent.number and record.marks == stored.marks:
-            for target in [*self.targets, self.letters]:
+            for target in self.all_targets:
                 self.excused.update((target.place, row) for row, _, number in target.rows if number == record.number)
 
     # what must hold
@@ -152,15 +154,22 @@ class World:
         upto = record.marks["rows"].value if record.marks else 0
         if decision is None and upto != self.last_row:
             yield f"the mark is {upto}"
-        if decision is not None and not self.decided:
-            yield f"a person is asked although nothing was changed: {decision}"
+        if decision is not None and self._is_needless(record):
+            yield f"a person is asked for nothing: {decision}"
         title = record.sources.get("rows", self.table.title)
-        for target in [*self.targets, self.letters]:
+        for target in self.all_targets:
             yield from self._problems_of(target, upto, title, is_asked=decision is not None)
         yield from self._differences()
         if "restored" not in self.decided:
             for receipt in WatchedStore(self.pages, self.scheduler).runs(JOB):
                 yield from self._sums(receipt)
+
+    def _is_needless(self, record: JobRecord) -> bool:
+        """Whether a run could have gone on by itself: what was changed concerns only an open batch that nobody has."""
+        if not self.decided <= {"code", "rows", "spool", "finish", "abandon"}:
+            return False
+        number = record.intent.number if record.intent else None
+        return not self.decided or not any(row[2] == number for each in self.all_targets for row in each.rows)
 
     def _problems_of(self, target: Target, upto: int, title: str, *, is_asked: bool) -> Iterator[str]:
         counts = Counter(place for place, _, _ in target.rows)
@@ -213,9 +222,9 @@ def change_rows(world: World) -> None:
 
 
 def change_source(world: World) -> None:
-    """The project file names another table."""
-    world.table.title = "table B"
-    world.table.rows = [(place, f"table B {place}") for place, _ in world.table.rows]
+    """The project file names another table; a run that is paused still has the first."""
+    rows = [(place, f"table B {place}") for place, _ in world.table.rows]
+    world.table = type(world.table)(world.scheduler, rows, "table B")
     world.decided.add("source")
 
 

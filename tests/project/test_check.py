@@ -15,16 +15,17 @@ from deltalake import DeltaTable, write_deltalake
 
 import floodmark as fm
 from floodmark.hwm import VersionHWM
-from floodmark.project.check import CheckResult, JobCheck, exit_code, rows_behind
+from floodmark.project.check import CheckResult, JobCheck, exit_code, rows_behind, sinks_behind
 from floodmark.project.kinds import Site
 from floodmark.project.models import JobModel
 from floodmark.sources.contract import Source
 from floodmark.step import RunRequest
 from floodmark.stores.contract import MarkStore
+from floodmark.stores.extras import RecordExtras, SinkLedger
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import JobRecord
-from floodmark.testing import ListSink
+from floodmark.testing import ListSink, RowsSource
 from floodmark.testing.servers import Broker
 
 if TYPE_CHECKING:
@@ -144,6 +145,33 @@ def test_a_topic_tells_how_long_it_keeps_messages(store: MarkStore, kafka: Broke
         ("FM506", "is compacted: of several messages of a key that wait, only the last may be left"),
         ("", "new"),
     ]
+
+
+def test_a_sink_that_lost_what_it_had_confirmed_is_a_decision(store: MarkStore) -> None:
+    """Exit 5, as a run would: with both numbers."""
+    confirmed = RecordExtras().with_sinks(
+        {"list": SinkLedger("floodmark.default.orders.list", "list 'list' in memory", 3)}
+    )
+    with hold(store, "orders") as held:
+        store.commit(JobRecord("orders", 3, extras=confirmed), expected=0, lease=held.lease)
+    lines = checked(store, RowsSource([]))
+    found = [line for line in lines if line.rule]
+    assert [(line.part, line.exit_code) for line in found] == [("sink list", 5)]
+    assert ("batch 3" in found[0].message, exit_code(lines)) == (True, 5)
+
+
+def test_sinks_that_lost_batches_are_found_without_spark(lake: Path) -> None:
+    """By their own ledgers; one that has what it confirmed, or cannot be asked, is absent."""
+    sinks = [{"type": "delta", "path": "lake", "name": "lake"}, {"type": "console"}]
+    source, store = {"type": "delta", "path": "lake"}, MemoryMarkStore()
+    job = JobModel.model_validate({"name": "orders", "source": source, "sinks": sinks})
+    assert sinks_behind([job, CATALOG], Site(lake), store) == {}
+    target = fm.sinks.Delta(str(lake / "lake")).describe()
+    confirmed = RecordExtras().with_sinks({"lake": SinkLedger("floodmark.default.orders.lake", target, 2)})
+    with hold(store, "orders") as held:
+        store.commit(JobRecord("orders", 2, extras=confirmed), expected=0, lease=held.lease)
+    [lost] = sinks_behind([job, CATALOG], Site(lake), store)["orders"]
+    assert (lost.sink, lost.recorded, lost.confirmed) == ("lake", None, 2)
 
 
 FEED = {"delta.enableChangeDataFeed": "true"}

@@ -10,6 +10,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import RuleBroken, RuleInvalid, SinkFailed
+from floodmark.probes.set_aside import rows_set_aside
 from floodmark.testing import ListSink, RowsSource
 
 if TYPE_CHECKING:
@@ -151,15 +152,16 @@ def test_a_rule_on_the_whole_batch_quarantines_rows_too(spark: SparkSession, sto
 
 
 def test_a_full_refresh_puts_the_quarantine_anew(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:
-    """Everything is judged again, so what lay there from before would be there twice."""
-    rows = judged_rows()
+    """Everything is judged again, so what lay there from before would be open twice; it stays as discarded."""
+    rows, path = judged_rows(), str(tmp_path / "quarantine" / "judged")
     job = fm.Job("judged", RowsSource(rows, SCHEMA), [ListSink()], rules=RULES)
     job.run(spark, store)
     job.run(spark, store, full_refresh=True)
-    assert [number for _, _, number, _ in quarantine(spark, tmp_path)] == [2, 2]
+    numbers = [(each.number, each.status) for each in rows_set_aside(path, "judged")]
+    assert numbers == [(1, "discarded"), (1, "discarded"), (2, "open"), (2, "open")]
     rows[:] = [{"id": 1, "amount": 1}]
     job.run(spark, store, full_refresh=True)
-    assert quarantine(spark, tmp_path) == []
+    assert {each.status for each in rows_set_aside(path, "judged")} == {"discarded"}
 
 
 def test_a_rule_that_cannot_be_read_stops_before_anything_is_written(spark: SparkSession, store: MarkStore) -> None:

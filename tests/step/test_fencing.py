@@ -32,7 +32,7 @@ def pause(store: MarkStore, rows: list[Any], *sinks: LedgerSink, code: str = "1"
         step_of(store, rows, *sinks, code=code).run()
 
 
-def test_a_batch_of_other_code_is_dropped_only_once_its_sinks_are_fenced(store: MarkStore) -> None:
+def test_paused_run(store: MarkStore) -> None:
     """A fence is not the batch: the rows come under the next number, and the paused run finds its own taken."""
     lake = LedgerSink("lake", pauses=True)
     pause(store, [1, 2], lake)
@@ -44,7 +44,7 @@ def test_a_batch_of_other_code_is_dropped_only_once_its_sinks_are_fenced(store: 
     assert lake.rows == [1, 2]
 
 
-def test_a_paused_run_that_writes_before_the_fence_is_seen(store: MarkStore) -> None:
+def test_code_changed(store: MarkStore) -> None:
     """It goes on just when the next run is about to fence: the sink has the batch, so it must not be dropped."""
     lake = LedgerSink("lake", pauses=True)
     pause(store, [1, 2], lake)

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 import floodmark as fm
+from floodmark.errors import SinkFailed
 from floodmark.sinks.contract import Batch
-from floodmark.testing import ListSink
+from floodmark.testing import ListSink, RowsSource
 from tests.sinks.batches import delta_rows
 
 if TYPE_CHECKING:
@@ -57,3 +58,19 @@ def test_a_row_updated_between_two_sinks_of_one_batch_is_the_same_in_all_of_them
     assert copies == [(1, "as read"), (2, "as read")]
     assert copies == delta_rows(spark, tmp_path / "lake")
     assert copies == [(row["id"], row["v"]) for row in meddler.rows]
+
+
+@pytest.mark.spark
+def test_joined_table_changed(spark: SparkSession, tmp_path: Path) -> None:
+    """A table that no mark covers is another one when the batch is finished: its rows were kept, so all sinks agree."""
+    rates = str(tmp_path / "rates")
+    spark.sql(f"create table delta.`{rates}` using delta as select 1 as id, 'before' as rate")
+    first, second = ListSink("first"), ListSink("second", fail_times=1)
+    query = f"select s.id, d.rate from source s join delta.`{rates}` d on s.id = d.id"
+    job = fm.Job("orders", RowsSource([{"id": 1}]), [first, second], query)
+    store = fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+    with pytest.raises(SinkFailed):
+        job.run(spark, store)
+    spark.sql(f"update delta.`{rates}` set rate = 'after'")
+    job.run(spark, store)
+    assert first.rows == second.rows == [{"id": 1, "rate": "before"}]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pytest
-import sqlglot
 
 from floodmark.errors import ConfigError
 from floodmark.step import Function, Sql
-from floodmark.step.transform import first_lines, program_fingerprint, volatile_calls
+from floodmark.step.repeatable import volatile_calls
+from floodmark.step.transform import first_lines, program_fingerprint
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=timezone.utc)
 
@@ -147,4 +147,4 @@ def test_of_another_error_of_spark_the_first_two_lines_are_told() -> None:
 )
 def test_each_call_that_may_answer_otherwise_has_its_reason(sql: str, calls: dict[str, str]) -> None:
     """One list decides what is frozen and what `lint` warns of."""
-    assert volatile_calls(sqlglot.parse_one(sql, read="spark")) == calls
+    assert volatile_calls(sql) == calls

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError
-from floodmark.rules import RuleSet
+from floodmark.rules import Action, RuleSet
 from floodmark.sinks.contract import Sink
 from floodmark.sources.contract import Source
 from floodmark.step.transform import Function, Identity, Sql, Transform
 from floodmark.step.work import Work
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 FILES = fm.sources.Files("in")
 TABLE = fm.sources.Postgres("postgresql://db/shop", table="orders", cursor="id")
 DELTA, KAFKA, CONSOLE = fm.sinks.Delta("lake"), fm.sinks.Kafka("127.0.0.1:9", "orders"), fm.sinks.Console()
+OTHER = fm.sinks.Delta("other", name="other")
 FUNCTION = Function(lambda rows: rows)
 
 
@@ -30,6 +37,11 @@ FUNCTION = Function(lambda rows: rows)
         (FILES, FUNCTION, (KAFKA,), True),
         (FILES, FUNCTION, (DELTA,), False),
         (FILES, Identity(), (CONSOLE,), True),
+        (FILES, Sql("select upper(v) as v from source"), (KAFKA,), False),
+        (FILES, Sql("select s.v, d.w from source s join lake.rates d on s.k = d.k"), (KAFKA,), True),
+        (FILES, Sql("select s.v, d.w from source s join delta.`/rates` d on s.k = d.k"), (DELTA, OTHER), True),
+        (FILES, Sql("select k, max_by(v, t) as v from source group by k"), (KAFKA,), True),
+        (FILES, Sql("select k, max_by(v, t) as v from source group by k"), (DELTA,), False),
     ],
 )
 def test_a_batch_is_frozen_where_a_second_reading_might_differ_and_somebody_would_see_it(
@@ -59,6 +71,70 @@ def test_a_batch_is_frozen_for_a_reason_that_can_be_read(
     """The step decides by it, and `lint` prints it."""
     work = Work("orders", (source,), (sink,), transform, RuleSet((rule,)), quarantine=DELTA)
     assert reason in str(work.why_spooled())
+
+
+@dataclass(frozen=True)
+class OwnRule:
+    """A rule of a user's own kind, which may ask anything."""
+
+    name: str = "own"
+    action: Action = "drop"
+
+    def describe(self) -> str:
+        return "own"
+
+    def holds(self) -> Column:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("rule", "sinks", "is_frozen"),
+    [
+        (fm.rules.check("amount > 0", action="quarantine"), (DELTA,), False),
+        (fm.rules.check("amount > rand()", action="quarantine"), (DELTA,), True),
+        (fm.rules.check("id in (select id from lake.known)", action="quarantine"), (DELTA,), True),
+        (fm.rules.check("seen_at < now()", action="drop"), (DELTA, OTHER), True),
+        (fm.rules.check("seen_at < now()", action="drop"), (DELTA,), False),
+        (fm.rules.range("amount", min=0, action="drop"), (DELTA, OTHER), False),
+        (OwnRule(), (DELTA, OTHER), True),
+        (OwnRule(), (DELTA,), False),
+    ],
+)
+def test_a_rule_that_may_judge_otherwise_freezes_the_batch_if_it_judges_twice(
+    rule: fm.rules.Rule, sinks: tuple[Sink, ...], is_frozen: bool
+) -> None:
+    """For a second sink, or for the quarantine: the row would be in both, or in none."""
+    work = Work("orders", (FILES,), sinks, rules=RuleSet((rule,)), quarantine=DELTA)
+    assert (work.why_spooled() is not None) is is_frozen
+
+
+def test_the_reason_names_the_function_that_is_not_known() -> None:
+    """So that a user can write another one."""
+    work = Work("orders", (FILES,), (KAFKA,), Sql("select mode(v) as v from source"))
+    assert work.why_spooled() == "the transform is not known to give the same rows again: it asks mode"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"key": "uuid()"},
+        {"partition": "rand() * 3"},
+        {"value": "text:concat(id, current_timestamp())"},
+        {"headers": {"at": "now()"}},
+    ],
+)
+def test_a_message_that_is_another_one_each_time_is_refused(options: dict[str, Any]) -> None:
+    """Half of a batch that went out by other keys cannot be told from the half that has to follow."""
+    with pytest.raises(ConfigError, match="answers otherwise"):
+        Work("orders", (FILES,), (fm.sinks.Kafka("127.0.0.1:9", "orders", **options),))
+
+
+def test_a_message_of_the_row_alone_is_not() -> None:
+    """A column may have any name."""
+    sink = fm.sinks.Kafka("127.0.0.1:9", "t", key="user", value="text:upper(v)", headers={"kind": "current_date"})
+    with pytest.raises(ConfigError, match="current_date"):
+        Work("orders", (FILES,), (sink,))
+    assert Work("orders", (FILES,), (replace(sink, headers="version"),))
 
 
 WITHOUT_TIME = fm.sources.Postgres(

@@ -133,8 +133,8 @@ class PlainStep(Step):
     def prepare(self, intent: Intent) -> PreparedBatch:
         source = self.work.sources[0]
         assert isinstance(source, RowsSource)
-        span = intent.spans[source.name]
-        rows = Rows(source.rows[span.after.value if span.after else 0 : span.upto.value])
+        span = intent.spans.get(source.name)
+        rows = Rows(source.rows[span.after.value if span.after else 0 : span.upto.value] if span else [])
         return PlainPrepared(cast("Any", PlainJudgement(rows)), (), None, {})
 
     def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:

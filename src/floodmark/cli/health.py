@@ -54,11 +54,13 @@ def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
     """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
     from floodmark.health.alerts import HealthMemory, judge, recall, remember, send, summary
     from floodmark.health.checks import examine, row_counts
+    from floodmark.project.check import sinks_behind
     from floodmark.project.health import subscriptions_of, watch_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
     before = recall(store)
-    report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts)
+    behind = sinks_behind(project.jobs, site, store)
+    report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts, behind)
     if not quiet:
         alerts, known = judge(report, before.alerts)
         send([*alerts, summary(report)], subscriptions_of(project, site))

@@ -28,8 +28,10 @@ FloodmarkError
 │   ├── FormatTooNew            what is stored was written by a newer Floodmark
 │   ├── MarkMissing             no mark, but the target already holds rows
 │   ├── SinkAhead               a sink has recorded a batch that the store has not
+│   ├── SinkBehind              a sink does not have a batch any more that it had confirmed
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
+│   ├── SinkGone                an open batch was begun for a target that the job does not have any more
 │   ├── CodeChanged             an open batch is half written and the code is another one now
 │   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
 │   ├── SourceChanged           the mark belongs to another source
@@ -128,7 +130,9 @@ from floodmark.errors.decisions import (
     RangeAboveMark,
     SchemaChanged,
     SinkAhead,
+    SinkBehind,
     SinkDisagrees,
+    SinkGone,
     SinkUndecided,
     SourceChanged,
     SourceEmpty,
@@ -185,8 +189,10 @@ __all__ = [
     "SchemaChanged",
     "SignatureInvalid",
     "SinkAhead",
+    "SinkBehind",
     "SinkDisagrees",
     "SinkFailed",
+    "SinkGone",
     "SinkUndecided",
     "SinkUnreachable",
     "SnapshotRefused",

@@ -167,6 +167,22 @@ class SinkAhead(DecisionNeeded):
         self.job, self.sink, self.recorded, self.stored = job, sink, recorded, stored
 
 
+class SinkBehind(DecisionNeeded):
+    """A sink had confirmed a batch and does not have it any more: it was restored, made anew, or lost its end."""
+
+    def __init__(self, job: str, *, sink: str, target: str, recorded: int | None, confirmed: int) -> None:
+        found = f"its last batch is {recorded}" if recorded is not None else "it has no batch of this job"
+        super().__init__(
+            f"sink '{sink}' of job '{job}' ({target}) had confirmed batch {confirmed}, and now {found}: it was "
+            "restored from an older copy, made anew, or lost its last writes, and rows are missing there.",
+            hint=f"`floodmark run --select {job} --full-refresh` rebuilds the targets; `floodmark rollback {job}` or "
+            f"`floodmark marks set {job} VALUE` takes the mark back, so that they come again; `floodmark marks accept "
+            f"{job}` goes on without them, and `floodmark backfill {job}` then delivers a range (`floodmark runs --job "
+            f"{job} --json` shows which span each batch had)",
+        )
+        self.job, self.sink, self.target, self.recorded, self.confirmed = job, sink, target, recorded, confirmed
+
+
 class SinkDisagrees(DecisionNeeded):
     """A sink recorded this batch number for other rows."""
 
@@ -188,6 +204,19 @@ class SinkUndecided(DecisionNeeded):
             "(rows that did arrive come a second time)",
         )
         self.job, self.sink, self.number, self.reason = job, sink, number, reason
+
+
+class SinkGone(DecisionNeeded):
+    """An open batch was begun for a target that the job does not have any more: nobody can say if it is there."""
+
+    def __init__(self, job: str, *, sink: str, target: str, number: int) -> None:
+        super().__init__(
+            f"batch {number} of job '{job}' was begun for sink '{sink}' ({target}), which the job does not have any "
+            "more: it may have the batch, and cannot be asked.",
+            hint=f"bring the sink back and run again; or `floodmark run --select {job} --abandon` reads the span again "
+            "as a new batch (what that target has of this one stays there)",
+        )
+        self.job, self.sink, self.target, self.number = job, sink, target, number
 
 
 class CodeChanged(DecisionNeeded):

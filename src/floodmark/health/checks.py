@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import TYPE_CHECKING
 
-from floodmark.errors import SourceUnreadable
+from floodmark.errors import SinkBehind, SourceUnreadable
 from floodmark.health.report import HOUR, Finding, JobWatch, Report, Status, TableWatch
 from floodmark.hwm import Json
 from floodmark.probes.delta import DeltaProbe
@@ -32,13 +32,23 @@ COMMITS_READ = 50
 """Maintenance rarely fills that many commits in a row; where it does, the oldest of them gives the age."""
 
 
-def examine(watch: Watch, store: MarkStore, now: datetime, counts_before: Mapping[str, int] | None = None) -> Report:
-    """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks."""
+def examine(
+    watch: Watch,
+    store: MarkStore,
+    now: datetime,
+    counts_before: Mapping[str, int] | None = None,
+    sinks_behind: Mapping[str, Sequence[SinkBehind]] | None = None,
+) -> Report:
+    """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks.
+
+    `sinks_behind` says of jobs whose sinks were asked which of them lost batches.
+    """
     looks = [(table, look_at(table)) for table in watch.tables]
     findings = [finding for table, facts in looks for finding in _of_table(table, facts, now, counts_before or {})]
     for job in [*watch.jobs, *_streams(watch, store)]:
         known = JobFacts(store.read(job.name), tuple(store.runs(job.name, RUNS_READ)), store.last_looked(job.name))
         findings += _of_job(job, known, now)
+        findings += [batches_lost(behind) for behind in (sinks_behind or {}).get(job.name, ())]
     return Report(now, tuple(findings))
 
 
@@ -260,6 +270,15 @@ def rows_agree(job: JobWatch, last: Receipt | None) -> Finding | None:
     message = f"{last.rows_read} rows read, but the sinks differ: {', '.join(missing)}"
     advice = f"{job.name}: look at its last run with `floodmark runs --job {job.name} --json`"
     return Finding("record_counts", f"job {job.name}", "CRITICAL", message, details, "count", advice)
+
+
+def batches_lost(behind: SinkBehind) -> Finding:
+    """A sink that does not have any more what it had confirmed: the next batch would stop there."""
+    details: dict[str, Json] = {"recorded": behind.recorded, "confirmed": behind.confirmed}
+    has = f"its last batch is {behind.recorded}" if behind.recorded is not None else "it has no batch of this job"
+    message = f"{behind.target} had confirmed batch {behind.confirmed}, and now {has}: rows are missing there"
+    subject, advice = f"job {behind.job}, sink {behind.sink}", f"{behind.job}: {behind.hint}"
+    return Finding("record_counts", subject, "CRITICAL", message, details, "sink_behind", advice)
 
 
 def quality(job: JobWatch, facts: JobFacts) -> Finding | None:

@@ -7,7 +7,6 @@ quarantined rows (`quarantine`) are past it.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -18,10 +17,10 @@ from floodmark.hwm import ColumnIntHWM, Json, Span
 from floodmark.jobs.backfill import require_takes_parts, run_patiently, sequences_for
 from floodmark.jobs.ranges import order_of
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import Batch
+from floodmark.sinks.contract import Batch, ledger_id
 from floodmark.sources.contract import Sight
 from floodmark.step import RunRequest, Step
-from floodmark.step.engine import session_under
+from floodmark.step.engine import OpenBatch, session_under
 from floodmark.step.intents import new_attempt, outside_intent, spool_folder
 from floodmark.step.looking import Outlook
 from floodmark.step.set_aside import Letters, discarded_rows
@@ -55,6 +54,12 @@ class ReplayStep(Step):
             detail = {"where": chosen.where, "changes": dict(chosen.changes)}
         span = Span(None, ColumnIntHWM("dead letters", record.number), detail)
         return Outlook({self.work.sources[0].name: Sight(span if rows else None, expected_rows=rows)}, {})
+
+    def plan(self, record: JobRecord, look: Outlook) -> OpenBatch[Outlook]:
+        """The table is fenced first: a discard that was paused must not give up rows that are being written."""
+        sink, job = Letters.of(self.work, record.number, self.chosen.kind).sink, self.work.name
+        sink.fence(ledger_id(self.store.namespace, job, sink.name), record.number, self.session)
+        return super().plan(record, look)
 
     def intent_for(self, record: JobRecord, look: Outlook, ledgers: Ledgers) -> Intent:
         """The batch, always frozen: which rows cannot go on must not change between two attempts."""
@@ -125,7 +130,11 @@ def discard_letters(job: Job, ids: Sequence[str], session: Session, store: MarkS
 
 
 def discard(job: Job, chosen: OutsideBatch, session: Session, store: MarkStore) -> int:
-    """Give up what was put aside and chosen, also what holds no record; how many rows that were."""
+    """Give up what was put aside and chosen, also what holds no record; how many rows that were.
+
+    It takes a number of the job, like any batch, and is one commit of one table: after a kill it is done, or it is
+    not and can be asked for again. One that was paused until another act used the table is refused there.
+    """
     from pyspark.sql import functions as F
 
     with hold(store, job.name) as lease:
@@ -138,7 +147,9 @@ def discard(job: Job, chosen: OutsideBatch, session: Session, store: MarkStore) 
             return 0
         rows = rows.where(chosen.where)
         given_up = rows.where(F.col("id").isin(list(chosen.letters))) if chosen.letters else rows
-        return letters.sink.write(discarded_rows(given_up, record.number), discard_batch(step, record)) or 0
+        numbered = lease.save(record, after=record, above=step.ledgers(record).highest)
+        batch = act_batch(step, numbered.number, "discard")
+        return letters.sink.write(discarded_rows(given_up, batch), batch) or 0
 
 
 def require_no_open_batch(step: Step) -> None:
@@ -151,15 +162,15 @@ def require_no_open_batch(step: Step) -> None:
         )
 
 
-def discard_batch(step: Step, record: JobRecord) -> Batch:
-    """A batch of its own ledger: it has no rows for the job's sinks, and takes no number of the job's."""
-    act = uuid.uuid4().hex[:12]
+def act_batch(step: Step, number: int, act: str) -> Batch:
+    """The batch of an act on what was put aside, under a number of the job; it has no rows for the job's sinks."""
+    attempt = new_attempt()
     return Batch(
         namespace=step.store.namespace,
-        job=f"{record.job}/discard/{act}",
-        number=1,
-        attempt=new_attempt(),
-        digest=act,
+        job=step.work.name,
+        number=number,
+        attempt=attempt,
+        digest=f"{act} {attempt}",
         kind="batch",
         batch_time=datetime.now(timezone.utc),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, SinkBehind
 from floodmark.hwm import HWM, Json
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
 from floodmark.rules import Rule, RuleSet
@@ -20,9 +20,9 @@ from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform,
 from floodmark.step.batch import prepare
 from floodmark.step.checks import compare
 from floodmark.step.engine import LastSeen
-from floodmark.step.intents import new_intent
+from floodmark.step.intents import named_as_begun, new_intent
 from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
-from floodmark.step.run import reset_marks, set_mark
+from floodmark.step.run import accept_sinks, reset_marks, set_mark
 from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, without_repeats
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
@@ -51,8 +51,9 @@ class Job:
     """Read what lies above the mark of `source`, transform it, write it to every sink in order, raise the mark.
 
     `transform` is SQL over `source`, or a function from DataFrame to DataFrame. Without `dead_letters` (a folder for
-    a Delta table) a record that cannot be parsed fails the run. A run reads one batch, of `max_rows` at most; with
-    `chunk_rows` it reads batches of so many rows, each with a mark of its own, until it has caught up.
+    a Delta table; True: one beside the marks) a record that cannot be parsed fails the run. A run reads one batch, of
+    `max_rows` at most; with `chunk_rows` it reads batches of so many rows, each with a mark of its own, until it has
+    caught up.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Job:
     sinks: Sequence[Sink]
     transform: str | Callable[..., DataFrame] | Transform | None = None
     rules: Sequence[Rule] = ()
-    dead_letters: str | None = None
+    dead_letters: str | bool | None = None
     on_schema_change: OnSchemaChange = "fail"
     max_rows: int | None = None
     chunk_rows: int | None = None
@@ -136,6 +137,12 @@ class Job:
         """Put the mark somewhere else, up or down; the next run reads what lies above it."""
         return set_mark(self.step(spark, store, RunRequest()), text)
 
+    def accept_sinks(
+        self, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+    ) -> list[SinkBehind]:
+        """Go on from the mark although sinks lost batches that they had confirmed; which they were."""
+        return accept_sinks(self.step(spark, store, RunRequest()))
+
     def backfill(
         self,
         start: str,
@@ -196,6 +203,13 @@ class Job:
             path=self.quarantine or f"{folder_beside(store)}/quarantine/{self.name}", name="quarantine", evolve=True
         )
 
+    def dead_letters_sink(self, store: MarkStore) -> Delta | None:
+        """The table of records that could not be parsed or failed, if the job puts them aside."""
+        if not self.dead_letters:
+            return None
+        beside = f"{folder_beside(store)}/dead_letters/{self.name}"
+        return Delta(path=beside if self.dead_letters is True else self.dead_letters, name="dead_letters", evolve=True)
+
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
         malformed, rules = "dead_letter" if self.dead_letters else "fail", RuleSet(tuple(self.rules))
@@ -207,7 +221,7 @@ class Job:
             sinks=without_repeats(self.name, sources, sinks, rules),
             transform=self._transform(),
             rules=rules,
-            dead_letters=Delta(path=self.dead_letters, name="dead_letters", evolve=True) if self.dead_letters else None,
+            dead_letters=self.dead_letters_sink(store),
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
             spool_folder=self.spool or spool_folder(store),
@@ -249,7 +263,7 @@ def plan(step: Step) -> Plan:
 
 def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
     """An open batch is finished first, whatever came since."""
-    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    ledgers = read_ledgers(named_as_begun(step.work, intent), step.store.namespace, step.session)
     confirmed = ", ".join(ledgers.sinks_with(intent.number)) or "no sink"
     return Plan(
         job=record.job,
@@ -265,7 +279,7 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
     """Everything a run checks before it writes, without writing."""
     ledgers = read_ledgers(step.work, step.store.namespace, step.session)
     if not step.request.full_refresh:
-        require_agreement(step.work, record, ledgers)
+        require_agreement(step.work, step.store.namespace, record, ledgers)
     require_a_beginning(step.work, record, step.request, step.session)
     intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
     return Plan(

@@ -6,19 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound, SinkFailed
 from floodmark.failpoints import reach
+from floodmark.jobs.dead_letters import act_batch
 from floodmark.jobs.diff import Receipts, end_time
 from floodmark.jobs.table_readers import behind_restores, names_by_id, needs_of, order, versions_read
 from floodmark.jobs.workflow.running import last_run_in
+from floodmark.probes.set_aside import Kind
+from floodmark.sinks import Delta
 from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.engine import session_under
-from floodmark.step.intents import fence_all_below, fence_below
+from floodmark.step.intents import fence_all_below, fence_below, named_as_begun
 from floodmark.step.looking import read_ledgers
+from floodmark.step.set_aside import Letters
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord, Receipt
@@ -260,7 +264,7 @@ def is_settled(step: Step, record: JobRecord) -> bool:
     """Whether the tables are as the record says: no open batch and no rollback that was broken off is in them."""
     if not _is_on_delta(step):
         return True  # nothing of it can be put back, so no rollback was begun
-    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    ledgers = read_ledgers(named_as_begun(step.work, record.intent), step.store.namespace, step.session)
     touched = ledgers.sinks_touched_by(record.intent.number) if record.intent else []
     return ledgers.highest <= record.highest_number and not touched
 
@@ -290,12 +294,15 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     """
     record, session = way.record, session_under(lease, step.session)
     fence = fence_all_below if record.intent else fence_below
-    highest = fence(step.work, step.store.namespace, record.highest_number, session).highest
+    highest = fence(
+        named_as_begun(step.work, record.intent), step.store.namespace, record.highest_number, session
+    ).highest
     number = max(record.highest_number, highest) + 1
     marks = behind_restores(step.work.sources, way.goal.marks, session)
     if way.points:
         _fence(step, number, session)
         _restore(step, restore_points(step, way.goal.number), number, session)
+        _put_aside_back(step, way.goal, number, session)
     elif not is_settled(step, record):
         raise ConfigError(
             f"a run of job '{record.job}' wrote meanwhile; nothing was put back.", hint="look at it again"
@@ -309,6 +316,20 @@ def _fence(step: Step, number: int, session: Session) -> None:
     for sink in step.work.sinks:
         sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number, session)
     reach("after_fence")
+
+
+def _put_aside_back(step: Step, goal: JobRecord, number: int, session: Session) -> None:
+    """Dead letters and quarantine tell again what they told after the goal's batch, under the number of this act.
+
+    Their tables are not restored: other jobs may write to them.
+    """
+    batch = act_batch(step, number, "rollback")
+    for kind in get_args(Kind):
+        if isinstance(step.work.quarantine if kind == "quarantine" else step.work.dead_letters, Delta):
+            letters = Letters.of(step.work, number, kind)
+            rows = letters.put_back_rows(session(), goal.number, batch)
+            if rows is not None and not rows.isEmpty():
+                letters.sink.write(rows, batch)
 
 
 def _restore(step: Step, points: Sequence[RestorePoint], number: int, session: Session) -> None:

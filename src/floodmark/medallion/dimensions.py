@@ -19,6 +19,7 @@ from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO
 from floodmark.sources.delta import CHANGE
 from floodmark.sources.delta import Delta as DeltaSource
 from floodmark.spark.faults import raise_in_plan
+from floodmark.step.repeatable import why_expression_volatile
 from floodmark.step.transform import short_hash
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Members:
         return short_hash(self.key, *self.identity, *(f"{name} {sql}" for name, sql in self.columns.items()))
 
     def is_deterministic(self) -> bool:
-        return True
+        return not any(map(why_expression_volatile, self.columns.values()))
 
     def _without_collisions(self, keyed: DataFrame) -> DataFrame:
         """Refuses a batch in which two members have one key."""

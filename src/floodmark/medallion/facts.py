@@ -26,7 +26,7 @@ from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO, state_of
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.sources.delta import CHANGE, TIME, VERSION, VersionPlanner
 from floodmark.spark.tables import DeltaPlace
-from floodmark.step.transform import Transform
+from floodmark.step.transform import Transform, over_sources
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -219,7 +219,7 @@ class FactTransform:
         return self.build.fingerprint()
 
     def is_deterministic(self) -> bool:
-        return self.build.is_deterministic()
+        return over_sources(self.build, [each.name for each in self.source.inputs]).is_deterministic()
 
 
 def place_of(table: Input) -> DeltaPlace:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from floodmark import stores
 from floodmark.errors import (
+    BatchClosed,
     FloodmarkError,
     MarkMissing,
     SinkAhead,
+    SinkBehind,
     SinkDisagrees,
     SinkUndecided,
     SourceChanged,
@@ -56,6 +58,8 @@ START_AGAIN = "`mill.reset()` to read every stream from its beginning (its outpu
 HINTS: Mapping[type[FloodmarkError], str] = {
     MarkMissing: f"open the store that has its marks, give the mill another output, or {START_AGAIN}",
     SinkAhead: f"bring back the newer store, or {START_AGAIN}",
+    SinkBehind: f"bring back the output as it was, or {START_AGAIN}",
+    BatchClosed: f"look into the output, then {START_AGAIN}",
     SinkDisagrees: f"find out which store is the right one, or {START_AGAIN}",
     SinkUndecided: f"look into the output, then {START_AGAIN}",
     SourceChanged: f"give the mill another name, or {START_AGAIN}",

@@ -1,18 +1,19 @@
-"""Rows that were put aside, as one shape: dead letters and quarantined rows, read from their tables without a JVM.
+"""Rows that were put aside, as one shape: dead letters of jobs and streams, and quarantined rows.
 
-A table holds a row for each record that was put aside, and one for everything that was done about it since; here they
-are followed to what each is now. Tables of earlier versions are read as well, whatever columns they have; who writes
-them is the step.
+A table, or the file of a stream, holds a row for each record that was put aside, and one for everything that was done
+about it since; here they are followed to what each is now, without a JVM. Tables of earlier versions are read as well,
+whatever columns they have; who writes them is the step, and for a stream the healer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from floodmark.errors import SourceUnreadable
+from floodmark.hwm import Json
 from floodmark.locations import native_uri
 
 Kind = Literal["dead_letter", "quarantine"]
@@ -22,9 +23,9 @@ Kind = Literal["dead_letter", "quarantine"]
 class SetAsideRow:
     """A record that a job put aside: why, by which batch, and what became of it.
 
-    A dead letter is what a source could not parse or a transform failed on; a quarantined row broke rules, which
-    `reasons` name. `record` is the JSON that can be run again and `shape` its schema; a row without one can only be
-    read by a person. `number` is the batch that put it aside, and `batch_time` that of the last thing done about it.
+    A dead letter is what a source could not parse, or a transform or a stream failed on; a quarantined row broke rules,
+    which `reasons` name. `record` is the JSON that can be run again and `shape` its schema; a row without one can only
+    be read by a person. `number` is the batch that put it aside, and `batch_time` that of the last thing done about it.
     """
 
     id: str | None
@@ -45,13 +46,13 @@ class SetAsideRow:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> SetAsideRow:
         """A row of a table, of this version or an earlier one: the first knew no state, and no id, of a letter."""
-        reasons = stored.get("reasons") or filter(None, [stored.get("reason")])
+        reasons, time = stored.get("reasons") or filter(None, [stored.get("reason")]), stored["batch_time"]
         return cls(
             id=stored.get("id"),
             kind=stored.get("kind") or ("quarantine" if "row" in stored else "dead_letter"),
             job=stored["job"],
             number=stored["number"],
-            batch_time=stored["batch_time"],
+            batch_time=datetime.fromisoformat(time) if isinstance(time, str) else time,
             reasons=tuple(reasons),
             status=stored.get("status") or "open",
             attempts=stored.get("attempts") or 1,
@@ -59,6 +60,10 @@ class SetAsideRow:
             shape=stored.get("shape") or stored.get("schema"),
             **{name: stored.get(name) for name in ("source", "file", "line", "text")},
         )
+
+    def stored(self) -> dict[str, Json]:
+        """The row as `of` reads it, for a file of JSON lines."""
+        return {**asdict(self), "batch_time": self.batch_time.isoformat(), "reasons": list(self.reasons)}
 
     @property
     def name(self) -> str:
@@ -78,6 +83,8 @@ def rows_set_aside(path: str, job: str) -> list[SetAsideRow]:
 
     try:
         table = DeltaTable(native_uri(path))
+        if not table.schema().fields:  # made by a fence, before any row was put aside
+            return []
         # Not to_pyarrow_table: the threads of pyarrow call back into Python, and may abort the process as it ends.
         stored = pa.table(QueryBuilder().register("put_aside", table).execute("SELECT * FROM put_aside").read_all())
     except TableNotFoundError:

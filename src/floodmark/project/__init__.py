@@ -50,7 +50,7 @@ def build_job(model: JobModel, site: Site) -> Job:
         transform=_transform(model, site),
         rules=[rule.build(site) for rule in model.rules],
         quarantine=site.path(model.quarantine.path if model.quarantine else f"state/quarantine/{model.name}"),
-        dead_letters=site.path(model.dead_letters.path) if model.dead_letters else None,
+        dead_letters=site.path(model.dead_letters.place(model.name)) if model.dead_letters else None,
         on_schema_change=model.on_schema_change,
         max_rows=model.source.read.max_rows,
         chunk_rows=getattr(model.source.read, "chunk_rows", None),  # of a database alone

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from floodmark.errors import FloodmarkError, SourceUnreadable
+from floodmark.errors import FloodmarkError, SinkBehind, SourceUnreadable
 from floodmark.logs import get_logger
 from floodmark.postgres import Address
 from floodmark.probes.kafka import KafkaProbe
@@ -27,7 +27,7 @@ from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import select_columns
-from floodmark.step.looking import require_same_sources, source_request
+from floodmark.step.looking import require_same_sources, sink_behind, source_request
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import JobRecord
@@ -63,7 +63,7 @@ class JobCheck:
         for source in self.step.work.sources:
             yield from self._part_results(f"source {source.name}", self._source_remarks(source, record))
         for sink in self.step.work.sinks:
-            yield from self._part_results(f"sink {sink.name}", self._sink_remarks(sink))
+            yield from self._part_results(f"sink {sink.name}", self._sink_remarks(sink, record))
 
     def _part_results(self, part: str, remarks: Remarks) -> Iterator[CheckResult]:
         try:
@@ -82,14 +82,16 @@ class JobCheck:
         request = Request(extras=record.extras.source(source.name).extras, waits=False)
         yield "", sight_text(source.look(mark, request, self.step.session)), ""
 
-    def _sink_remarks(self, sink: Sink) -> Remarks:
-        """Whether it can be reached, and what it has of this job."""
+    def _sink_remarks(self, sink: Sink, record: JobRecord) -> Remarks:
+        """Whether it can be reached, and what it has of this job. Raises SinkBehind if it had more."""
         ledger = ledger_id(self.step.store.namespace, self.step.work.name, sink.name)
         recorded = sink.recorded(ledger, self.step.session)
         has = f"has batch {recorded.number}" if recorded else "has nothing of this job yet"
         yield "", f"{sink.describe()} {has}", ""
         if isinstance(sink, PostgresSink):
             yield from postgres_sink_remarks(sink)
+        if behind := sink_behind(sink, self.step.store.namespace, record, recorded):
+            raise behind
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,28 @@ def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[
     with ThreadPoolExecutor(AT_ONCE) as asking:  # a server that is down is waited for, and others need not be
         found = list(asking.map(lambda pair: (pair[0].name, _behind(pair[0], pair[1], site)), known))
     return {name: rows for name, rows in found if rows is not None}
+
+
+def sinks_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, list[SinkBehind]]:
+    """By job, the sinks that lost batches which they had confirmed; one that needs Spark to be asked is absent."""
+    known = [(job, record) for job in jobs if (record := store.read(job.name)) is not None and record.extras.sinks]
+    with ThreadPoolExecutor(AT_ONCE) as asking:
+        found = asking.map(lambda pair: (pair[0].name, _lost(pair[0], pair[1], site, store.namespace)), known)
+        return {name: lost for name, lost in found if lost}
+
+
+def _lost(job: JobModel, record: JobRecord, site: Site, namespace: str) -> list[SinkBehind]:
+    lost = []
+    for model in job.sinks:
+        try:
+            sink = model.build(site)
+            recorded = sink.recorded(ledger_id(namespace, job.name, sink.name), _no_session)
+        except Exception as error:  # noqa: BLE001 - as above: a sink that is down is a run's failure, and not told here
+            log.info("a sink could not be asked for its last batch", job=job.name, reason=first_lines(error))
+            continue
+        behind = sink_behind(sink, namespace, record, recorded)
+        lost += [behind] if behind else []
+    return lost
 
 
 def _behind(job: JobModel, record: JobRecord, site: Site) -> int | None:

@@ -111,9 +111,13 @@ class Quarantine(Model):
 
 
 class DeadLetters(Model):
-    """Where records that cannot be parsed are put aside."""
+    """Where records that cannot be parsed are put aside: in `state/dead_letters/<job>`, if no path is given."""
 
-    path: Text
+    path: Text | None = None
+
+    def place(self, job: str) -> str:
+        """The path, as it is written or by default."""
+        return self.path or f"state/dead_letters/{job}"
 
 
 class Retries(Model):

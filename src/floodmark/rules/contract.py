@@ -43,6 +43,19 @@ class RowRule(Rule, Protocol):
         """True for a good row; false and NULL are both failures. Called once per attempt, lazily."""
 
 
+class FromColumns:
+    """Marks a row rule that compares values of columns and nothing else: it judges a row the same whenever asked."""
+
+
+@runtime_checkable
+class InSql(RowRule, Protocol):
+    """A row rule that is a condition in SQL, so that whoever reads it knows whether it asks anything but the row."""
+
+    @property
+    def condition(self) -> str:
+        """True for a good row."""
+
+
 @runtime_checkable
 class Comparing(Rule, Protocol):
     """A rule on a row that other rows have to answer: the batch is frozen, and judged once, before it is written."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError
 from floodmark.fields import ColumnNames, NameOrDefault, TupleOf
-from floodmark.rules.contract import Action, check_action, require_columns
+from floodmark.rules.contract import Action, FromColumns, check_action, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -20,7 +20,7 @@ Value: TypeAlias = "Bound | bool"
 
 
 @dataclass(frozen=True)
-class NotNull:
+class NotNull(FromColumns):
     """Every one of these columns has a value."""
 
     columns: ColumnNames = ColumnNames()
@@ -44,7 +44,7 @@ class NotNull:
 
 
 @dataclass(frozen=True)
-class Range:
+class Range(FromColumns):
     """The column lies between `min` and `max`, both included; one of the two may be left out."""
 
     column: str
@@ -79,7 +79,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class Accepted(FromColumns):
     """The column has one of these values."""
 
     column: str
@@ -105,7 +105,7 @@ class Accepted:
 
 
 @dataclass(frozen=True)
-class Matches:
+class Matches(FromColumns):
     """The regular expression (Java's) is found in the column; `^…$` asks for the whole of it."""
 
     column: str
@@ -129,7 +129,7 @@ class Matches:
 
 
 @dataclass(frozen=True)
-class TimeOrder:
+class TimeOrder(FromColumns):
     """`earlier` is not after `later`."""
 
     earlier: str

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from floodmark.errors import ConfigError, RuleInvalid, UnknownKind
 from floodmark.locations import quote
 from floodmark.rules.batches import Unique
-from floodmark.rules.contract import Action, Comparing, RowRule, Rule, Summing
+from floodmark.rules.contract import Action, Comparing, FromColumns, InSql, RowRule, Rule, Summing
 from floodmark.rules.rows import NotNull, Predicate
 
 if TYPE_CHECKING:
@@ -71,6 +71,12 @@ class RuleSet:
 
     def quarantines(self) -> bool:
         return any(rule.action == "quarantine" for rule in self.rules)
+
+    def conditions(self) -> tuple[str, ...] | None:
+        """The SQL by which single rows are judged; None if some rule may ask anything, being of a user's own kind."""
+        by_row = [rule for rule in self.rules if isinstance(rule, RowRule) and not isinstance(rule, FromColumns)]
+        in_sql = [rule for rule in by_row if isinstance(rule, InSql)]
+        return tuple(rule.condition for rule in in_sql) if len(in_sql) == len(by_row) else None
 
     def legend(self) -> Legend:
         """How to read the marks that these rules leave on rows."""

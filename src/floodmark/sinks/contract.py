@@ -51,8 +51,16 @@ class Batch:
 
 
 def ledger_id(namespace: str, job: str, sink: str) -> str:
-    """The name under which a sink remembers the numbers of a job."""
-    return f"floodmark.{namespace}.{job}.{sink}"
+    """The name under which a sink remembers the numbers of a job.
+
+    A dot within a part is escaped, so that no two jobs share a ledger: prod with eu.orders is not prod.eu with orders.
+    """
+    return ".".join(("floodmark", *(part.replace("%", "%25").replace(".", "%2E") for part in (namespace, job, sink))))
+
+
+def is_ledger(stored: str, ledger: str) -> bool:
+    """Whether a stored id is that of this ledger; dots within names were not escaped once."""
+    return stored in (ledger, ledger.replace("%2E", ".").replace("%25", "%"))
 
 
 @dataclass(frozen=True)
@@ -186,6 +194,14 @@ class Piecemeal(Protocol):
 
     def begun(self, ledger: str, session: Session) -> int | None:
         """The number of a batch of which part is out and the rest is not, if there is one."""
+
+
+@runtime_checkable
+class Expressing(Protocol):
+    """A sink that makes what it writes by SQL, and may write the rest of a batch in another attempt."""
+
+    def expressions(self) -> Mapping[str, str]:
+        """The SQL by option. Asked when a job is put together: one that answers otherwise each time is refused."""
 
 
 @runtime_checkable

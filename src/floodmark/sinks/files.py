@@ -20,7 +20,7 @@ from floodmark.errors import ConfigError
 from floodmark.formats import with_format, without_format
 from floodmark.locations import local_path
 from floodmark.machine import file_lock
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, without_own
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, is_ledger, without_own
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -219,7 +219,7 @@ def newest_manifest(folder: Path, ledger: str) -> Manifest | None:
     """The highest batch. Numbers mean nothing across jobs, so a folder belongs to one ledger: raises ConfigError."""
     newest = max(batch_numbers(folder), default=None)
     manifest = manifest_of(folder, newest) if newest is not None else None
-    if manifest is not None and manifest.ledger != ledger:
+    if manifest is not None and not is_ledger(manifest.ledger, ledger):
         raise ConfigError(
             f"{folder} belongs to {manifest.ledger}, and {ledger} would write into it.",
             hint="give each job its own folder",

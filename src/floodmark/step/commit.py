@@ -1,12 +1,18 @@
-"""The end of a batch: count it, make its receipt, raise the mark; once, alone or together with the last sink's rows."""
+"""The end of a batch: count it, put aside what was refused, raise the mark.
+
+The order is the sinks, then dead letters, then the quarantine, then the mark, each durable before the next begins: so
+a batch of which rows are aside is always one that every sink has, and is never dropped unseen. The mark may move in
+the transaction of the last sink, but only for a batch that puts nothing aside: whatever was put aside before that
+transaction ends would outlive one that fails, and with it a batch that other code is then free to plan again.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.failpoints import reach
@@ -15,8 +21,9 @@ from floodmark.rules import Tally
 from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch
-from floodmark.step.looking import Outlook, marks_after
-from floodmark.step.refused import quarantine_broken, write_dead_letters
+from floodmark.step.looking import Outlook, ledgers_of, marks_after
+from floodmark.step.refused import puts_rows_aside, quarantine_broken, write_dead_letters
+from floodmark.step.spool import RowCounts
 from floodmark.step.work import OUTSIDE_KINDS, display_marks
 from floodmark.stores.contract import JoiningStore, MarkStore
 from floodmark.stores.extras import RecordExtras
@@ -51,18 +58,34 @@ class BatchCommit:
     is_observed: bool
     """Whether what is counted on the way to the sinks will be known here."""
 
-    def save(self, written: Mapping[str, int], save: Save) -> Receipt:
-        """Count, put aside what was refused, and raise the mark with the receipt of it all."""
+    @cached_property
+    def counts(self) -> RowCounts:
+        """What was read, dead and judged; asked once the last sink has seen every row."""
         was_executed = self.is_observed and len(self.open_batch.confirmed_sinks) < len(self.work.sinks)
-        counts = self.prepared.row_counts(was_executed=was_executed)
+        return self.prepared.row_counts(was_executed=was_executed)
+
+    def puts_rows_aside(self) -> bool:
+        """Whether anything but the mark is still to be written."""
+        return puts_rows_aside(self.work, self.prepared, self.counts, self.batch)
+
+    def save(self, written: Mapping[str, int], save: Save) -> Receipt:
+        """Put aside what was refused, and raise the mark with the receipt of it all."""
+        counts = self.counts
         dead = write_dead_letters(self.work, self.prepared, counts, self.batch)
         log_rules(counts.tally, self.work.name)
         quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, self.batch)
         reach("before_commit")
         outcome = BatchOutcome(written, counts.read, dead, quarantined, counts.tally)
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
-        save(record_after(self.open_batch), expected=expected, lease=self.lease.lease, receipt=receipt)
+        save(self.record_after(), expected=expected, lease=self.lease.lease, receipt=receipt)
         return receipt
+
+    def record_after(self) -> JobRecord:
+        """As `record_after`, with the number that each sink of this batch has confirmed by now."""
+        record, intent = record_after(self.open_batch), self.open_batch.intent
+        confirmed = ledgers_of(self.work, self.store.namespace, intent.number)
+        others = self.open_batch.record.extras.sinks if intent.kind == "repair" else {}  # it writes to one sink alone
+        return replace(record, extras=record.extras.with_sinks({**others, **confirmed}))
 
 
 @dataclass
@@ -75,9 +98,14 @@ class JoinedCommit:
     receipt: Receipt | None = None
 
     def commit_within(self, connection: Connection[Any], rows: int) -> None:
-        """Called by the last sink before its own commit: where it leads to the store, the mark moves with the rows."""
+        """Called by the last sink before its own commit: where it leads to the store, the mark moves with the rows.
+
+        Not where rows are put aside: they come between the sink's commit and the mark.
+        """
         store, lease = self.commit.store, self.commit.lease.lease
-        if isinstance(store, JoiningStore) and store.is_reached_by(connection, lease):
+        if not isinstance(store, JoiningStore) or not store.is_reached_by(connection, lease):
+            return
+        if not self.commit.puts_rows_aside():
             written = {**self.rows_written, self.commit.work.sinks[-1].name: rows}
             self.receipt = self.commit.save(written, partial(store.commit_within, connection))
 

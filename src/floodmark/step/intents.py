@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import TypeVar
 
-from floodmark.errors import BatchClosed, CodeChanged, ConfigError
+from floodmark.errors import BatchClosed, CodeChanged, ConfigError, SinkGone
 from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.rules import Rule, RuleSet
@@ -63,7 +63,8 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
     """The open batch, if it is to be finished; None if it is to be dropped and planned again.
 
     Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest;
-    BatchClosed where some have it and others were fenced against it, since nobody can write it there any more.
+    BatchClosed where some have it and others were fenced against it, since nobody can write it there any more;
+    SinkGone where it would be dropped and a sink that may have it is not in the job any more.
     """
     intent = record.intent
     if intent is None or request.drops_open_batch:
@@ -73,18 +74,30 @@ def open_intent(work: Work, record: JobRecord, ledgers: Ledgers, request: RunReq
         raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)
     now = work.fingerprints()
     changed = [what for what in {**intent.fingerprints, **now} if intent.fingerprints.get(what) != now.get(what)]
-    if closed:
-        log.info("open batch is dropped: a run that was to drop it fenced it", job=work.name, number=intent.number)
-        return None
-    if not changed or request.finish:
+    if not closed and (not changed or request.finish):
         return intent
     if not touched:
-        log.info("open batch is dropped: the code changed and no sink has it", job=work.name, number=intent.number)
+        require_all_asked(work, intent, ledgers)
+        why = "it was fenced to be dropped" if closed else "the code changed and no sink has it"
+        log.info("open batch is dropped", job=work.name, number=intent.number, why=why)
         return None
     if intent.spool and Spool(intent.spool).counts():
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
+
+
+def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:
+    """Every sink that may have the batch is in the job. Raises SinkGone.
+
+    Sinks are written in order: one that is asked and does not have the batch answers for all behind it.
+    """
+    now = {sink.name: sink.describe() for sink in work.sinks}
+    for name, ledger in (intent.extras.sinks or {}).items():
+        if now.get(name) != ledger.target:
+            raise SinkGone(work.name, sink=name, target=ledger.target, number=intent.number)
+        if not has_batch(ledgers.by_sink.get(name), intent.number):
+            return
 
 
 def next_attempt(work: Work, intent: Intent) -> Intent:
@@ -148,8 +161,27 @@ def outside_intent(intent: Intent, kind: IntentKind, extras: IntentExtras, work:
     return replace(outside, fingerprints=work_of(outside, work).fingerprints())
 
 
+def named_as_begun(work: Work, intent: Intent | None) -> Work:
+    """The work with the names that its sinks had when the batch was begun: a sink is known by its target.
+
+    Under another name it would be asked in a ledger that it never wrote, and would get the batch again.
+    """
+    begun = intent.extras.sinks or {} if intent else {}
+    targets = {ledger.target: name for name, ledger in begun.items()}
+    known = [sink for sink in work.sinks if targets.get(sink.describe(), sink.name) != sink.name]
+    if not known:
+        return work
+    renamed = {sink.name: with_options(sink, name=targets[sink.describe()]) for sink in known}
+    taken = {sink.name for sink in renamed.values()}
+    # A new sink that has the old name of another one begins with the next batch.
+    others = [sink.name for sink in work.sinks if sink.name not in renamed and sink.name not in taken]
+    sinks = tuple(renamed.get(s.name, s) for s in work.sinks if s.name in renamed or s.name in others)
+    return replace(work, sinks=sinks)
+
+
 def work_of(intent: Intent, work: Work) -> Work:
     """The job's work as this batch does it; the work itself for a batch that raises the mark."""
+    work = named_as_begun(work, intent)
     if intent.kind not in OUTSIDE_KINDS:
         return work
     outside = intent.extras.outside or OutsideBatch()

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from floodmark.errors import MarkMissing, SinkAhead, SinkDisagrees, SourceChanged
+from floodmark.errors import MarkMissing, SinkAhead, SinkBehind, SinkDisagrees, SourceChanged
 from floodmark.hwm import HWM, Span, digest
 from floodmark.sinks.contract import AtLeastOnce, Piecemeal, Recorded, Sink, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
-from floodmark.stores.extras import RecordExtras, SourceMemory
+from floodmark.stores.extras import RecordExtras, SinkLedger, SourceMemory
 from floodmark.stores.record import Intent, JobRecord
 
 
@@ -167,8 +167,31 @@ def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None}, aside)
 
 
-def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
-    """A sink may never know more than the store, nor something else under the same number.
+def ledgers_of(work: Work, namespace: str, number: int) -> dict[str, SinkLedger]:
+    """Where the batch of this number is recorded, by sink."""
+    sinks = with_ledger(work.sinks)
+    return {s.name: SinkLedger(ledger_id(namespace, work.name, s.name), s.describe(), number) for s in sinks}
+
+
+def sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> list[SinkBehind]:
+    """Sinks that do not have what they had confirmed."""
+    found = (sink_behind(sink, namespace, record, ledgers.by_sink[sink.name]) for sink in with_ledger(work.sinks))
+    return [behind for behind in found if behind is not None]
+
+
+def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded | None) -> SinkBehind | None:
+    """What the sink lost of what it had confirmed. One with another target is a new one, unless it has an entry."""
+    last = record.extras.sinks.get(sink.name)
+    if last is None or last.id != ledger_id(namespace, record.job, sink.name) or number_in(entry) >= last.number:
+        return None
+    if entry is None and last.target != sink.describe():
+        return None
+    number = entry.number if entry else None
+    return SinkBehind(record.job, sink=sink.name, target=sink.describe(), recorded=number, confirmed=last.number)
+
+
+def require_agreement(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> None:
+    """A sink may never know more than the store, nor less than it confirmed, nor something else under a number.
 
     A fence above the store's number is more, too: it hides whether batches below it are in the sink. Our own are never
     above it, except while a rollback is under way.
@@ -182,6 +205,8 @@ def require_agreement(work: Work, record: JobRecord, ledgers: Ledgers) -> None:
             raise SinkAhead(work.name, sink=sink, recorded=entry.number, stored=record.number)
         if entry and record.intent and entry.number == expected:
             require_same_digest(work.name, sink, entry, record.intent)
+    for behind in sinks_behind(work, namespace, record, ledgers):
+        raise behind
 
 
 def require_same_digest(job: str, sink: str, entry: Recorded, intent: Intent) -> None:

@@ -1,7 +1,8 @@
 """What a batch puts aside, and the source that a replay of it reads.
 
-Rows are put aside once, under the number of their batch, after the sinks and before the mark is raised: a batch that
-no sink has may still be planned again under another number, and a kill before the commit repeats the write.
+Dead letters and quarantine are sinks of the job, the last ones: rows are put aside once, under the number of their
+batch, after the other sinks have it and before the mark is raised. A batch that no sink has may still be planned again
+under another number, and a kill before the commit repeats the write, which their ledger knows again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.rules import RuleSet, Tally
-from floodmark.sinks.contract import Batch, Sink
+from floodmark.sinks.contract import Batch
 from floodmark.sources.contract import LETTER, Immutable, Reading, Request, Saving, Session, Sight, Source
 from floodmark.step.checks import Judgement
 from floodmark.step.set_aside import (
@@ -38,19 +39,26 @@ UNREAD = "_fm_unread"
 """Why a saved record cannot be parsed, or breaks a rule, even now."""
 
 
+def puts_rows_aside(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> bool:
+    """Whether `write_dead_letters` or `quarantine_broken` would write anything for this batch."""
+    if isinstance(work.sources[0], SavedRecords):
+        return True
+    has_letters = counts.dead or prepared.failed_records is not None or batch.kind == "refresh"
+    has_broken = counts.tally.quarantined or (batch.kind == "refresh" and bool(work.rules))
+    return bool((work.dead_letters is not None and has_letters) or (work.quarantine is not None and has_broken))
+
+
 def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
     """Write what broke a rule to the quarantine; nothing is read or written if no row did."""
-    if work.quarantine is None or not (tally.quarantined or must_be_emptied(work.quarantine, judgement, batch)):
+    broken = [judgement.quarantined_rows()] if tally.quarantined else []
+    parts = [quarantine_rows(rows, judgement.legend, batch) for rows in broken]
+    if work.quarantine is None:
         return 0
-    broken = judgement.quarantined_rows() if tally.quarantined else judgement.quarantined_rows().limit(0)
-    written = work.quarantine.write(quarantine_rows(broken, judgement.legend, batch), batch)
+    if batch.kind == "refresh" and judgement.rules:
+        replace_letters(Letters.of(work, batch.number, "quarantine"), parts, judgement.marked_rows.sparkSession, batch)
+        return tally.quarantined
+    written = work.quarantine.write(union_all(parts), batch) if parts else 0
     return tally.quarantined if written is None else written
-
-
-def must_be_emptied(quarantine: Sink, judgement: Judgement, batch: Batch) -> bool:
-    """Whether rows of earlier batches have to go: a refresh reads everything anew, and judges them again."""
-    is_refresh = batch.kind == "refresh" and bool(judgement.rules)
-    return is_refresh and quarantine.holds_rows(lambda: judgement.marked_rows.sparkSession)
 
 
 def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> int:
@@ -62,7 +70,8 @@ def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, b
         return 0
     parts = list(new_letters(work, prepared, counts, batch))
     if batch.kind == "refresh":
-        return replace_letters(work, work.dead_letters, parts, prepared.judgement.marked_rows.sparkSession, batch)
+        replace_letters(Letters.of(work, batch.number), parts, prepared.judgement.marked_rows.sparkSession, batch)
+        return union_all(parts).count() if parts else 0
     return work.dead_letters.write(union_all(parts), batch) or 0 if parts else 0
 
 
@@ -82,17 +91,18 @@ def write_outcome(source: SavedRecords, prepared: PreparedBatch, batch: Batch) -
     return rows.where("status = 'open'").count()
 
 
-def replace_letters(work: Work, sink: Sink, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> int:
+def replace_letters(letters: Letters, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> None:
     """A refresh reads every record again: earlier letters are given up, so that none is delivered a second time.
 
-    The table may hold letters of other jobs, so it is not overwritten.
+    The table may hold letters of other jobs, so it is not overwritten. A record that is put aside again at its place
+    has the id of its earlier letter, and stays open.
     """
-    earlier = Letters.of(work, batch.number).open_letters(spark)
-    found = union_all(parts).count() if parts else 0
-    gone = [discarded_rows(earlier, batch.number - 1)] if earlier is not None else []
-    if parts or gone:
-        sink.write(union_all([*parts, *gone]), replace(batch, kind="batch"))
-    return found
+    earlier = letters.open_letters(spark)
+    if earlier is not None:
+        gone = earlier.join(union_all(parts).select("id"), "id", "left_anti") if parts else earlier
+        parts = [*parts, discarded_rows(gone, batch)]
+    if parts:
+        letters.sink.write(union_all(parts), replace(batch, kind="batch"))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,16 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, LeaseLost, MarkUnreadable, SinkFailed, SourceEmpty
+from floodmark.errors import (
+    ConfigError,
+    FloodmarkError,
+    LeaseHeld,
+    LeaseLost,
+    MarkUnreadable,
+    SinkBehind,
+    SinkFailed,
+    SourceEmpty,
+)
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
@@ -22,16 +31,26 @@ from floodmark.step.intents import (
     fence_all_below,
     fence_below,
     fence_until_found,
+    named_as_begun,
     new_intent,
     next_attempt,
     open_intent,
     work_of,
 )
-from floodmark.step.looking import Ledgers, Outlook, look, read_ledgers, require_a_beginning, require_agreement
+from floodmark.step.looking import (
+    Ledgers,
+    Outlook,
+    ledgers_of,
+    look,
+    read_ledgers,
+    require_a_beginning,
+    require_agreement,
+    sinks_behind,
+)
 from floodmark.step.spool import Spool
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, Work
-from floodmark.stores.extras import RecordExtras
+from floodmark.stores.extras import SINKS, RecordExtras
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
 
@@ -113,7 +132,7 @@ class Step(Engine[Outlook]):
         Somebody who gives the batch up has all of them fenced: one that has it must not get company.
         """
         fence = fence_all_below if self.request.drops_open_batch else fence_until_found
-        ledgers = fence(self.work, self.store.namespace, intent.number, self.session)
+        ledgers = fence(named_as_begun(self.work, intent), self.store.namespace, intent.number, self.session)
         reach("after_fence")
         return ledgers
 
@@ -134,10 +153,11 @@ class Step(Engine[Outlook]):
         return new_intent(self.work, record, look, ledgers, self.request, self.session)
 
     def ledgers(self, record: JobRecord) -> Ledgers:
-        """What every sink has recorded. Raises SinkAhead or SinkDisagrees, unless everything is to be rebuilt."""
-        ledgers = read_ledgers(self.work, self.store.namespace, self.session)
+        """What every sink has recorded. Raises SinkAhead, SinkBehind or SinkDisagrees, unless all is to be rebuilt."""
+        work = named_as_begun(self.work, record.intent)
+        ledgers = read_ledgers(work, self.store.namespace, self.session)
         if not self.request.full_refresh:
-            require_agreement(self.work, record, ledgers)
+            require_agreement(work, self.store.namespace, record, ledgers)
         return ledgers
 
     def settled_ledgers(self, record: JobRecord) -> Ledgers:
@@ -147,6 +167,14 @@ class Step(Engine[Outlook]):
         for sink in below:
             sink.fence(ledger_id(self.store.namespace, self.job, sink.name), record.number, self.session)
         return self.ledgers(record) if below else ledgers
+
+    def write_batch(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
+        """As every engine; the intent keeps where the batch goes, so that it is found again under other names."""
+        intent = batch.intent
+        if intent.extras.sinks is None:
+            sinks = ledgers_of(work_of(intent, self.work), self.store.namespace, intent.number)
+            intent = replace(intent, extras=replace(intent.extras, sinks=sinks))
+        return super().write_batch(replace(batch, intent=intent), lease, clock)
 
     def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """Read, judge, write every sink, and raise the mark."""
@@ -252,14 +280,37 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
         return moved
 
 
+def accept_sinks(step: Step) -> list[SinkBehind]:
+    """Take what the sinks have now for what they confirmed; which of them had lost something. The rest stays as it is.
+
+    An open batch stays open, and the mark where it is: what was lost comes again only if somebody asks for it.
+    """
+    with hold(step.store, step.job) as lease:
+        record = step.read()
+        ledgers = read_ledgers(step.work, step.store.namespace, session_under(lease, step.session))
+        behind = sinks_behind(step.work, step.store.namespace, record, ledgers)
+        known = record.extras.sinks
+        for lost in behind:
+            kept = known.pop(lost.sink)
+            if lost.recorded is not None:
+                known[lost.sink] = replace(kept, number=lost.recorded, target=lost.target)
+        if behind:
+            accepted = replace(record, extras=record.extras.with_sinks(known))
+            step.store.intend(accepted, expected=record.number, lease=lease.lease)
+        return behind
+
+
 def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """Save what a person decided, above every number that is known, with the sinks fenced before it and after it.
 
     Before it, against the open batch, which is given up: a run that is paused with it must not write once the number
     is chosen. Not with the new number: a fence above an open batch would hide which sinks have it, if we die here.
+    What sinks had confirmed is forgotten: whoever decides where to go on has seen what they have.
     """
+    record = replace(record, extras=record.extras.without([SINKS]))
     session = session_under(lease, step.session)
     fence = fence_all_below if record.intent else fence_below
-    ledgers = fence(step.work, step.store.namespace, record.highest_number, session)
+    work = named_as_begun(step.work, record.intent)
+    ledgers = fence(work, step.store.namespace, record.highest_number, session)
     decided = lease.save(record, after=record, above=ledgers.highest)
     fence_below(step.work, step.store.namespace, decided.number, session)

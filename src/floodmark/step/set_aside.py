@@ -34,7 +34,6 @@ COLUMNS = (
     "id", "status", "attempts", "met_by", "record", "shape", "kind", "reasons",
 )  # fmt: skip
 """In the order that tables of dead letters always had; what came later stands last."""
-PLACE = ("file", "line", "text")
 FIRST_NUMBER = "_fm_first_number"
 """The batch that put a row aside, beside its latest state."""
 
@@ -53,22 +52,46 @@ class Letters:
         """Raises ConfigError for a job that puts nothing aside."""
         sink = work.quarantine if kind == "quarantine" else work.dead_letters
         if not isinstance(sink, Delta):
-            raise ConfigError(f"job '{work.name}' has no dead letters.", hint="give it `dead_letters: {path: …}`")
+            what, option = ("quarantine", kind) if kind == "quarantine" else ("dead letters", "dead_letters: {path: …}")
+            raise ConfigError(f"job '{work.name}' has no {what}.", hint=f"give it `{option}`")
         return cls(work.name, sink, before, kind)
 
     def open_letters(self, spark: SparkSession) -> DataFrame | None:
         """Those that nobody has dealt with; None if there is no table, or one that knows no state of a letter yet."""
         from pyspark.sql import functions as F
 
+        mine = self._all_states(spark)
+        if mine is None:
+            return None
+        states = mine.groupBy("id").agg(_latest(mine).alias("letter"), F.min("number").alias(FIRST_NUMBER))
+        return states.select("letter.*", FIRST_NUMBER).where("status = 'open'")
+
+    def put_back_rows(self, spark: SparkSession, goal: int, batch: Batch) -> DataFrame | None:
+        """What has to be added to a table so that it tells again what it told after batch `goal`.
+
+        What was put aside since is discarded, for its rows are read again; what was done since about earlier rows is
+        undone, for the sinks no longer have them. None if there is no table.
+        """
+        from pyspark.sql import functions as F
+
+        mine = self._all_states(spark)
+        if mine is None:
+            return None
+        now, then = _latest(mine), _latest(mine, F.col("number") <= goal)
+        states = mine.groupBy("id").agg(now.alias("now"), then.alias("then"))
+        reopened = states.where("then.status = 'open' and now.status <> 'open'").select("then.*")
+        given_up = states.where("now.status = 'open' and coalesce(then.status, '') <> 'open'").select("now.*")
+        return _in_shape(reopened, batch).unionByName(discarded_rows(given_up, batch))
+
+    def _all_states(self, spark: SparkSession) -> DataFrame | None:
+        """Everything the table tells about the rows of this job, before the batch."""
+        from pyspark.sql import functions as F
+
         table = self.sink.read(lambda: spark)
         if table is None or "id" not in table.columns:
             return None
         rows = in_one_shape(table, self.kind)
-        mine = rows.where((F.col("job") == self.job) & (F.col("number") < self.before) & F.col("id").isNotNull())
-        last = F.struct("number", F.col("status") != "open")  # under one number, what was done about it comes second
-        newest = F.max_by(F.struct(*mine.columns), last).alias("letter")
-        states = mine.groupBy("id").agg(newest, F.min("number").alias(FIRST_NUMBER))
-        return states.select("letter.*", FIRST_NUMBER).where("status = 'open'")
+        return rows.where((F.col("job") == self.job) & (F.col("number") < self.before) & F.col("id").isNotNull())
 
     def replayable_letters(self, spark: SparkSession, ids: Sequence[str] = (), where: str = "true") -> DataFrame | None:
         """Open letters that hold their record: those of these ids, or all; `where` is SQL over them."""
@@ -79,6 +102,14 @@ class Letters:
             return None
         whole = letters.where("record is not null").where(where)
         return whole.where(F.col("id").isin(list(ids))) if ids else whole
+
+
+def _latest(states: DataFrame, condition: Column | None = None) -> Column:
+    """The last that is known of a row; under one number, what was done about it comes second."""
+    from pyspark.sql import functions as F
+
+    row, last = F.struct(*states.columns), F.struct("number", F.col("status") != "open")
+    return F.max_by(row, last if condition is None else F.when(condition, last))
 
 
 def in_one_shape(table: DataFrame, kind: Kind) -> DataFrame:
@@ -118,21 +149,22 @@ def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFram
     from pyspark.sql import functions as F
 
     nothing = F.lit(None).cast("string")
-    return broken.select(
-        F.expr("uuid()").alias("id"),
-        F.lit("quarantine").alias("kind"),
-        F.lit(batch.job).alias("job"),
-        nothing.alias("source"),
-        *_batch_columns(batch),
-        nothing.alias("file"),
-        F.lit(None).cast("long").alias("line"),
-        nothing.alias("text"),
-        F.concat_ws(", ", legend.reasons()).alias("reason"),
-        legend.reasons().alias("reasons"),
-        *_new_state("rules"),
-        F.expr(as_json(broken)).alias("record"),
-        F.lit(without_own(broken).schema.json()).alias("shape"),
-    ).select(*COLUMNS)
+    return _in_shape(
+        broken,
+        batch,
+        id=F.expr("uuid()"),
+        kind=F.lit("quarantine"),
+        job=F.lit(batch.job),
+        source=nothing,
+        file=nothing,
+        line=F.lit(None).cast("long"),
+        text=nothing,
+        reason=F.concat_ws(", ", legend.reasons()),
+        reasons=legend.reasons(),
+        **_new_state("rules"),
+        record=F.expr(as_json(broken)),
+        shape=F.lit(without_own(broken).schema.json()),
+    )
 
 
 def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
@@ -144,18 +176,18 @@ def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> D
     from pyspark.sql import functions as F
 
     where = F.concat_ws(":", F.lit(source), "file", "line")
-    return frame.select(
-        F.when(F.col("line").isNotNull() & F.col("file").isNotNull(), where).otherwise(F.expr("uuid()")).alias("id"),
-        F.lit("dead_letter").alias("kind"),
-        F.lit(batch.job).alias("job"),
-        F.lit(source).alias("source"),
-        *_batch_columns(batch),
-        *PLACE,
-        "reason",
-        F.array("reason").alias("reasons"),
-        *_new_state(met_by),
-        *_record_columns(frame),
-    ).select(*COLUMNS)
+    has_place = F.col("line").isNotNull() & F.col("file").isNotNull()
+    return _in_shape(
+        frame,
+        batch,
+        id=F.when(has_place, where).otherwise(F.expr("uuid()")),
+        kind=F.lit("dead_letter"),
+        job=F.lit(batch.job),
+        source=F.lit(source),
+        reasons=F.array("reason"),
+        **_new_state(met_by),
+        **_record_columns(frame),
+    )
 
 
 def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) -> DataFrame:
@@ -169,53 +201,48 @@ def replayed_rows(letters: DataFrame, failures: DataFrame | None, batch: Batch) 
     if failures is not None:
         why = letters.join(failures, letters["id"] == failures["letter"], "left").drop("letter")
     failed = F.col("why").isNotNull()
-    return why.select(
-        "id",
-        "kind",
-        "job",
-        "source",
-        *_batch_columns(batch),
-        *PLACE,
-        F.coalesce("why", "reason").alias("reason"),
-        F.when(failed & (F.col("kind") == "dead_letter"), F.array("why")).otherwise(F.col("reasons")).alias("reasons"),
-        F.when(failed, "open").otherwise("replayed").alias("status"),
-        (F.col("attempts") + 1).alias("attempts"),
-        "met_by",
-        F.when(failed, F.col("record")).alias("record"),
-        "shape",
-    ).select(*COLUMNS)
+    return _in_shape(
+        why,
+        batch,
+        reason=F.coalesce("why", "reason"),
+        reasons=F.when(failed & (F.col("kind") == "dead_letter"), F.array("why")).otherwise(F.col("reasons")),
+        status=F.when(failed, "open").otherwise("replayed"),
+        attempts=F.col("attempts") + 1,
+        record=F.when(failed, F.col("record")),
+    )
 
 
-def discarded_rows(letters: DataFrame, number: int) -> DataFrame:
-    """These letters as discarded, under the number of a batch that is committed."""
+def discarded_rows(letters: DataFrame, batch: Batch) -> DataFrame:
+    """These letters as discarded by the batch."""
     from pyspark.sql import functions as F
 
-    gone = {"number": F.lit(number).cast("long"), "status": F.lit("discarded"), "record": F.lit(None).cast("string")}
-    return letters.drop(FIRST_NUMBER).withColumns(gone)
+    return _in_shape(letters, batch, status=F.lit("discarded"), record=F.lit(None).cast("string"))
 
 
-def _batch_columns(batch: Batch) -> list[Column]:
+def _in_shape(rows: DataFrame, batch: Batch, **columns: Column) -> DataFrame:
+    """The rows as the table has them, under the number of a batch; a column that is not given is the rows' own."""
     from pyspark.sql import functions as F
 
-    return [F.lit(batch.number).cast("long").alias("number"), F.lit(batch.batch_time).alias("batch_time")]
+    given = {"number": F.lit(batch.number).cast("long"), "batch_time": F.lit(batch.batch_time), **columns}
+    return rows.select(*(given.get(name, F.col(name)).alias(name) for name in COLUMNS))
 
 
-def _new_state(met_by: MetBy) -> list[Column]:
+def _new_state(met_by: MetBy) -> dict[str, Column]:
     from pyspark.sql import functions as F
 
-    return [F.lit("open").alias("status"), F.lit(1).alias("attempts"), F.lit(met_by).alias("met_by")]
+    return {"status": F.lit("open"), "attempts": F.lit(1), "met_by": F.lit(met_by)}
 
 
-def _record_columns(frame: DataFrame) -> list[Column]:
+def _record_columns(frame: DataFrame) -> dict[str, Column]:
     """The record and its schema, whether the frame has it as a struct, as text, or not at all."""
     from pyspark.sql import functions as F
 
     if "shape" in frame.columns:
-        return [F.col("record"), F.col("shape")]
+        return {}
     if "record" not in frame.columns:
-        return [F.lit(None).cast("string").alias(name) for name in ("record", "shape")]
+        return dict.fromkeys(("record", "shape"), F.lit(None).cast("string"))
     shape = frame.select("record.*").schema.json()
-    return [json_text(F.col("record")).alias("record"), F.lit(shape).alias("shape")]
+    return {"record": json_text(F.col("record")), "shape": F.lit(shape)}
 
 
 def json_text(record: Column) -> Column:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import floodmark
 from floodmark.errors import ConfigError, TransformFailed
 from floodmark.sinks.contract import POSITION
+from floodmark.step.repeatable import makes_other_rows, parse, tables_read, why_volatile
 from floodmark.step.spool import RowCounts, Spool
 
 if TYPE_CHECKING:
@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Intent
 
 
-Volatility = Literal["clock", "chance", "partition", "order", "unknown"]
-VOLATILE: Mapping[str, Volatility] = {
-    **dict.fromkeys(("CurrentTimestamp", "CurrentDate", "CurrentTime", "Localtimestamp", "Localtime"), "clock"),
-    **dict.fromkeys(("now", "getdate"), "clock"),
-    **dict.fromkeys(("Rand", "Randn", "Uniform", "Uuid", "Shuffle"), "chance"),
-    **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id"), "partition"),
-    **dict.fromkeys(("First", "Last", "AnyValue", "ArrayAgg", "GroupConcat"), "order"),
-    **dict.fromkeys(("CurrentUser", "AnonymousAggFunc"), "unknown"),
-}
-"""What may answer otherwise the second time, and why: sqlglot's classes, and functions that it knows by name only.
-
-A function that it does not know at all is one of them.
-"""
 TRACEBACK = "Traceback (most recent call last):"
 SHAPED = ("distinct", "group", "having", "joins", "laterals", "qualify", "windows")
 """Parts of a SELECT after which a row is no longer one row of the source."""
@@ -140,6 +127,8 @@ class Sql:
     """A query over `source` (or, with several sources, over their names); `:batch_time` stands for the clock."""
 
     text: str
+    sources: tuple[str, ...] = ("source",)
+    """The names by which it reads the job's sources; any other table is not covered by a mark."""
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
         tables = {"source": only_frame(frames, job)} if len(frames) == 1 else dict(frames)
@@ -159,13 +148,20 @@ class Sql:
     def fingerprint(self) -> str:
         return short_hash(self.text)
 
-    def is_deterministic(self) -> bool:
-        """Only what is known: no window, limit or order-dependent aggregate, and no table but the source."""
-        from sqlglot import exp
+    def over(self, sources: Sequence[str]) -> Sql:
+        """The query as it stands in a job with these sources: a single one is called `source`."""
+        return replace(self, sources=tuple(sources)) if len(sources) > 1 else self
 
-        shape = (exp.Window, exp.Limit, exp.TableSample, exp.Sum, exp.Avg, exp.Stddev, exp.Variance)
-        foreign = [table for table in self._tables() if table.name.lower() != "source"]
-        return not foreign and not volatile_calls(self._tree) and not self._tree.find(*shape)
+    def is_deterministic(self) -> bool:
+        return self.why_volatile() is None
+
+    def why_volatile(self) -> str | None:
+        """Why it is not known to give the same rows again: a call, another table, a choice among rows."""
+        return why_volatile(self.text, self.sources)
+
+    def keeps_every_row(self) -> bool:
+        """Whether each row of the source is known to give exactly one."""
+        return self.is_row_by_row() and not self._tree.args.get("where") and not makes_other_rows(self.text)
 
     def is_row_by_row(self) -> bool:
         from sqlglot import exp
@@ -222,21 +218,13 @@ class Sql:
                 return int(token.start)
         return len(self.text)
 
-    @cached_property
+    @property
     def _tree(self) -> exp.Expr:
-        import sqlglot
-
-        try:
-            return sqlglot.parse_one(self.text, read="spark")
-        except sqlglot.errors.SqlglotError as error:
-            raise ConfigError(f"the transform's SQL cannot be parsed: {error}", hint="floodmark lint") from error
+        return parse(self.text)
 
     def _tables(self) -> Iterator[exp.Table]:
         """Tables that are neither of another schema nor defined by the query itself."""
-        from sqlglot import exp
-
-        own = {cte.alias.lower() for cte in self._tree.find_all(exp.CTE)}
-        return (table for table in self._tree.find_all(exp.Table) if not table.db and table.name.lower() not in own)
+        return (table for table in tables_read(self._tree) if not table.db)
 
 
 @dataclass(frozen=True)
@@ -283,18 +271,9 @@ def failure_message(failed: DataFrame, count: int) -> str:
     return f"record {where}: {first['reason'] if first else ''}{more}."
 
 
-def volatile_calls(tree: exp.Expr) -> dict[str, Volatility]:
-    """The calls in a query that may answer otherwise the second time, and why."""
-    from sqlglot import exp
-
-    calls: dict[str, Volatility] = {}
-    for node in tree.walk():
-        kind = type(node).__name__
-        if isinstance(node, exp.Anonymous):
-            calls[node.name.lower()] = VOLATILE.get(node.name.lower(), "unknown")
-        elif kind in VOLATILE:
-            calls[node.sql("spark").lower() if VOLATILE[kind] == "clock" else kind.lower()] = VOLATILE[kind]
-    return calls
+def over_sources(transform: Transform, names: Sequence[str]) -> Transform:
+    """The transform of a job with these sources, as it knows which tables are theirs."""
+    return transform.over(names) if isinstance(transform, Sql) else transform
 
 
 def program_fingerprint(transform: Transform) -> str:

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
-from floodmark.sinks.contract import Atomic, Discerning, Freezing, Ordered, Sink, merges
+from floodmark.sinks.contract import Atomic, Discerning, Expressing, Freezing, Ordered, Sink, merges
 from floodmark.sources.contract import Immutable, Repeating, Restating, Source
-from floodmark.step.transform import Function, Identity, RecordTransform, RowByRow, Transform, program_fingerprint
+from floodmark.step.repeatable import volatile_calls, why_expression_volatile
+from floodmark.step.transform import (
+    Function,
+    Identity,
+    RecordTransform,
+    RowByRow,
+    Sql,
+    Transform,
+    over_sources,
+    program_fingerprint,
+)
 from floodmark.stores.opening import HIDDEN_FOLDER
 
 if TYPE_CHECKING:
@@ -45,6 +55,7 @@ class Work:
         if self.rules.quarantines() and self.quarantine is None:
             raise ConfigError(f"job '{self.name}' has no place for its quarantine.", hint="give it `quarantine`")
         require_merging(self.name, self.sources, self.sinks)
+        require_steady_expressions(self.name, self.sinks)
 
     @property
     def aside_sinks(self) -> tuple[Sink, ...]:
@@ -63,7 +74,8 @@ class Work:
     def why_spooled(self) -> str | None:
         """Why rows are frozen before they are written; None if they need not be."""
         is_immutable = all(isinstance(source, Immutable) for source in self.sources)
-        return why_spooled(self.sinks, self.transform, self.rules, is_immutable=is_immutable)
+        transform = over_sources(self.transform, [source.name for source in self.sources])
+        return why_spooled(self.sinks, transform, self.rules, is_immutable=is_immutable)
 
     def needs_position(self) -> bool:
         wanted = any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)
@@ -117,6 +129,7 @@ class RuleTraits(Protocol):
     def __bool__(self) -> bool: ...
     def needs_whole_batch(self) -> bool: ...
     def quarantines(self) -> bool: ...
+    def conditions(self) -> Sequence[str] | None: ...
 
 
 def why_spooled(sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, *, is_immutable: bool) -> str | None:
@@ -130,7 +143,8 @@ def why_spooled(sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, 
     for sink in sinks:
         if not isinstance(sink, (Atomic, Freezing)):  # it would spoil the count, too
             return f"sink '{sink.name}' takes only some of the rows, or reads them more than once"
-    is_repeatable = is_immutable and transform.is_deterministic()
+    volatile_rule = why_rule_volatile(rules)
+    is_repeatable = is_immutable and transform.is_deterministic() and volatile_rule is None
     judged_first = why_judged_first(sinks, transform, rules, is_repeatable=is_repeatable) if rules else None
     if judged_first or is_repeatable or (len(sinks) == 1 and isinstance(sinks[0], Atomic)):
         return judged_first  # a single sink that is all or nothing never compares two attempts
@@ -138,7 +152,18 @@ def why_spooled(sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, 
         return "the source may give other rows when it is read again"
     if isinstance(transform, Function):
         return "a Python function may give other rows when it is called again"
-    return "the transform is not known to give the same rows again"
+    if transform.is_deterministic():
+        return f"a rule may judge a row otherwise when it is judged again: {volatile_rule}"
+    why = transform.why_volatile() if isinstance(transform, Sql) else None
+    return f"the transform is not known to give the same rows again{f': {why}' if why else ''}"
+
+
+def why_rule_volatile(rules: RuleTraits) -> str | None:
+    """Why a row may be judged otherwise for another sink, or for the quarantine; None if it never is."""
+    conditions = rules.conditions()
+    if conditions is None:
+        return "it is of a kind that does not say by which SQL it judges"
+    return next((why for why in map(why_expression_volatile, conditions) if why), None)
 
 
 def why_judged_first(
@@ -186,6 +211,26 @@ def require_merging(job: str, sources: Sequence[Source], sinks: Sequence[Sink]) 
             f"job '{job}' reads a row again once it has a cursor ({choice}), and its sink '{sink}' would keep both.",
             hint="write to a sink with mode: merge, or choose on_null: exclude or coalesce",
         )
+
+
+def require_steady_expressions(job: str, sinks: Sequence[Sink]) -> None:
+    """A batch that goes on after its last piece must make the same messages of the same rows. Raises ConfigError.
+
+    A spool does not help here: the SQL runs anew over its rows.
+    """
+    texts = [
+        (s.name, option, sql) for s in sinks if isinstance(s, Expressing) for option, sql in s.expressions().items()
+    ]
+    for sink, option, sql in texts:
+        calls = [
+            call for call, why in volatile_calls(f"select {sql}").items() if why in ("clock", "chance", "partition")
+        ]
+        if calls:
+            raise ConfigError(
+                f"{option} of sink '{sink}' of job '{job}' asks {calls[0]}, which answers otherwise when a batch is "
+                "finished after a crash: rows would be lost or come twice.",
+                hint="make it a column of the transform, whose rows are kept until the batch is done",
+            )
 
 
 def _recognising_sink(job: str, sink: Sink, by: tuple[str, ...]) -> Sink:

@@ -16,10 +16,12 @@ PENDING = "pending"
 HELD = "held"
 BACKFILL = "@backfill"
 """No source can be called so."""
+SINKS = "@sinks"
+"""No source can be called so, either."""
 HEALING = "healing"
 WORKFLOW = "workflow"
 HEALTH = "health"
-INTENT_PARTS = ("sources", "remember", "frozen", "healing", "flushes", "outside")
+INTENT_PARTS = ("sources", "remember", "frozen", "healing", "flushes", "outside", "sinks")
 WENT_BACK_TO = "went back to"
 """A name that no source can have either."""
 
@@ -74,6 +76,25 @@ class BackfillProgress:
 
 
 @dataclass(frozen=True)
+class SinkLedger:
+    """Under which id a sink keeps the numbers of a job, and in which target.
+
+    In a record, `number` is that of the last batch that the sink confirmed; in an intent, that of the batch.
+    """
+
+    id: str
+    target: str
+    number: int
+
+    def serialize(self) -> dict[str, Json]:
+        return {"ledger": self.id, "target": self.target, "number": self.number}
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> SinkLedger:
+        return cls(stored["ledger"], stored["target"], stored["number"])
+
+
+@dataclass(frozen=True)
 class RecordExtras:
     """What a record keeps beside its marks.
 
@@ -102,6 +123,14 @@ class RecordExtras:
 
     def with_backfill(self, progress: BackfillProgress) -> RecordExtras:
         return self.with_part(BACKFILL, progress.serialize())
+
+    @property
+    def sinks(self) -> dict[str, SinkLedger]:
+        """What each sink last confirmed, by its name; records from before this was kept have none."""
+        return {name: SinkLedger.deserialize(stored) for name, stored in (self.part(SINKS) or {}).items()}
+
+    def with_sinks(self, sinks: Mapping[str, SinkLedger]) -> RecordExtras:
+        return self.with_part(SINKS, {name: sink.serialize() for name, sink in sinks.items()})
 
     @property
     def healing(self) -> Mapping[str, Any] | None:
@@ -209,6 +238,8 @@ class IntentExtras:
     flushes: bool | None = None
     """Whether the steps of a stream let go at its end what they hold."""
     outside: OutsideBatch | None = None
+    sinks: Mapping[str, SinkLedger] | None = None
+    """Where the batch goes, in the order of the writes, by the names that the sinks had when it was begun."""
     unknown_parts: Mapping[str, Json] = field(default_factory=dict)
     """What a newer program wrote."""
 
@@ -220,12 +251,13 @@ class IntentExtras:
             "healing": dict(self.healing) if self.healing is not None else None,
             "flushes": self.flushes,
             "outside": self.outside.serialize() if self.outside is not None else None,
+            "sinks": None if self.sinks is None else [{"name": n, **s.serialize()} for n, s in self.sinks.items()],
         }
         return {**{name: part for name, part in parts.items() if part is not None}, **self.unknown_parts}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> IntentExtras:
-        remember, outside = stored.get("remember"), stored.get("outside")
+        remember, outside, sinks = stored.get("remember"), stored.get("outside"), stored.get("sinks")
         return cls(
             sources=stored.get("sources"),
             remember=RecordExtras(remember) if remember is not None else None,
@@ -233,5 +265,6 @@ class IntentExtras:
             healing=stored.get("healing"),
             flushes=stored.get("flushes"),
             outside=OutsideBatch.deserialize(outside) if outside is not None else None,
+            sinks=None if sinks is None else {sink["name"]: SinkLedger.deserialize(sink) for sink in sinks},
             unknown_parts={name: part for name, part in stored.items() if name not in INTENT_PARTS},
         )

@@ -30,7 +30,7 @@ jobs:
     source: {{type: kafka, bootstrap: "{broker}", topic: {topic}, value: {{format: json, schema: "id long, v {v}"}}}}
     transform: {{sql: "select id, cast(v as string) v from source"}}
     sinks: [{{type: delta, path: lake/orders}}]
-    dead_letters: {{path: lake/dead}}
+    dead_letters: {{}}
 """
 
 

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from floodmark import stores
 from floodmark.hwm import HWM, ColumnDecimalHWM, ColumnIntHWM, KeyValueIntHWM
 from floodmark.stores.contract import MarkStore
+from floodmark.stores.extras import RecordExtras, SinkLedger
 from floodmark.stores.lease import hold
-from floodmark.stores.record import JobRecord, Receipt
+from floodmark.stores.record import Intent, JobRecord, Receipt
 from tests.cli.conftest import CommandResult
 
 Floodmark = Callable[..., CommandResult]
@@ -179,6 +181,40 @@ def test_a_renamed_job_takes_its_mark_along(floodmark: Floodmark, project: Path)
     shown = json.loads(floodmark("marks", "show", "--json").out)["marks"]
     assert said.out == "orders_v2: mark none becomes 42\n"
     assert [(mark["job"], mark["value"]) for mark in shown] == [("orders", 42), ("orders_v2", 42)]
+
+
+def test_a_sink_that_lost_batches_can_be_accepted(floodmark: Floodmark, project: Path) -> None:
+    """What it had and has is told; the mark stays, and asked again there is nothing to accept."""
+    confirmed = SinkLedger("floodmark.default.orders.files", f"jsonl files in {project / 'out'}", 7)
+    with opened(project) as store, hold(store, "orders") as held:
+        extras = RecordExtras().with_sinks({"files": confirmed})
+        record = JobRecord(
+            "orders", 7, {"src": ColumnIntHWM("src", 42)}, {"src": "files in"}, extras, modified_time=NOON
+        )
+        store.commit(record, expected=0, lease=held.lease)
+    said = floodmark("marks", "accept", "orders", "--yes")
+    assert said.out.splitlines()[-1] == "orders: files has nothing of this job where it had batch 7: accepted"
+    with opened(project) as store:
+        after = store.read("orders")
+    assert after is not None
+    assert (after.number, after.extras.sinks, after.marks["src"].value) == (7, {}, 42)
+    assert (
+        floodmark("marks", "accept", "orders", "--yes").out.splitlines()[-1]
+        == "orders: every sink has what it confirmed"
+    )
+
+
+def test_marks_of_a_job_with_an_open_batch_are_not_copied(floodmark: Floodmark, project: Path) -> None:
+    """Its sinks may have the batch, under numbers that the other job does not know: its rows would come twice."""
+    saved(project, "orders", ColumnIntHWM("src", 42))
+    with opened(project) as store, hold(store, "orders") as held:
+        record = store.read("orders")
+        assert record is not None
+        batch = Intent(8, "batch", {}, NOON, "attempt", None, {})
+        store.intend(replace(record, intent=batch), expected=7, lease=held.lease)
+    said = floodmark("marks", "copy", "orders", "orders_v2", "--yes")
+    assert (said.code, "batch 8 of job 'orders' is not finished" in said.err) == (2, True)
+    assert [mark["job"] for mark in json.loads(floodmark("marks", "show", "--json").out)["marks"]] == ["orders"]
 
 
 def test_runs_are_shown_newest_first(floodmark: Floodmark, project: Path) -> None:

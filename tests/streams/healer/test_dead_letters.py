@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.errors import LeaseHeld, StoreUnreachable
+from floodmark.errors import ConfigError, LeaseHeld, StoreUnreachable
+from floodmark.stores.record import Intent, JobRecord
 from floodmark.streams import Stream, healing
 from floodmark.streams.elements import RecordId
-from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters, replay
+from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters, replay, require_settled
 from floodmark.streams.program import compile_program
 
 if TYPE_CHECKING:
@@ -61,6 +63,42 @@ def test_a_letter_that_is_dealt_with_is_no_longer_open(letters: DeadLetters) -> 
     letters.resolve(LETTER.record, "discarded", at=200.0)
     assert letters.open_letters() == (TOMBSTONE,)
     assert letters.all()[1] == replace(LETTER, status="discarded", status_at=200.0)
+
+
+def test_a_turn_that_is_done_again_does_not_open_what_somebody_closed(letters: DeadLetters) -> None:
+    """A letter is kept before its turn is committed; one of a later turn is another failure, and open."""
+    first = replace(LETTER, number=4)
+    letters.add([first])
+    letters.resolve(LETTER.record, "discarded", at=200.0)
+    letters.add([first])
+    assert letters.open_letters() == ()
+    letters.add([replace(LETTER, number=5)])
+    assert [(each.status, each.number) for each in letters.all()] == [("open", 4)]
+
+
+def test_a_letter_of_a_turn_that_was_cut_off_is_not_replayed(letters: DeadLetters) -> None:
+    """The turn is done again and the record with it: healed there and by a replay, it would be there twice."""
+    letters.add([replace(LETTER, number=4), replace(TOMBSTONE, number=3)])
+    intent = Intent(4, "batch", {}, datetime.now(timezone.utc), "a1", None, {})
+    with pytest.raises(ConfigError, match="letter orders/0/17 is of turn 4 of stream 'billing', which is not finished"):
+        require_settled(letters.open_letters(), JobRecord("billing", 3, intent=intent))
+    require_settled(letters.open_letters(), JobRecord("billing", 4))
+    require_settled(letters.open_letters(), None)
+
+
+def test_a_letter_has_the_shape_of_everything_that_is_put_aside(letters: DeadLetters) -> None:
+    """So it is read as the letters of jobs are; its record holds all that a replay needs."""
+    letters.add([replace(LETTER, number=4)])
+    [row] = letters.rows()
+    assert (row.id, row.kind, row.job, row.number, row.status) == (
+        "orders/0/17",
+        "dead_letter",
+        "orders-group",
+        4,
+        "open",
+    )
+    assert (row.source, row.file, row.line, row.reasons) == ("orders", "orders/0", 17, ("ValueError: three",))
+    assert DeadLetter.of(row) == replace(LETTER, number=4)
 
 
 def test_a_line_that_a_crash_cut_off_is_none_and_the_next_one_does_not_join_it(letters: DeadLetters) -> None:

@@ -199,6 +199,7 @@ def _refuse_origin(origin: str | None, holder: JobLetters) -> None:
 def _replay_stream(holder: StreamLetters, letters: list[DeadLetter], origin: str) -> ReplayReport:
     from floodmark.locations import load_name
     from floodmark.streams.healer.dead_letters import replay as run_again
+    from floodmark.streams.healer.dead_letters import require_settled
     from floodmark.streams.kafka import KafkaStream
 
     stream = load_name(origin, Path.cwd())
@@ -209,6 +210,7 @@ def _replay_stream(holder: StreamLetters, letters: list[DeadLetter], origin: str
             f"{origin} is the stream of group '{stream.group}', and the letters are of '{holder.name}'.",
             hint="name the stream that gave them up",
         )
+    require_settled(letters, stream.store.read(stream.group))
     with holder.letters.lock_replay():
         return run_again(holder.letters, letters, stream.program(), as_list=stream.settings.rows_at_once is not None)
 

@@ -1,4 +1,4 @@
-"""`floodmark marks`: show and history, which need no JVM; set and reset, which fence the sinks; init and prune.
+"""`floodmark marks`: show and history, which need no JVM; set and reset, which fence the sinks; accept, init and prune.
 
 Marks that go elsewhere, or come from there, are in `transfer`.
 """
@@ -94,6 +94,21 @@ def reset(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRu
         [target] = invocation.jobs([job])
         target.reset(invocation.session(), invocation.store())
         print_line(f"{job}: no mark")
+
+
+@app.command()
+def accept(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Go on from the mark although a sink lost batches that it had confirmed; they are not delivered again."""
+    invocation: Invocation = ctx.obj
+    act = f"accept what the sinks of '{job}' have now, with what is missing there"
+    if _confirm_change(invocation, job, act, yes=yes, dry_run=dry_run):
+        [target] = invocation.jobs([job])
+        behind = target.accept_sinks(invocation.session(), invocation.store())
+        for lost in behind:
+            has = f"batch {lost.recorded}" if lost.recorded is not None else "nothing of this job"
+            print_line(f"{job}: {lost.sink} has {has} where it had batch {lost.confirmed}: accepted")
+        if not behind:
+            print_line(f"{job}: every sink has what it confirmed")
 
 
 app.command("copy")(transfer.copy)

@@ -44,6 +44,12 @@ def copy(
     record = invocation.store().read(source)
     if record is None:
         raise JobNotFound(source, known=invocation.store().jobs())
+    if record.intent is not None:
+        raise ConfigError(
+            f"batch {record.intent.number} of job '{source}' is not finished: its sinks may have it, and the other job "
+            "would deliver its rows again.",
+            hint=f"`floodmark run --select {source}` finishes it (give the job its old name for that), then copy",
+        )
     take_over(invocation, [replace(record, job=target)], yes=yes, dry_run=dry_run)
 
 

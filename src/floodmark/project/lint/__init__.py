@@ -216,6 +216,9 @@ class DeclaredRules:
     def quarantines(self) -> bool:
         return any(rule.action == "quarantine" for rule in self.rules)
 
+    def conditions(self) -> tuple[str, ...]:
+        return tuple(rule.check for rule in self.rules if rule.check is not None)
+
 
 def _sources(job: JobModel) -> list[str]:
     """What the transform's SQL reads, the rows first; where there is one table only, it is called `source`."""
@@ -234,7 +237,7 @@ def _transform(job: JobModel) -> Transform:
         Sql(model.sql).is_deterministic()
     except ConfigError:
         return Identity()  # it cannot be parsed, and FM101 says so
-    return Sql(model.sql)
+    return Sql(model.sql).over(_sources(job))
 
 
 def guarantee_text(sink: SinkModel) -> str:

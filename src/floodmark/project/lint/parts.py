@@ -14,7 +14,7 @@ from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
 from floodmark.project.kinds import DeltaSink, FilesSource
 from floodmark.project.kinds.servers import JdbcSource, PostgresSink, PostgresSource, SqliteSource, TableOrQuery
-from floodmark.step.transform import volatile_calls
+from floodmark.step.repeatable import table_name, tables_read, volatile_calls
 
 if TYPE_CHECKING:
     from floodmark.project.file import Place
@@ -134,23 +134,21 @@ def lint_sql(sql: str, finding: FindingInSql, sources: Sequence[str] = ("source"
         yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_name_list(sources)}")
         return
     yield from _tables(statements[0], finding, sources)
-    yield from _functions(statements[0], finding)
+    yield from _functions(sql, finding)
 
 
 def lint_expression(sql: str, finding: FindingInSql) -> Iterator[Finding]:
     """The findings on one expression over a row."""
     try:
-        expression = sqlglot.parse_one(sql, read="spark")
+        sqlglot.parse_one(sql, read="spark")
     except sqlglot.errors.SqlglotError as error:
         yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
-    yield from _functions(expression, finding)
+    yield from _functions(f"select {sql}", finding)
 
 
 def _tables(query: exp.Query, finding: FindingInSql, sources: Sequence[str]) -> Iterator[Finding]:
-    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
-    tables = {".".join(part.name for part in table.parts) for table in query.find_all(exp.Table)}
-    names = {name for name in tables if name.lower() not in own}
+    names = {table_name(table) for table in tables_read(query)}
     others = sorted(name for name in names if name.lower() not in {each.lower() for each in sources})
     if sources[0].lower() not in {name.lower() for name in names}:
         yield finding("FM102", f"the SQL does not read `{sources[0]}`", f"select … from {sources[0]}")
@@ -162,16 +160,16 @@ def _tables(query: exp.Query, finding: FindingInSql, sources: Sequence[str]) -> 
         )
 
 
-def _functions(query: exp.Expr, finding: FindingInSql) -> Iterator[Finding]:
+def _functions(query: str, finding: FindingInSql) -> Iterator[Finding]:
     calls = volatile_calls(query)
     for kind, (message, hint) in VOLATILE_CALLS.items():
         for call in sorted(call for call, why in calls.items() if why == kind):
             yield finding("FM103", message.format(call), hint)
 
 
-def repeated_calls(condition: exp.Expr) -> list[str]:
+def repeated_calls(condition: str) -> list[str]:
     """Calls in a condition that may answer otherwise the second time."""
-    return sorted(call for call, why in volatile_calls(condition).items() if why in VOLATILE_CALLS)
+    return sorted(call for call, why in volatile_calls(f"select {condition}").items() if why in VOLATILE_CALLS)
 
 
 def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
@@ -214,7 +212,7 @@ def lint_rule(model: RuleModel, name: str, columns: frozenset[str] | None, findi
                 "FM121", f"rule '{name}': {parse_mistake(error)}", "fix the SQL; it is a condition on one row"
             )
             return
-        for call in repeated_calls(condition):
+        for call in repeated_calls(model.check):
             yield finding(
                 "FM122", f"rule '{name}' asks {call}: a repeated batch may be judged otherwise", "ask the row"
             )

@@ -74,6 +74,12 @@ class Kafka:
         parts = {"key": self.key, "value": self.value, "headers": headers, "partition": self.partition}
         return f"kafka {self.topic} ({', '.join(f'{name} {what}' for name, what in parts.items() if what)})"
 
+    def expressions(self) -> Mapping[str, str]:
+        kind, _, text = self.value.partition(":")
+        headers = {} if isinstance(self.headers, str) else self.headers or {}
+        made = {"key": self.key, "partition": self.partition, "value": text if kind == "text" else None}
+        return {name: sql for name, sql in made.items() if sql} | {f"headers {name}": headers[name] for name in headers}
+
     def needs_position(self) -> bool:
         """Only messages of one key, or of a chosen partition, have an order."""
         return self._format.has_order

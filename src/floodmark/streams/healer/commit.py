@@ -97,9 +97,10 @@ class TurnCommit:
     def put_aside(self, turn: Turn) -> int:
         """Keep what is given up as dead letters, if that is the policy; durable before the mark passes it."""
         records = self.unsettled_records.to_put_aside({place: turn.failures(place) for place in turn.plan.places})
-        letters = [letter_of(place, each) for place, own in records.items() for each in own]
+        number = turn.plan.number
+        letters = [letter_of(place, each, number) for place, own in records.items() for each in own]
         if letters:
-            DeadLetters(self.state.dead_letters).add(letters)
+            DeadLetters(self.state.dead_letters, self.group.group).add(letters)
         for place, own in records.items():
             turn.mark_dead(place, [each.offset for each in own])
         return len(letters)
@@ -243,8 +244,8 @@ def verdict_of(offset: int, before: Progress, after: Progress, refusal: Publicat
     return Verdict(True, "committed")
 
 
-def letter_of(place: Place, failed: FailedRecord) -> DeadLetter:
-    """A failed record as it is put aside."""
+def letter_of(place: Place, failed: FailedRecord, number: int) -> DeadLetter:
+    """A failed record as the turn of this number puts it aside."""
     return DeadLetter(
         record=RecordId(*place, failed.offset),
         **failed.raw._asdict(),
@@ -253,6 +254,7 @@ def letter_of(place: Place, failed: FailedRecord) -> DeadLetter:
         attempts=failed.attempts,
         first_at=failed.first_at,
         last_at=failed.last_at,
+        number=number,
     )
 
 

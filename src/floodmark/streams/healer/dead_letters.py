@@ -1,4 +1,8 @@
-"""The records that a stream gave up, kept in a file of its state folder, and what was done with them since."""
+"""The records that a stream gave up, kept in a file of its state folder, and what was done with them since.
+
+They have the shape of everything that is put aside (`probes.set_aside`), each under the number of its turn: a turn that
+is cut off and done again adds none twice, and what was done about a letter meanwhile stays done.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,33 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
+from urllib.parse import unquote
 
-from floodmark.errors import LeaseHeld, StoreUnreachable
-from floodmark.hwm import Json
+from floodmark.errors import ConfigError, LeaseHeld, StoreUnreachable
 from floodmark.logs import redact
 from floodmark.machine import append_after, ensure_folder, file_lock, sync_folder
+from floodmark.probes.set_aside import SetAsideRow, latest_states
+from floodmark.stores.record import JobRecord
 from floodmark.streams.elements import Element, Failure, RecordId
 from floodmark.streams.healing_step import Verdict
 from floodmark.streams.program import DriverRun, Program
-from floodmark.streams.task.journal import Headers, RawRecord, require_known_folder
+from floodmark.streams.task.journal import Headers, RawRecord, mark_version, require_known_folder
 
 Status = Literal["open", "replayed", "discarded"]
 PATIENCE_SECONDS = 30.0
+KAFKA_RECORD = "kafka record"
+"""The shape of a letter's record: its bytes as Kafka gave them, and what the stream knows of its attempts."""
 
 
 @dataclass(frozen=True)
 class DeadLetter:
     """A record that failed for good: what it was, why it failed, how often, and whether anybody has dealt with it.
 
-    `timestamp` is Kafka's, in milliseconds; the other times are seconds of the epoch.
+    `timestamp` is Kafka's, in milliseconds; the other times are seconds of the epoch. `number` is that of the turn; 0
+    before turns were kept.
     """
 
     record: RecordId
@@ -42,22 +52,48 @@ class DeadLetter:
     last_at: float
     status: Status = "open"
     status_at: float | None = None
+    number: int = 0
 
-    def serialize(self) -> dict[str, Json]:
-        """As it stands in the file, with bytes in base64."""
-        return {
-            **self.record._asdict(),
-            **RawRecord(self.key, self.value, self.headers, self.timestamp).serialize(),
-            "step": self.step,
-            "error": self.error,
-            "attempts": self.attempts,
-            "first_at": self.first_at,
-            "last_at": self.last_at,
-        }
+    def row(self, stream: str) -> SetAsideRow:
+        """In the one shape of rows that were put aside."""
+        raw = RawRecord(self.key, self.value, self.headers, self.timestamp).serialize()
+        times = {"step": self.step, "first_at": self.first_at, "last_at": self.last_at}
+        at = self.last_at if self.status_at is None else self.status_at
+        return SetAsideRow(
+            id=str(self.record),
+            kind="dead_letter",
+            job=stream,
+            number=self.number,
+            batch_time=datetime.fromtimestamp(at, timezone.utc),
+            reasons=(self.error,),
+            status=self.status,
+            attempts=self.attempts,
+            source=self.record.topic,
+            file=f"{self.record.topic}/{self.record.partition}",
+            line=self.record.offset,
+            record=json.dumps({**raw, **times}),
+            shape=KAFKA_RECORD,
+        )
+
+    @classmethod
+    def of(cls, row: SetAsideRow) -> DeadLetter:
+        """The letter of a row that `row` made."""
+        kept = json.loads(str(row.record))
+        topic, _, partition = str(row.file).rpartition("/")
+        return cls(
+            record=RecordId(topic, int(partition), int(row.line or 0)),
+            **RawRecord.deserialize(kept)._asdict(),
+            **{name: kept[name] for name in ("step", "first_at", "last_at")},
+            error=row.reasons[0],
+            attempts=row.attempts,
+            status=cast("Status", row.status),
+            status_at=None if row.status == "open" else row.batch_time.timestamp(),
+            number=row.number,
+        )
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> DeadLetter:
-        """From the file."""
+        """From a line of version 1."""
         return cls(
             record=RecordId(stored["topic"], stored["partition"], stored["offset"]),
             **RawRecord.deserialize(stored)._asdict(),
@@ -68,26 +104,28 @@ class DeadLetter:
 class DeadLetters:
     """The letters of one stream. Lines are only ever appended, so that a crash costs the last one at most."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stream: str | None = None) -> None:
         self.folder = folder
+        self.stream = stream or unquote(folder.parent.name)
         self._file = folder / "letters.jsonl"
 
     def add(self, letters: Iterable[DeadLetter]) -> None:
-        """Keep these letters; durable on return. One that is open already is not kept twice: a crash repeats calls."""
+        """Keep these letters; durable on return. One that is open, or of a turn that is done again, is kept once."""
         with self._lock():
-            known = self._read()
-            fresh = [each for each in letters if not (each.record in known and known[each.record].status == "open")]
-            self._append([each.serialize() for each in fresh])
+            rows = self._rows()
+            known = {(row.id, row.number) for row in rows}
+            open_ids = {row.id for row in latest_states(rows) if row.status == "open"}
+            fresh = [each.row(self.stream) for each in letters]
+            self._append([each for each in fresh if each.id not in open_ids and (each.id, each.number) not in known])
 
     def resolve(self, record: RecordId, status: Literal["replayed", "discarded"], *, at: float) -> None:
         """A letter is dealt with; durable on return."""
-        with self._lock():
-            self._append([{**record._asdict(), "status": status, "at": at}])
+        self._change(record, lambda letter: replace(letter, status=status, status_at=at))
 
     def fail_again(self, record: RecordId, *, step: str, error: str, at: float) -> None:
         """A letter was replayed and failed once more: it stays open, with the new reason; durable on return."""
-        with self._lock():
-            self._append([{**record._asdict(), "step": step, "error": redact(error), "last_at": at}])
+        text = redact(error)
+        self._change(record, lambda each: replace(each, step=step, error=text, last_at=at, attempts=each.attempts + 1))
 
     @contextmanager
     def lock_replay(self) -> Iterator[None]:
@@ -100,21 +138,36 @@ class DeadLetters:
             holder = "another `deadletters replay`"
             raise LeaseHeld(self.folder.parent.name, holder=holder, since="shortly") from error
 
+    def rows(self) -> list[SetAsideRow]:
+        """Every letter as it is now, in the one shape of what is put aside."""
+        return latest_states(self._rows())
+
     def all(self) -> tuple[DeadLetter, ...]:
         """Every letter, by topic, partition and offset."""
-        letters = self._read()
-        return tuple(letters[record] for record in sorted(letters))
+        return tuple(sorted((DeadLetter.of(row) for row in self.rows()), key=lambda letter: letter.record))
 
     def open_letters(self) -> tuple[DeadLetter, ...]:
         """Those that nobody has dealt with."""
         return tuple(letter for letter in self.all() if letter.status == "open")
 
-    def _read(self) -> dict[RecordId, DeadLetter]:
-        letters: dict[RecordId, DeadLetter] = {}
+    def _rows(self) -> list[SetAsideRow]:
+        """What the file tells, line by line; of version 1 only what its letters became."""
+        earlier: dict[RecordId, DeadLetter] = {}
+        rows: list[SetAsideRow] = []
         for entry in self._entries():
-            record = RecordId(entry["topic"], entry["partition"], entry["offset"])
-            letters[record] = _letter_after(letters.get(record), entry)
-        return letters
+            if "id" in entry:
+                rows.append(SetAsideRow.of(entry))
+            else:
+                record = RecordId(entry["topic"], entry["partition"], entry["offset"])
+                earlier[record] = _letter_after(earlier.get(record), entry)
+        return [*(letter.row(self.stream) for letter in earlier.values()), *rows]
+
+    def _change(self, record: RecordId, change: Callable[[DeadLetter], DeadLetter]) -> None:
+        """Add what the letter is now, under the number it has in the file: what is done about it comes second there."""
+        with self._lock():
+            rows = [row for row in self._rows() if row.id == str(record)]
+            last = max(rows, key=lambda row: (row.number, row.status != "open", rows.index(row)))
+            self._append([change(DeadLetter.of(last)).row(self.stream)])
 
     def _entries(self) -> Iterator[dict[str, Any]]:
         require_known_folder(self.folder.parent)
@@ -129,11 +182,12 @@ class DeadLetters:
                 except ValueError as error:
                     raise StoreUnreachable(str(self._file), reason=f"line {number} cannot be read: {error}") from error
 
-    def _append(self, entries: list[dict[str, Json]]) -> None:
-        if not entries:
+    def _append(self, rows: list[SetAsideRow]) -> None:
+        if not rows:
             return
+        mark_version(self.folder.parent)
         whole = self._file.read_bytes().rfind(b"\n") + 1 if self._file.exists() else 0
-        append_after(self._file, whole, "".join(json.dumps(entry) + "\n" for entry in entries))
+        append_after(self._file, whole, "".join(json.dumps(row.stored()) + "\n" for row in rows))
         sync_folder(self.folder)
 
     @contextmanager
@@ -147,13 +201,24 @@ class DeadLetters:
 
 
 def _letter_after(letter: DeadLetter | None, entry: Mapping[str, Any]) -> DeadLetter:
-    """What a line of the file makes of the letter: a new one, one that failed again, or one that is dealt with."""
+    """What a line of version 1 makes of the letter: a new one, one that failed again, or one that is dealt with."""
     if letter is None or "value" in entry:
         return DeadLetter.deserialize(entry)
     if "status" in entry:
         return replace(letter, status=entry["status"], status_at=entry["at"])
     again = {name: entry[name] for name in ("step", "error", "last_at")}
     return replace(letter, attempts=letter.attempts + 1, **again)
+
+
+def require_settled(letters: Iterable[DeadLetter], record: JobRecord | None) -> None:
+    """Raises ConfigError for a letter of a turn that was cut off: whoever finishes it runs the record once more."""
+    open_number = record.intent.number if record and record.intent else None
+    for letter in letters:
+        if record is not None and open_number is not None and letter.number == open_number:
+            raise ConfigError(
+                f"letter {letter.record} is of turn {open_number} of stream '{record.job}', which is not finished.",
+                hint="run the stream: it finishes the turn, and the letter may not be one then",
+            )
 
 
 REPLAYED = Verdict(success=True, reason="replayed from the dead letters: the mark had passed it")

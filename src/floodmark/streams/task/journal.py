@@ -38,6 +38,8 @@ TAKEN = bytes((DONE, DROPPED, FAILED, HELD, DEAD))
 _UNSETTLED = re.compile(b"[^%s]" % re.escape(bytes((UNTOUCHED, DONE, DROPPED, EARLIER, DEAD))))
 FORMAT_FILE = "format"
 """The version of all files in the folder; where it is missing, they are of version 1."""
+VERSION = 2
+"""Since the second, dead letters have the shape of all rows that are put aside."""
 LOCK_PATIENCE_SECONDS = 60.0
 """A worker whose task was cancelled lives for a few seconds more, and holds its lock until then."""
 LONGEST_ERROR = 4_000
@@ -76,9 +78,7 @@ class StateFolder:
     def prepare(self, number: int) -> None:
         """Make the folders of a turn. Raises FormatTooNew if a newer Floodmark has worked here."""
         ensure_folder(self.root)
-        require_known_folder(self.root)
-        if not (self.root / FORMAT_FILE).exists():
-            replace_file(self.root / FORMAT_FILE, f"{FIRST}\n")
+        mark_version(self.root)
         for folder in (self.turn(number), self.root / "carried", self.root / "failures", self.root / "locks"):
             ensure_folder(folder)
 
@@ -89,10 +89,19 @@ class StateFolder:
             yield
 
 
-def require_known_folder(root: Path) -> None:
-    """Raises FormatTooNew if the files of a stream are of a version that this program does not know."""
+def require_known_folder(root: Path) -> int:
+    """The version of a stream's files. Raises FormatTooNew if this program does not know it."""
+    found = FIRST
     with suppress(FileNotFoundError):
-        require_known((root / FORMAT_FILE).read_text(), "what a stream keeps", where=str(root))
+        found = int((root / FORMAT_FILE).read_text())
+    require_known(found, "what a stream keeps", where=str(root), known=VERSION)
+    return found
+
+
+def mark_version(root: Path) -> None:
+    """Say that what is written from now on is of this version: an older program must not read it."""
+    if require_known_folder(root) != VERSION:
+        replace_file(root / FORMAT_FILE, f"{VERSION}\n")
 
 
 @dataclass(frozen=True)

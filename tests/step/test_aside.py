@@ -1,0 +1,206 @@
+"""Dead letters and quarantine are sinks: numbered, asked with the others, written after them and before the mark."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import floodmark as fm
+from floodmark.errors import FloodmarkError, SinkAhead, StoreUnreachable
+from floodmark.hwm import ColumnIntHWM
+from floodmark.jobs.dead_letters import replay_letters
+from floodmark.probes.set_aside import rows_set_aside
+from floodmark.rules import RuleSet, Tally
+from floodmark.sinks.contract import Recorded
+from floodmark.step import Step
+from floodmark.step.batch import PreparedBatch
+from floodmark.step.checks import Judgement
+from floodmark.step.commit import BatchCommit, JoinedCommit
+from floodmark.step.engine import Clock, OpenBatch
+from floodmark.step.looking import read_ledgers, require_agreement
+from floodmark.step.spool import RowCounts
+from floodmark.step.work import Work
+from floodmark.stores.memory import MemoryMarkStore
+from floodmark.stores.record import Intent, JobRecord
+from floodmark.testing import FailingStore, ListSink, RowsSource
+from tests.sinks.batches import batch, no_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+LEDGER = "floodmark.default.numbers"
+POSITIVE = fm.rules.check("id > 0", action="quarantine", name="positive")
+
+
+def work_of(*, letters: Recorded | None = None, quarantine: Recorded | None = None, **more: Any) -> Work:  # noqa: ANN401
+    """A job whose sink has batch 3, as its dead letters and its quarantine have what is given."""
+    sink, dead, aside = ListSink("lake"), ListSink("dead_letters"), ListSink("quarantine")
+    known = {sink.name: Recorded(3, "digest"), dead.name: letters, aside.name: quarantine}
+    for each in (sink, dead, aside):
+        each.ledger.update({f"{LEDGER}.{each.name}": entry for entry in (known[each.name],) if entry})
+    return Work("numbers", (RowsSource([]),), (sink,), dead_letters=dead, quarantine=aside, **more)
+
+
+@pytest.mark.parametrize("name", ["letters", "quarantine"])
+def test_a_number_that_only_rows_put_aside_have_is_taken(name: str) -> None:
+    """Under it, or a lower one, the rows of a new batch would be swallowed as a repeat."""
+    ledgers = read_ledgers(work_of(**{name: Recorded(7, "digest")}), "default", no_session)
+    assert ledgers.highest == 7
+
+
+@pytest.mark.parametrize(("given", "name"), [("letters", "dead_letters"), ("quarantine", "quarantine")])
+def test_a_batch_whose_rows_were_put_aside_is_one_that_somebody_has(given: str, name: str) -> None:
+    """Dropped and planned again, its rows would be aside and in the sinks; a fence there holds no row."""
+    ledgers = read_ledgers(work_of(**{given: Recorded(4, "digest")}), "default", no_session)
+    fenced = read_ledgers(work_of(**{given: Recorded(4, is_fence=True)}), "default", no_session)
+    assert (ledgers.sinks_touched_by(4), fenced.sinks_touched_by(4)) == ([name], [])
+
+
+def test_rules_that_were_taken_out_do_not_hide_what_they_put_aside() -> None:
+    """The open batch was judged by them."""
+    work = work_of(quarantine=Recorded(4, "digest"), rules=RuleSet())
+    assert read_ledgers(work, "default", no_session).sinks_touched_by(4) == ["quarantine"]
+
+
+def test_rows_put_aside_by_a_batch_that_the_store_does_not_know_stop_the_run() -> None:
+    """As in every sink: the store is an older copy."""
+    work, record = work_of(letters=Recorded(5, "digest")), JobRecord("numbers", 3, {"rows": ColumnIntHWM("rows", 9)})
+    with pytest.raises(SinkAhead) as stop:
+        require_agreement(work, "default", record, read_ledgers(work, "default", no_session))
+    assert (stop.value.sink, stop.value.recorded, stop.value.stored) == ("dead_letters", 5, 3)
+
+
+def test_letters_without_a_path_lie_beside_the_marks(tmp_path: Path) -> None:
+    """As the quarantine does; a job that does not ask for them puts none aside."""
+    store = fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+    plain = fm.Job("numbers", RowsSource([]), [ListSink()])
+    sink = replace(plain, dead_letters=True).dead_letters_sink(store)
+    assert (sink.path, plain.dead_letters_sink(store)) == (str(tmp_path / "dead_letters" / "numbers"), None)
+
+
+class JoinedStore(MemoryMarkStore):
+    """A store that every sink's transaction reaches; remembers what was committed in one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joined: list[int] = []
+
+    def is_reached_by(self, connection: object, lease: object) -> bool:
+        return True
+
+    def commit_within(self, connection: object, record: JobRecord, **_: object) -> None:
+        self.joined.append(record.number)
+
+
+@pytest.mark.parametrize(
+    ("counts", "kind", "joins"),
+    [
+        (RowCounts(read=9), "batch", True),
+        (RowCounts(read=9, dead=2), "batch", False),
+        (RowCounts(read=9, tally=Tally(judged=9, quarantined=1)), "batch", False),
+        (RowCounts(read=9), "refresh", False),
+    ],
+    ids=["nothing", "letters", "quarantine", "refresh"],
+)
+def test_the_mark_joins_the_last_sinks_transaction_only_where_nothing_is_put_aside(
+    counts: RowCounts, kind: str, joins: bool
+) -> None:
+    """What is put aside before a transaction that then fails would be open though the batch can still be dropped."""
+    store, intent = JoinedStore(), Intent(4, "batch", {}, datetime.now(timezone.utc), "a1", None, {})
+    judged = Judgement(RuleSet(), None, intent.batch_time)
+    commit = BatchCommit(
+        work_of(),
+        store,
+        OpenBatch(JobRecord("numbers", 3), intent, None),
+        PreparedBatch(judged, (), counts, {}),
+        batch(4, kind=kind),
+        SimpleNamespace(lease=None),
+        Clock(),
+        is_observed=True,
+    )
+    JoinedCommit(commit, {}).commit_within(None, 9)
+    assert store.joined == ([4] if joins else [])
+
+
+def strict(record: Any) -> dict[str, Any]:  # noqa: ANN401 (a record)
+    """Fails on every third record."""
+    if record["id"] % 3 == 0:
+        raise ValueError("every third")
+    return {"id": record["id"]}
+
+
+def lenient(record: Any) -> dict[str, Any]:  # noqa: ANN401 (a record)
+    return {"id": record["id"]}
+
+
+def letters_job(home: Path, rows: list[dict[str, int]], sink: Any, function: Callable[[Any], Any] = strict) -> fm.Job:  # noqa: ANN401
+    source, heal = RowsSource(rows, "id long"), fm.heal(function, schema="id long", on_error="dead_letter")
+    return fm.Job("numbers", source, [sink], heal, dead_letters=str(home / "dead"))
+
+
+def ids_put_aside(home: Path) -> list[str]:
+    return sorted(str(row.record) for row in rows_set_aside(str(home / "dead"), "numbers") if row.status == "open")
+
+
+def test_letters_are_kept_where_store_and_sink_begin_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """Their table knows the number of the first batch, from before."""
+    sink = fm.sinks.Delta(str(tmp_path / "lake"))
+    letters_job(tmp_path, [{"id": 3}], sink).run(spark, fm.stores.open("sqlite:///marks.db", folder=tmp_path))
+    (tmp_path / "marks.db").unlink()
+    shutil.rmtree(tmp_path / "lake")
+    again = letters_job(tmp_path, [{"id": 6}], sink).run(spark, fm.stores.open("sqlite:///marks.db", folder=tmp_path))
+    assert (ids_put_aside(tmp_path), again.rows_dead, again.number) == (['{"id":3}', '{"id":6}'], 1, 2)
+
+
+def test_rows_are_put_aside_before_the_mark_passes_them(spark: SparkSession, tmp_path: Path) -> None:
+    """A commit that fails finds them there; written after it, they would be lost by a kill in between."""
+    work = replace(
+        letters_job(tmp_path, [{"id": -1}, {"id": 2}, {"id": 3}], ListSink("lake")).work(MemoryMarkStore()),
+        dead_letters=ListSink("dead_letters"),
+        quarantine=ListSink("quarantine"),
+        rules=RuleSet((POSITIVE,)),
+        spool_folder=str(tmp_path / "spool"),
+    )
+    with pytest.raises(StoreUnreachable):
+        Step(FailingStore(MemoryMarkStore(), {"commit": 1}), lambda: spark, work).run()
+    kept = [[row.get("record") or row["id"] for row in sink.rows] for sink in work.all_sinks]  # type: ignore[attr-defined]
+    assert kept == [[2], ['{"id":3}'], ['{"id":-1}']]
+
+
+REFUSES_THE_COMMIT = """
+    create table numbers (id bigint);
+    create function refuse() returns trigger language plpgsql as $$ begin raise 'the server goes down'; end $$;
+    create constraint trigger refused after insert on numbers deferrable initially deferred
+        for each row execute function refuse()
+"""
+
+
+@pytest.mark.server
+def test_a_batch_that_joins_the_sinks_transaction_puts_nothing_aside_before_the_rows_are_there(
+    spark: SparkSession, database: str, tmp_path: Path
+) -> None:
+    """The transaction fails at its very end, the code is corrected, the batch is planned again: each row once.
+
+    Letters that were written inside the transaction would be open still, and their replay would double the rows.
+    """
+    sink, store = fm.sinks.Postgres(database, "numbers"), fm.stores.open(database)
+    rows = [{"id": number} for number in range(1, 7)]
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(REFUSES_THE_COMMIT)
+        with pytest.raises(FloodmarkError, match="goes down"):
+            letters_job(tmp_path, rows, sink).run(spark, store)
+        connection.execute("drop trigger refused on numbers")
+        corrected = letters_job(tmp_path, rows, sink, lenient)
+        corrected.run(spark, store)
+        replay_letters(corrected, (), lambda: spark, store)
+        found = connection.execute("select id from numbers order by id").fetchall()
+    assert found == [(number,) for number in range(1, 7)]
