@@ -130,4 +130,4 @@ def test_a_database_that_is_shut_to_writes_takes_nothing_and_says_so(database: s
         with pytest.raises(SinkUnreachable, match="read-only"):
             sink.fence(LEDGER, 2, no_session)
         with pytest.raises(StoreUnreachable, match="read-only"):
-            store.take_lease("orders", ME, over=None)
+            store.take_lease("another", ME, over=None)
