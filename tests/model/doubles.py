@@ -76,6 +76,10 @@ class Table:
     def fingerprint(self, session: object) -> str:
         return self.title
 
+    def row_options(self) -> dict[str, object]:
+        """None but what its title tells: the rows themselves may change."""
+        return {}
+
     def look(self, mark: Any, request: Request, session: object) -> Sight:  # noqa: ANN401 - as the contract says
         self.scheduler.reach("look")
         delivered = mark.value if mark else 0
@@ -210,6 +214,7 @@ class JoiningSink(TargetSink):
             in_transaction(at_commit, len(taken))
             self.scheduler.reach(f"{self.name}: under the guard")
             at_commit.end()
+            self.target.keep_copy()
             self.target.put(taken, batch)
             self.target.ledger[batch.ledger(self.name)] = Recorded(batch.number, batch.digest)
         self.scheduler.reach(f"{self.name}: after its commit")
@@ -259,6 +264,8 @@ class PieceSink:
                 if place < self._out(batch):
                     continue
                 self.scheduler.reach(f"{self.name}: piece {place + 1} under the guard")
+                if place == 0:
+                    self.target.keep_copy()
                 self.target.put(taken[place : place + 1], batch)
                 self.target.parts[ledger] = (batch.number, batch.digest, place + 1)
                 if place == len(taken):

@@ -31,8 +31,10 @@ FloodmarkError
 │   ├── SinkBehind              a sink does not have a batch any more that it had confirmed
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
+│   ├── BatchChanged            part of a batch is out, and its rows are others when they are read again
 │   ├── SinkGone                an open batch was begun for a target that the job does not have any more
 │   ├── CodeChanged             an open batch is half written and the code is another one now
+│   ├── SpoolLost               an open batch is half written and its spool is gone or damaged
 │   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
 │   ├── SourceChanged           the mark belongs to another source
 │   ├── SourceRegressed         the source ends below the mark
@@ -57,6 +59,7 @@ FloodmarkError
 ├── TaskFailed                  the program of a workflow's task ended badly
 │   └── TaskTimedOut            it did not end within its time
 ├── SinkFailed                  a sink could not be written
+│   ├── DiskNotShared           a task does not see the folder that the driver made
 │   ├── ConflictingEvents       two events of one key and moment say different things
 │   └── SnapshotRefused         a snapshot that would delete everything, or is older than the last
 ├── KeysCollide                 two rows of a dimension got the same surrogate key
@@ -78,6 +81,10 @@ from floodmark.errors.configuration import (
     FloodmarkError,
     JobNotFound,
     JoinTreeInvalid,
+    MarkError,
+    MarkFieldUnknown,
+    MarkInvalid,
+    MarkKindMismatch,
     RuleInvalid,
     RunNotFound,
     SignatureInvalid,
@@ -88,6 +95,7 @@ from floodmark.errors.configuration import (
 from floodmark.errors.data import (
     ConflictingEvents,
     ConnectorsMissing,
+    DiskNotShared,
     ElementFailed,
     ElementInvalid,
     HealingFailed,
@@ -109,6 +117,7 @@ from floodmark.errors.data import (
 )
 from floodmark.errors.decisions import (
     BackfillOpen,
+    BatchChanged,
     BatchClosed,
     ChangeFeedOff,
     CodeChanged,
@@ -118,10 +127,6 @@ from floodmark.errors.decisions import (
     FormatTooNew,
     LeaseHeld,
     LeaseLost,
-    MarkError,
-    MarkFieldUnknown,
-    MarkInvalid,
-    MarkKindMismatch,
     MarkMissing,
     MarkMoved,
     MarkUnreadable,
@@ -139,6 +144,7 @@ from floodmark.errors.decisions import (
     SourceGap,
     SourceRegressed,
     SourceRewritten,
+    SpoolLost,
     StoreError,
     StoreNotPrepared,
     StoreUnreachable,
@@ -147,6 +153,7 @@ from floodmark.errors.decisions import (
 
 __all__ = [
     "BackfillOpen",
+    "BatchChanged",
     "BatchClosed",
     "ChangeFeedOff",
     "CodeChanged",
@@ -156,6 +163,7 @@ __all__ = [
     "ConnectorsMissing",
     "CursorNull",
     "DecisionNeeded",
+    "DiskNotShared",
     "ElementFailed",
     "ElementInvalid",
     "FenceBlind",
@@ -203,6 +211,7 @@ __all__ = [
     "SourceRewritten",
     "SourceUnreadable",
     "SparkUnavailable",
+    "SpoolLost",
     "StoreError",
     "StoreNotPrepared",
     "StoreUnreachable",

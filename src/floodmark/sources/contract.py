@@ -96,6 +96,10 @@ class Source(Protocol):
 class Immutable:
     """Marks a source whose span gives the same rows whenever it is read."""
 
+    def gives_same_rows(self) -> bool:
+        """Whether it does so today, for a source that may be set up otherwise; asked when a batch is intended."""
+        return True
+
 
 @runtime_checkable
 class Repeating(Protocol):
@@ -119,6 +123,15 @@ class Telling(Protocol):
 
     def without_rows(self, spark: SparkSession) -> Reading:
         """The columns of `read`; the rows are not asked for. Raises ConfigError if they cannot be told yet."""
+
+
+@runtime_checkable
+class Deciding(Protocol):
+    """A source that tells which of its options decide its rows; of any other one, all fields are taken."""
+
+    def row_options(self) -> Mapping[str, object]:
+        """What must not change between a crash and its rerun, beside the fingerprint: how rows are parsed, not how the
+        source is reached. No secrets."""
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import (
     ConfigError,
+    DiskNotShared,
     FloodmarkError,
     LeaseHeld,
     LeaseLost,
@@ -23,6 +24,7 @@ from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional, ledger_id
+from floodmark.spark.faults import fault_in
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
 from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
@@ -35,6 +37,7 @@ from floodmark.step.intents import (
     new_intent,
     next_attempt,
     open_intent,
+    settle_sinks,
     work_of,
 )
 from floodmark.step.looking import (
@@ -47,7 +50,7 @@ from floodmark.step.looking import (
     require_agreement,
     sinks_behind,
 )
-from floodmark.step.spool import Spool
+from floodmark.step.spool import Spool, is_damage, remove_spools
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.extras import SINKS, RecordExtras
@@ -110,6 +113,7 @@ class Step(Engine[Outlook]):
         """
         if record.intent is None:
             return None
+        settle_sinks(self.work, self.store.namespace, self.session)
         ledgers = self.ledgers(record)
         intent = self.intent_to_finish(record, ledgers)
         if intent is None:
@@ -124,7 +128,7 @@ class Step(Engine[Outlook]):
         """The open batch, or None if it is to be dropped. Raises CodeChanged or BatchClosed: somebody has to decide."""
         if record.intent is None or self.request.drops_open_batch:
             return None
-        return open_intent(work_of(record.intent, self.work), record, ledgers, self.request)
+        return open_intent(work_of(record.intent, self.work), record, ledgers, self.request, self.session)
 
     def fence_batch(self, intent: Intent) -> Ledgers:
         """Fence the sinks against the batch, and ask what they have now; killed after this, it is dropped all the same.
@@ -185,7 +189,7 @@ class Step(Engine[Outlook]):
         reach("after_read")
         receipt = step.write(batch, prepared, lease, clock)
         reach("after_commit")
-        Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
+        remove_spools(f"{self.work.spool_folder}/{self.work.name}", batch.intent.number)
         return receipt
 
     def prepare(self, intent: Intent) -> PreparedBatch:
@@ -245,6 +249,10 @@ class Step(Engine[Outlook]):
         if isinstance(error, FloodmarkError):
             return error
         log.debug("write failed", job=self.job, sink=sink, exc_info=error)
+        if host := fault_in(error, "disk"):
+            return DiskNotShared(self.job, sink=sink, reason=host)
+        if intent.spool and is_damage(error, intent.spool):
+            Spool(intent.spool).condemn()
         known = source_error(error, self.work, intent.spans, spark)
         return known or SinkFailed(self.job, sink=sink, reason=first_lines(error))
 
@@ -309,6 +317,8 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """
     record = replace(record, extras=record.extras.without([SINKS]))
     session = session_under(lease, step.session)
+    if record.intent:
+        settle_sinks(step.work, step.store.namespace, session)
     fence = fence_all_below if record.intent else fence_below
     work = named_as_begun(step.work, record.intent)
     ledgers = fence(work, step.store.namespace, record.highest_number, session)
