@@ -23,7 +23,7 @@ from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import Judgement
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, OpenBatch
-from floodmark.step.looking import Ledgers, read_ledgers, require_agreement
+from floodmark.step.looking import Ledgers, ledgers_of, read_ledgers, require_agreement
 from floodmark.step.spool import RowCounts
 from floodmark.step.work import Work
 from floodmark.stores.extras import RecordExtras, SinkLedger
@@ -162,6 +162,19 @@ def test_the_record_keeps_what_dead_letters_and_quarantine_confirmed_until_they_
     commit = commit_of(JoinedStore(), RowCounts(read=9), before=before)
     commit.save({}, lambda record, **_: saved.append(record.extras.sinks))
     assert {name: ledger.number for name, ledger in saved[0].items()} == {"dead_letters": 2, "lake": 4, "quarantine": 4}
+
+
+def test_a_sink_may_be_called_as_the_quarantine_is() -> None:
+    """What the record knows under the name is the sink's; the numbers of both count."""
+    work = work_of(quarantine=Recorded(2, "digest"))
+    sink = ListSink("quarantine", ledger={f"{LEDGER}.quarantine": Recorded(3, "digest")})
+    work = replace(work, sinks=(sink,))
+    ledgers = read_of(work)
+    extras = RecordExtras().with_sinks(ledgers_of(work, "default", 3, [work.quarantine]))
+    require_agreement(
+        work, "default", JobRecord("numbers", 3, {"rows": ColumnIntHWM("rows", 9)}, extras=extras), ledgers
+    )
+    assert (ledgers.highest, ledgers.sinks_below(work.sinks, 3)) == (3, [])
 
 
 @pytest.mark.parametrize("name", ["dead_letters", "quarantine"])
