@@ -30,10 +30,15 @@ BEGIN, END = "<!-- mutants that no test notices -->", "<!-- end of mutants -->"
 MODEL = "tests/model/test_model.py"
 TESTS: dict[str, tuple[str, ...]] = {
     "step/engine.py": ("tests/step/test_engine.py", MODEL),
-    "step/run.py": ("tests/step/test_decisions.py", MODEL),
-    "step/intents.py": ("tests/step/test_decisions.py", MODEL),
-    "step/looking.py": ("tests/step/test_looking.py", "tests/step/test_decisions.py", MODEL),
-    "step/commit.py": ("tests/step/test_decisions.py", MODEL),
+    "step/run.py": ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", MODEL),
+    "step/intents.py": ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", MODEL),
+    "step/looking.py": (
+        "tests/step/test_looking.py",
+        "tests/step/test_fencing.py",
+        "tests/step/test_sink_behind.py",
+        MODEL,
+    ),
+    "step/commit.py": ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", MODEL),
     "stores/lease.py": ("tests/stores/test_lease.py", "tests/stores/test_lease_owner.py"),
     "stores/memory.py": ("tests/stores/test_paged.py::TestMemory",),
     "stores/file.py": ("tests/stores/test_file.py", "tests/stores/test_paged.py::TestFile"),

@@ -190,9 +190,9 @@ def test_the_lock_of_a_table_is_read(tmp_path: Path) -> None:
     assert busy.value.holder == Holder("host", "boot", 1234, "99", "token")
 
 
-def newer(text: str) -> str:
+def newer(text: str, version: int = 2) -> str:
     """The same JSON as a later version would mark it."""
-    return json.dumps({**json.loads(text), "format": 2})
+    return json.dumps({**json.loads(text), "format": version})
 
 
 def rewrite(file: Path, change: Callable[[str], str] = newer) -> None:
@@ -232,7 +232,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
         manifest_of(home / "files_sink", 4),
     ),
     "delta commit": lambda _: Commit.parse({"version": 1, "userMetadata": '{"floodmark": {"format": 2}}'}),
-    "kafka ledger": lambda home: kafka_page(newer((home / "kafka_page.json").read_text())),
+    "kafka ledger": lambda home: kafka_page(newer((home / "kafka_page.json").read_text(), 3)),
     "spool": lambda home: (rewrite(home / "spool/_floodmark.json"), Spool(str(home / "spool")).counts()),
     "stream": lambda home: (
         (home / "stream_state/format").write_text("3\n"),

@@ -210,6 +210,7 @@ class JoiningSink(TargetSink):
             in_transaction(at_commit, len(taken))
             self.scheduler.reach(f"{self.name}: under the guard")
             at_commit.end()
+            self.target.keep_copy()
             self.target.put(taken, batch)
             self.target.ledger[batch.ledger(self.name)] = Recorded(batch.number, batch.digest)
         self.scheduler.reach(f"{self.name}: after its commit")
@@ -259,6 +260,8 @@ class PieceSink:
                 if place < self._out(batch):
                     continue
                 self.scheduler.reach(f"{self.name}: piece {place + 1} under the guard")
+                if place == 0:
+                    self.target.keep_copy()
                 self.target.put(taken[place : place + 1], batch)
                 self.target.parts[ledger] = (batch.number, batch.digest, place + 1)
                 if place == len(taken):

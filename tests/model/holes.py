@@ -17,13 +17,12 @@ from tests.model.world import Setting
 
 
 @dataclass(frozen=True)
-class Hole:
-    """A line of a function (`module:name`), what stands there instead, and the case that finds it."""
+class Edit:
+    """A line of a function (`module:name`), and what stands there instead."""
 
     function: str
     line: str
     instead: str
-    setting: Setting
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -51,6 +50,21 @@ class Hole:
         )
         exec(code, names, made)  # noqa: S102 - our own code, without one line
         return made[function.__name__]
+
+
+@dataclass(frozen=True)
+class Hole:
+    """The lines that it takes, and the case that finds it."""
+
+    setting: Setting
+    edits: tuple[Edit, ...]
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for edit in self.edits:
+                stack.enter_context(edit.open())
+            yield
 
 
 def modules() -> list[Any]:

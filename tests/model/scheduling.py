@@ -7,6 +7,7 @@ always gives the same order.
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from floodmark.stores import lease as leases
 
 LONGEST_WAIT_SECONDS = 30.0
+SHARE_OF_EVENTS = 0.1
+"""How often something happens at a boundary, where dice decide."""
 
 
 class Killed(BaseException):
@@ -60,6 +63,26 @@ def every_tape() -> Iterator[Choices]:
     yield choices
     while choices.advance():
         yield choices
+
+
+@dataclass
+class RandomChoices(Choices):
+    """Picks by a seed: mostly a run goes on, and what is changed between two runs is anything alike."""
+
+    dice: random.Random = field(default_factory=random.Random)
+
+    def pick(self, options: list[str], where: str) -> str:
+        calm = options[0] == "go on" and self.dice.random() > SHARE_OF_EVENTS
+        chosen = options[0] if calm else self.dice.choice(options)
+        if chosen != options[0]:
+            self.story.append(f"{where}: {chosen}")
+        return chosen
+
+
+def random_tapes(seed: int, count: int) -> Iterator[Choices]:
+    """So many, for worlds that have too many stories to tell them all."""
+    for each in range(count):
+        yield RandomChoices(story=[f"seed {seed}, story {each}"], dice=random.Random(f"{seed} {each}"))
 
 
 @dataclass
@@ -165,6 +188,13 @@ class Scheduler:
         run.wake.acquire()
         if run.state == "killed":
             raise Killed
+
+    def end_all(self) -> None:
+        """Whoever stands still is killed there."""
+        for run in self.paused():
+            run.state = "killed"
+            run.wake.release()
+            run.gave_way.acquire()
 
     def thaw_all(self) -> None:
         """Whoever stands still goes to its end."""

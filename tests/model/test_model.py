@@ -27,6 +27,9 @@ CASES = {
     "killed, and a table that is changed": Setting("aa", **KILLED, is_immutable=False, changes=("other rows",)),
     "killed where the mark goes with the rows": Setting("at", **KILLED, has_malformed_row=True),
     "dead letters": Setting("a", has_malformed_row=True, thaws=0),
+    "dead letters and a mark that goes with the rows": Setting(
+        "t", **KILLED, has_malformed_row=True, changes=("other code",)
+    ),
 }
 
 

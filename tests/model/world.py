@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -66,8 +66,8 @@ class World:
     last_row: int = 0
     decided: set[str] = field(default_factory=set)
     """What happened that excuses something."""
-    excused: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Rows by target that a person gave up knowing that the target has them."""
+    excused: set[tuple[str, int, int]] = field(default_factory=set)
+    """Place, row and number of what a person gave up although the target has it."""
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self.choices, Budget(0, 0, 0))
@@ -145,7 +145,7 @@ class World:
         stored = WatchedStore(self.pages, Scheduler(Choices(), Budget(0, 0, 0))).read(JOB)
         if stored and stored.intent and record.number == stored.intent.number and record.marks == stored.marks:
             for target in self.all_targets:
-                self.excused.update((target.place, row) for row, _, number in target.rows if number == record.number)
+                self.excused.update((target.place, row, n) for row, _, n in target.rows if n == record.number)
 
     # what must hold
 
@@ -166,15 +166,15 @@ class World:
 
     def _is_needless(self, record: JobRecord) -> bool:
         """Whether a run could have gone on by itself: what was changed concerns only an open batch that nobody has."""
-        if not self.decided <= {"code", "rows", "spool", "finish", "abandon"}:
+        if self.excused or not self.decided <= {"code", "rows", "spool", "finish", "abandon"}:
             return False
         number = record.intent.number if record.intent else None
         return not self.decided or not any(row[2] == number for each in self.all_targets for row in each.rows)
 
     def _problems_of(self, target: Target, upto: int, title: str, *, is_asked: bool) -> Iterator[str]:
         counts = Counter(place for place, _, _ in target.rows)
-        known = {row: n for (place, row), n in self.excused.items() if place == target.place}
-        counts.subtract({row: n for row, n in known.items() if counts[row] > n})
+        excused = Counter(row for place, row, _ in self.excused if place == target.place)
+        counts = Counter({row: max(1, count - excused[row]) for row, count in counts.items()})
         for place, count in counts.items():
             if count > 1:
                 yield f"row {place} is {count} times in {target.place}"
@@ -217,7 +217,8 @@ def change_code_back(world: World) -> None:
 
 def change_rows(world: World) -> None:
     """Every row has another value now, and the newest one is gone."""
-    world.table.rows = [(place, f"{value} changed") for place, value in world.table.rows[:-1]] or world.table.rows
+    kept = world.table.rows[:-1] or world.table.rows
+    world.table.rows = [(place, value if value == MALFORMED else f"{value} changed") for place, value in kept]
     world.decided.add("rows")
 
 
@@ -239,7 +240,8 @@ def lose_spool_and_change_rows(world: World) -> None:
 
 
 def restore_sink(world: World) -> None:
-    """The last target is brought back from a copy."""
+    """The last target is brought back from a copy; nobody who was connected to it before still is."""
+    world.scheduler.end_all()
     if world.targets[-1].copies:
         world.targets[-1].restore()
         world.decided.add("restored")
@@ -277,20 +279,26 @@ CHANGES: dict[str, Callable[[World], None]] = {
 }
 
 
-def explore(setting: Setting, folder: Path, limit: int | None = None) -> int:
-    """Every story of this setting, depth first; how many there were. Raises Violation with one that ends badly."""
+def explore(setting: Setting, folder: Path, tapes: Iterable[Choices] | None = None) -> int:
+    """Every story of this setting, depth first, or those of the tapes; how many there were.
+
+    Raises Violation with the first that ends badly, and every call of it.
+    """
     stories = 0
     with without_spark():
-        for choices in every_tape():
-            world = World(setting, choices, folder)
-            try:
-                world.play()
-                problems = list(world.problems(world.settle()))
-            except Violation as violation:
-                problems = [str(violation)]
-            if problems:
-                raise Violation("\n".join([str(setting), *choices.story, *problems, *world.scheduler.trace]))
+        for choices in tapes or every_tape():
+            tell(World(setting, choices, folder))
             stories += 1
-            if stories == limit:
-                break
     return stories
+
+
+def tell(world: World) -> None:
+    """One story, to its end. Raises Violation."""
+    try:
+        world.play()
+        problems = list(world.problems(world.settle()))
+    except Violation as violation:
+        problems = [str(violation)]
+    if problems:
+        story = [str(world.setting), *world.choices.story, *problems, *world.scheduler.trace]
+        raise Violation("\n".join(story))

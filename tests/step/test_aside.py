@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import floodmark as fm
-from floodmark.errors import FloodmarkError, SinkAhead, StoreUnreachable
+from floodmark.errors import FloodmarkError, SinkAhead, SinkBehind, StoreUnreachable
 from floodmark.hwm import ColumnIntHWM
 from floodmark.jobs.dead_letters import replay_letters
 from floodmark.probes.set_aside import rows_set_aside
@@ -23,16 +23,17 @@ from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import Judgement
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, OpenBatch
-from floodmark.step.looking import read_ledgers, require_agreement
+from floodmark.step.looking import Ledgers, read_ledgers, require_agreement
 from floodmark.step.spool import RowCounts
 from floodmark.step.work import Work
+from floodmark.stores.extras import RecordExtras, SinkLedger
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Intent, JobRecord
 from floodmark.testing import FailingStore, ListSink, RowsSource
 from tests.sinks.batches import batch, no_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -75,7 +76,7 @@ def test_rows_put_aside_by_a_batch_that_the_store_does_not_know_stop_the_run() -
     """As in every sink: the store is an older copy."""
     work, record = work_of(letters=Recorded(5, "digest")), JobRecord("numbers", 3, {"rows": ColumnIntHWM("rows", 9)})
     with pytest.raises(SinkAhead) as stop:
-        require_agreement(work, "default", record, read_ledgers(work, "default", no_session))
+        require_agreement(work, "default", record, read_of(work))
     assert (stop.value.sink, stop.value.recorded, stop.value.stored) == ("dead_letters", 5, 3)
 
 
@@ -85,6 +86,28 @@ def test_letters_without_a_path_lie_beside_the_marks(tmp_path: Path) -> None:
     plain = fm.Job("numbers", RowsSource([]), [ListSink()])
     sink = replace(plain, dead_letters=True).dead_letters_sink(store)
     assert (sink.path, plain.dead_letters_sink(store)) == (str(tmp_path / "dead_letters" / "numbers"), None)
+
+
+def commit_of(
+    store: JoinedStore, counts: RowCounts, kind: str = "batch", before: Mapping[str, SinkLedger] | None = None
+) -> BatchCommit:
+    """The end of batch 4, which every sink has."""
+    intent = Intent(4, "batch", {}, datetime.now(timezone.utc), "a1", None, {})
+    record = JobRecord("numbers", 3, extras=RecordExtras().with_sinks(before or {}))
+    return BatchCommit(
+        work_of(),
+        store,
+        OpenBatch(record, intent, None),
+        PreparedBatch(Judgement(RuleSet(), None, intent.batch_time), (), counts, {}),
+        batch(4, kind=kind),
+        SimpleNamespace(lease=None),
+        Clock(),
+        is_observed=True,
+    )
+
+
+def read_of(work: Work) -> Ledgers:
+    return read_ledgers(work, "default", no_session)
 
 
 class JoinedStore(MemoryMarkStore):
@@ -115,20 +138,40 @@ def test_the_mark_joins_the_last_sinks_transaction_only_where_nothing_is_put_asi
     counts: RowCounts, kind: str, joins: bool
 ) -> None:
     """What is put aside before a transaction that then fails would be open though the batch can still be dropped."""
-    store, intent = JoinedStore(), Intent(4, "batch", {}, datetime.now(timezone.utc), "a1", None, {})
-    judged = Judgement(RuleSet(), None, intent.batch_time)
-    commit = BatchCommit(
-        work_of(),
-        store,
-        OpenBatch(JobRecord("numbers", 3), intent, None),
-        PreparedBatch(judged, (), counts, {}),
-        batch(4, kind=kind),
-        SimpleNamespace(lease=None),
-        Clock(),
-        is_observed=True,
-    )
-    JoinedCommit(commit, {}).commit_within(None, 9)
+    store = JoinedStore()
+    JoinedCommit(commit_of(store, counts, kind), {}).commit_within(None, 9)
     assert store.joined == ([4] if joins else [])
+
+
+def test_dead_letters_come_before_the_quarantine_and_both_before_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill between two of them repeats what is there, and writes the rest; after the mark nobody would."""
+    order: list[str] = []
+    for act in ("write_dead_letters", "quarantine_broken"):
+        monkeypatch.setattr(f"floodmark.step.commit.{act}", lambda *_, act=act: order.append(act))
+    commit_of(JoinedStore(), RowCounts(read=9)).save({}, lambda *_, **__: order.append("mark"))
+    assert order == ["write_dead_letters", "quarantine_broken", "mark"]
+
+
+def test_the_record_keeps_what_dead_letters_and_quarantine_confirmed_until_they_confirm_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few batches put a row aside: those that do not leave the number as it is."""
+    monkeypatch.setattr("floodmark.step.commit.write_dead_letters", lambda *_: None)
+    monkeypatch.setattr("floodmark.step.commit.quarantine_broken", lambda *_: 1)
+    before, saved = {"dead_letters": SinkLedger("ledger", "target", 2)}, []
+    commit = commit_of(JoinedStore(), RowCounts(read=9), before=before)
+    commit.save({}, lambda record, **_: saved.append(record.extras.sinks))
+    assert {name: ledger.number for name, ledger in saved[0].items()} == {"dead_letters": 2, "lake": 4, "quarantine": 4}
+
+
+@pytest.mark.parametrize("name", ["dead_letters", "quarantine"])
+def test_rows_put_aside_that_are_gone_are_noticed(name: str) -> None:
+    """The table was dropped or is an older copy: rows that nobody dealt with may be missing."""
+    work, ledger = work_of(), SinkLedger(f"{LEDGER}.{name}", f"list '{name}' in memory", 2)
+    marks, extras = {"rows": ColumnIntHWM("rows", 9)}, RecordExtras().with_sinks({name: ledger})
+    with pytest.raises(SinkBehind) as stop:
+        require_agreement(work, "default", JobRecord("numbers", 3, marks, extras=extras), read_of(work))
+    assert (stop.value.sink, stop.value.recorded, stop.value.confirmed) == (name, None, 2)
 
 
 def strict(record: Any) -> dict[str, Any]:  # noqa: ANN401 (a record)

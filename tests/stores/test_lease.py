@@ -15,9 +15,9 @@ import pytest
 from floodmark import stores
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnreachable
 from floodmark.stores import MemoryMarkStore, this_process
-from floodmark.stores.lease import Patience, default_seconds, hold
+from floodmark.stores.lease import Patience, change_record, default_seconds, hold
 from floodmark.testing.doubles import FailingStore
-from floodmark.testing.laws.records import ME, OTHER, record, save
+from floodmark.testing.laws.records import ME, NOON, OTHER, record, save, with_open_intent
 from tests.stores.processes import child, next_line
 
 if TYPE_CHECKING:
@@ -270,3 +270,55 @@ def test_a_length_that_is_no_time_is_refused(text: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("FLOODMARK_LEASE_SECONDS", text)
     with pytest.raises(ConfigError, match="FLOODMARK_LEASE_SECONDS"):
         default_seconds()
+
+
+def test_a_saved_decision_is_numbered_above_everything_that_is_known(store: MemoryMarkStore) -> None:
+    """Above the open batch, which is given up, and above what a sink has recorded: both may still be written."""
+    store.release(save(store, record(3)))
+    with hold(store, "orders") as held:
+        begun = with_open_intent(record(3))
+        store.intend(begun, expected=3, lease=held.lease)
+        first = held.save(begun, after=begun)
+        second = held.save(first, after=first, above=9, modified_time=NOON)
+    assert (first.number, first.intent, second.number, second.modified_time) == (5, None, 10, NOON)
+    assert store.read("orders") == second
+
+
+def test_a_decision_under_a_lost_lease_saves_nothing(store: MemoryMarkStore) -> None:
+    """Another run works by now, and knows better."""
+    lease = save(store, record(1))
+    store.release(lease)
+    with hold(store, "orders") as held:
+        store.take_lease("orders", OTHER, over=held.lease)
+        with pytest.raises(LeaseLost):
+            held.save(record(1), after=record(1))
+    assert store.read("orders") == record(1)
+
+
+def test_a_change_that_changes_nothing_writes_nothing(store: MemoryMarkStore) -> None:
+    """Else every look of a page would use up a number."""
+    store.release(save(store, record(2)))
+    assert change_record(store, "orders", lambda known: known).number == 2
+    assert change_record(store, "orders", lambda known: replace(known, origin="set")).number == 3
+    assert change_record(store, "unheard_of", lambda known: replace(known, origin="set")).number == 1
+    assert [each.number for each in store.history("orders")] == [3, 2]
+
+
+def test_a_living_owner_here_is_not_excused_by_a_silent_clock(store: MemoryMarkStore) -> None:
+    """A process of this machine that lives and has not beaten for a while is busy, and not gone."""
+    store.take_lease("orders", ME, over=None)
+    with pytest.raises(LeaseHeld), hold(SilentStore(store), "orders", patience=Watch(["alive"]).patience()):
+        pass
+
+
+class SilentStore:
+    """A store whose clock says that the owner has been silent for an hour."""
+
+    def __init__(self, store: MemoryMarkStore) -> None:
+        self.store = store
+
+    def seconds_since_beat(self, lease: object) -> float:
+        return 3600.0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.store, name)

@@ -31,6 +31,7 @@ FloodmarkError
 │   ├── SinkBehind              a sink does not have a batch any more that it had confirmed
 │   ├── SinkDisagrees           a sink recorded this number for other rows
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
+│   ├── BatchChanged            part of a batch is out, and its rows are others when they are read again
 │   ├── SinkGone                an open batch was begun for a target that the job does not have any more
 │   ├── CodeChanged             an open batch is half written and the code is another one now
 │   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
@@ -109,6 +110,7 @@ from floodmark.errors.data import (
 )
 from floodmark.errors.decisions import (
     BackfillOpen,
+    BatchChanged,
     BatchClosed,
     ChangeFeedOff,
     CodeChanged,
@@ -147,6 +149,7 @@ from floodmark.errors.decisions import (
 
 __all__ = [
     "BackfillOpen",
+    "BatchChanged",
     "BatchClosed",
     "ChangeFeedOff",
     "CodeChanged",

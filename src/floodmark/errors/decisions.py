@@ -207,6 +207,19 @@ class SinkUndecided(DecisionNeeded):
         self.job, self.sink, self.number, self.reason = job, sink, number, reason
 
 
+class BatchChanged(DecisionNeeded):
+    """Part of a batch is out, and its rows are others when they are read again."""
+
+    def __init__(self, job: str, *, sink: str, number: int, difference: str) -> None:
+        super().__init__(
+            f"part of batch {number} of job '{job}' is in sink '{sink}', and its rows are others now: {difference}.",
+            hint="what the transform reads beside the source (a joined table, a file) has changed: bring it back and "
+            f"run again; or `floodmark run --select {job} --abandon` reads the span again as a new batch (rows that "
+            "are out come a second time)",
+        )
+        self.job, self.sink, self.number, self.difference = job, sink, number, difference
+
+
 class SinkGone(DecisionNeeded):
     """An open batch was begun for a target that the job does not have any more: nobody can say if it is there."""
 

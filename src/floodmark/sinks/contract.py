@@ -197,6 +197,29 @@ class Piecemeal(Protocol):
 
 
 @runtime_checkable
+class Settling(Protocol):
+    """A sink whose ledger cannot be read while a run that is gone has something open in it."""
+
+    def settle(self, ledger: str, session: Session) -> None:
+        """Give up what another run left open, so that the ledger can be read at once.
+
+        Called where a batch is open, before its ledger is read, and only by who holds the lease: a run that still
+        lives has to begin anew what it was writing.
+        """
+
+
+@runtime_checkable
+class Forgetting(Protocol):
+    """A sink whose server forgets a ledger that was not written to for long."""
+
+    def may_have_forgotten(self, ledger: str) -> bool:
+        """Whether a ledger without an entry means no more than that; where the target was made anew, it means a loss.
+
+        Called where the sink had confirmed a batch and its ledger has no entry.
+        """
+
+
+@runtime_checkable
 class Expressing(Protocol):
     """A sink that makes what it writes by SQL, and may write the rest of a batch in another attempt."""
 

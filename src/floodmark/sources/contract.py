@@ -96,6 +96,10 @@ class Source(Protocol):
 class Immutable:
     """Marks a source whose span gives the same rows whenever it is read."""
 
+    def gives_same_rows(self) -> bool:
+        """Whether it does so today, for a source that may be set up otherwise; asked when a batch is intended."""
+        return True
+
 
 @runtime_checkable
 class Repeating(Protocol):

@@ -9,7 +9,7 @@ transaction ends would outlive one that fails, and with it a batch that other co
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
@@ -22,7 +22,7 @@ from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.looking import Outlook, ledgers_of, marks_after
-from floodmark.step.refused import puts_rows_aside, quarantine_broken, write_dead_letters
+from floodmark.step.refused import letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
 from floodmark.step.spool import RowCounts
 from floodmark.step.work import OUTSIDE_KINDS, display_marks
 from floodmark.stores.contract import JoiningStore, MarkStore
@@ -32,7 +32,7 @@ from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from floodmark.sinks.contract import Batch
+    from floodmark.sinks.contract import Batch, Sink
     from floodmark.step.work import Work
     from floodmark.stores.lease import HeldLease
     from floodmark.stores.record import Lease
@@ -75,17 +75,21 @@ class BatchCommit:
         log_rules(counts.tally, self.work.name)
         quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, self.batch)
         reach("before_commit")
-        outcome = BatchOutcome(written, counts.read, dead, quarantined, counts.tally)
+        outcome = BatchOutcome(written, counts.read, dead or 0, quarantined or 0, counts.tally)
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
-        save(self.record_after(), expected=expected, lease=self.lease.lease, receipt=receipt)
+        letters = letters_sink(self.work)
+        aside = [sink for sink, rows in ((letters, dead), (self.work.quarantine, quarantined)) if rows is not None]
+        save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)
         return receipt
 
-    def record_after(self) -> JobRecord:
-        """As `record_after`, with the number that each sink of this batch has confirmed by now."""
+    def record_after(self, aside: Iterable[Sink]) -> JobRecord:
+        """As `record_after`, with the number that each sink has confirmed by now; `aside` took rows of this batch."""
         record, intent = record_after(self.open_batch), self.open_batch.intent
-        confirmed = ledgers_of(self.work, self.store.namespace, intent.number)
-        others = self.open_batch.record.extras.sinks if intent.kind == "repair" else {}  # it writes to one sink alone
-        return replace(record, extras=record.extras.with_sinks({**others, **confirmed}))
+        confirmed = ledgers_of(self.work, self.store.namespace, intent.number, aside)
+        before, names = self.open_batch.record.extras.sinks, {sink.name for sink in self.work.aside_sinks}
+        if intent.kind != "repair":  # it writes to one sink alone
+            before = {name: ledger for name, ledger in before.items() if name in names}
+        return replace(record, extras=record.extras.with_sinks({**before, **confirmed}))
 
 
 @dataclass

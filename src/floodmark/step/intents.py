@@ -16,7 +16,7 @@ from floodmark.errors import BatchClosed, CodeChanged, ConfigError, SinkGone
 from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Freezing, Sink, ledger_id
+from floodmark.sinks.contract import Freezing, Settling, Sink, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
@@ -116,6 +116,13 @@ def spool_folder(work: Work, number: int, attempt: str) -> str:
 def new_attempt() -> str:
     """Short enough for names of views and folders, and never the same twice."""
     return uuid.uuid4().hex[:12]
+
+
+def settle_sinks(work: Work, namespace: str, session: Session) -> None:
+    """A run that was killed in the middle of a write may have left something open that hides what a sink has."""
+    for sink in work.sinks:
+        if isinstance(sink, Settling):
+            sink.settle(ledger_id(namespace, work.name, sink.name), session)
 
 
 def fence_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodmark.errors import MarkMissing, SinkAhead, SinkBehind, SinkDisagrees, SourceChanged
 from floodmark.hwm import HWM, Span, digest
-from floodmark.sinks.contract import AtLeastOnce, Piecemeal, Recorded, Sink, ledger_id
+from floodmark.sinks.contract import AtLeastOnce, Forgetting, Piecemeal, Recorded, Sink, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
 from floodmark.stores.extras import RecordExtras, SinkLedger, SourceMemory
@@ -167,15 +167,16 @@ def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None}, aside)
 
 
-def ledgers_of(work: Work, namespace: str, number: int) -> dict[str, SinkLedger]:
-    """Where the batch of this number is recorded, by sink."""
-    sinks = with_ledger(work.sinks)
+def ledgers_of(work: Work, namespace: str, number: int, aside: Iterable[Sink] = ()) -> dict[str, SinkLedger]:
+    """Where the batch of this number is recorded, by sink; `aside` are those of dead letters and quarantine with it."""
+    sinks = with_ledger((*work.sinks, *aside))
     return {s.name: SinkLedger(ledger_id(namespace, work.name, s.name), s.describe(), number) for s in sinks}
 
 
 def sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> list[SinkBehind]:
-    """Sinks that do not have what they had confirmed."""
-    found = (sink_behind(sink, namespace, record, ledgers.by_sink[sink.name]) for sink in with_ledger(work.sinks))
+    """Sinks that do not have what they had confirmed, dead letters and quarantine among them."""
+    entries, sinks = ledgers.entries, with_ledger(work.all_sinks)
+    found = (sink_behind(sink, namespace, record, entries[sink.name]) for sink in sinks)
     return [behind for behind in found if behind is not None]
 
 
@@ -184,10 +185,15 @@ def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded |
     last = record.extras.sinks.get(sink.name)
     if last is None or last.id != ledger_id(namespace, record.job, sink.name) or number_in(entry) >= last.number:
         return None
-    if entry is None and last.target != sink.describe():
+    if entry is None and (last.target != sink.describe() or is_forgotten(sink, last.id)):
         return None
     number = entry.number if entry else None
     return SinkBehind(record.job, sink=sink.name, target=sink.describe(), recorded=number, confirmed=last.number)
+
+
+def is_forgotten(sink: Sink, ledger: str) -> bool:
+    """Whether the sink may have lost the ledger alone, and none of the rows."""
+    return isinstance(sink, Forgetting) and sink.may_have_forgotten(ledger)
 
 
 def require_agreement(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.rules import RuleSet, Tally
-from floodmark.sinks.contract import Batch
+from floodmark.sinks.contract import Batch, Sink
 from floodmark.sources.contract import LETTER, Immutable, Reading, Request, Saving, Session, Sight, Source
 from floodmark.step.checks import Judgement
 from floodmark.step.set_aside import (
@@ -48,31 +48,43 @@ def puts_rows_aside(work: Work, prepared: PreparedBatch, counts: RowCounts, batc
     return bool((work.dead_letters is not None and has_letters) or (work.quarantine is not None and has_broken))
 
 
-def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int:
-    """Write what broke a rule to the quarantine; nothing is read or written if no row did."""
+def letters_sink(work: Work) -> Sink | None:
+    """Where `write_dead_letters` writes to: of a replay, to the table that it reads."""
+    source = work.sources[0]
+    return source.letters.sink if isinstance(source, SavedRecords) else work.dead_letters
+
+
+def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int | None:
+    """Write what broke a rule to the quarantine; how many rows, or None if nothing had to be read or written."""
     broken = [judgement.quarantined_rows()] if tally.quarantined else []
     parts = [quarantine_rows(rows, judgement.legend, batch) for rows in broken]
     if work.quarantine is None:
-        return 0
+        return None
     if batch.kind == "refresh" and judgement.rules:
-        replace_letters(Letters.of(work, batch.number, "quarantine"), parts, judgement.marked_rows.sparkSession, batch)
-        return tally.quarantined
-    written = work.quarantine.write(union_all(parts), batch) if parts else 0
+        letters, spark = Letters.of(work, batch.number, "quarantine"), judgement.marked_rows.sparkSession
+        return tally.quarantined if replace_letters(letters, parts, spark, batch) else None
+    if not parts:
+        return None
+    written = work.quarantine.write(union_all(parts), batch)
     return tally.quarantined if written is None else written
 
 
-def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> int:
-    """Write what could not be parsed, or failed; how many records that were. The source is read again only for that."""
+def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> int | None:
+    """Write what could not be parsed, or failed; how many records, or None if nothing was written.
+
+    The source is read again only for that.
+    """
     source = work.sources[0]
     if isinstance(source, SavedRecords):
         return write_outcome(source, prepared, batch)
     if work.dead_letters is None:
-        return 0
+        return None
     parts = list(new_letters(work, prepared, counts, batch))
     if batch.kind == "refresh":
-        replace_letters(Letters.of(work, batch.number), parts, prepared.judgement.marked_rows.sparkSession, batch)
-        return union_all(parts).count() if parts else 0
-    return work.dead_letters.write(union_all(parts), batch) or 0 if parts else 0
+        spark = prepared.judgement.marked_rows.sparkSession
+        has_written = replace_letters(Letters.of(work, batch.number), parts, spark, batch)
+        return (union_all(parts).count() if parts else 0) if has_written else None
+    return (work.dead_letters.write(union_all(parts), batch) or 0) if parts else None
 
 
 def new_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> Iterator[DataFrame]:
@@ -91,8 +103,10 @@ def write_outcome(source: SavedRecords, prepared: PreparedBatch, batch: Batch) -
     return rows.where("status = 'open'").count()
 
 
-def replace_letters(letters: Letters, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> None:
+def replace_letters(letters: Letters, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> bool:
     """A refresh reads every record again: earlier letters are given up, so that none is delivered a second time.
+
+    Says whether anything was written.
 
     The table may hold letters of other jobs, so it is not overwritten. A record that is put aside again at its place
     has the id of its earlier letter, and stays open.
@@ -103,6 +117,7 @@ def replace_letters(letters: Letters, parts: list[DataFrame], spark: SparkSessio
         parts = [*parts, discarded_rows(gone, batch)]
     if parts:
         letters.sink.write(union_all(parts), replace(batch, kind="batch"))
+    return bool(parts)
 
 
 @dataclass(frozen=True)

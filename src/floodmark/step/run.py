@@ -35,6 +35,7 @@ from floodmark.step.intents import (
     new_intent,
     next_attempt,
     open_intent,
+    settle_sinks,
     work_of,
 )
 from floodmark.step.looking import (
@@ -110,6 +111,7 @@ class Step(Engine[Outlook]):
         """
         if record.intent is None:
             return None
+        settle_sinks(self.work, self.store.namespace, self.session)
         ledgers = self.ledgers(record)
         intent = self.intent_to_finish(record, ledgers)
         if intent is None:
@@ -309,6 +311,8 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """
     record = replace(record, extras=record.extras.without([SINKS]))
     session = session_under(lease, step.session)
+    if record.intent:
+        settle_sinks(step.work, step.store.namespace, session)
     fence = fence_all_below if record.intent else fence_below
     work = named_as_begun(step.work, record.intent)
     ledgers = fence(work, step.store.namespace, record.highest_number, session)

@@ -72,10 +72,19 @@ class Work:
         return (*self.sinks, *self.aside_sinks)
 
     def why_spooled(self) -> str | None:
-        """Why rows are frozen before they are written; None if they need not be."""
-        is_immutable = all(isinstance(source, Immutable) for source in self.sources)
+        """Why rows are frozen before they are written; None if they need not be.
+
+        Sources are asked only where their answer decides.
+        """
         transform = over_sources(self.transform, [source.name for source in self.sources])
-        return why_spooled(self.sinks, transform, self.rules, is_immutable=is_immutable)
+        if_changing = why_spooled(self.sinks, transform, self.rules, is_immutable=False)
+        immutable = [source for source in self.sources if isinstance(source, Immutable)]
+        if if_changing is None or len(immutable) < len(self.sources):
+            return if_changing
+        in_any_case = why_spooled(self.sinks, transform, self.rules, is_immutable=True)
+        if in_any_case or all(source.gives_same_rows() for source in immutable):
+            return in_any_case
+        return if_changing
 
     def needs_position(self) -> bool:
         wanted = any(isinstance(sink, Ordered) and sink.needs_position() for sink in self.sinks)

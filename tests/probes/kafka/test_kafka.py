@@ -13,12 +13,16 @@ from confluent_kafka import KafkaError, KafkaException
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic, similar_topics
 from floodmark.probes.kafka.client import KafkaOptions
-from tests.sources.kafka.topics import commit_offset, open_transaction, put, recreate
+from floodmark.probes.kafka.group import GroupOffsets
+from floodmark.sinks import Kafka as KafkaSink
+from floodmark.sources import Kafka
+from floodmark.sources.contract import Request
+from floodmark.testing.servers import Broker, kafka_broker
+from tests.sources.kafka.topics import commit_offset, no_session, open_transaction, put, recreate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from floodmark.testing.servers import Broker
+    from pathlib import Path
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "app", "sasl.password": 'p"w\\1'}
 
@@ -55,6 +59,25 @@ def test_the_offsets_of_a_group_are_those_that_it_committed(kafka: Broker, topic
     put(kafka, name, "a", "b", "c")
     commit_offset(kafka, name, group=f"{name}-group", offset=2)
     assert probe.group_offsets(f"{name}-group", probe.topics([name]).values()) == {(name, 0): 2}
+
+
+@pytest.mark.server
+def test_a_broker_that_has_never_had_a_group_is_asked_for_one(tmp_path: Path) -> None:
+    """Its coordinator is made by the question: the admin client of librdkafka ended the process meanwhile.
+
+    The same for who asks where a first run begins, for what a sink has, and for who publishes the first offsets.
+    """
+    with kafka_broker(tmp_path) as fresh:
+        fresh.create_topic("orders", 2)
+        probe = KafkaProbe(KafkaOptions(fresh.bootstrap))
+        topics = list(probe.topics(["orders"]).values())
+        assert probe.group_offsets("nobody", topics) == {}
+        with pytest.raises(SourceUnreadable, match="no offset of orders"):
+            Kafka(fresh.bootstrap, "orders", start="group:nobody").look(None, Request(), no_session)
+        assert KafkaSink(fresh.bootstrap, "orders").recorded("floodmark.first", no_session) is None
+        GroupOffsets("first", probe.options).publish({("orders", 1): 0})
+        assert probe.group_offsets("first", topics) == {("orders", 1): 0}
+        fresh.kill()
 
 
 def test_a_topic_that_is_not_there_cannot_be_read(kafka: Broker) -> None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
 import pytest
 
-from floodmark.errors import ConfigError, SinkDisagrees, SinkUnreachable
+from floodmark.errors import BatchChanged, ConfigError, Overtaken, SinkDisagrees, SinkUnreachable
 from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sinks.kafka import Kafka
+from floodmark.sinks.kafka.ledger import LedgerPage
+from floodmark.sinks.kafka.writer import WritePlan, Writer
+from floodmark.testing import InjectedFailure
 from floodmark.testing.servers import Broker
 from tests.sinks.batches import batch, frame
 from tests.sinks.kafka.messages import committed, delete_group, values
+from tests.sinks.kafka.messages import rows as arrow_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+Pages: TypeAlias = Mapping[int, LedgerPage]
 
 
 def intended(sink: Kafka, spark: SparkSession, number: int, *, namespace: str = "prod") -> Batch:
@@ -169,6 +175,69 @@ def test_the_same_number_with_another_digest_is_refused(
     with pytest.raises(SinkDisagrees) as raised:
         sink.write(frame(spark, "v string", ("b",)), other)
     assert (raised.value.number, raised.value.recorded) == (1, one.digest)
+
+
+def test_a_run_whose_number_was_fenced_stops(spark: SparkSession, kafka: Broker, topic: Callable[..., str]) -> None:
+    """Whoever fenced it has decided about the batch: the run must not go on to its next sink."""
+    sink = Kafka(kafka.bootstrap, topic(partitions=2), value="text:v")
+    one = intended(sink, spark, 1)
+    sink.fence(one.ledger(sink.name), 1, lambda: spark)
+    with pytest.raises(Overtaken):
+        sink.write(frame(spark, "v string", ("a",)), one)
+    assert values(kafka.bootstrap, sink.topic) == []
+
+
+def test_a_run_that_a_later_batch_has_overtaken_stops(
+    spark: SparkSession, kafka: Broker, topic: Callable[..., str]
+) -> None:
+    """Nothing of it is written, and it is not taken for done."""
+    sink = Kafka(kafka.bootstrap, topic(partitions=2), value="text:v")
+    one, two = intended(sink, spark, 1), intended(sink, spark, 2)
+    sink.write(frame(spark, "v string", ("b",)), two)
+    with pytest.raises(Overtaken):
+        sink.write(frame(spark, "v string", ("a",)), one)
+    assert values(kafka.bootstrap, sink.topic) == ["b"]
+
+
+def test_a_fence_between_the_plan_and_the_first_writer_stops_the_run(
+    spark: SparkSession, kafka: Broker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number is judged where it is written, by who holds the producer's id, and not only when it is planned."""
+    sink = Kafka(kafka.bootstrap, topic(partitions=2), value="text:v")
+    one, real = intended(sink, spark, 1), Kafka._plan
+
+    def fenced_after_the_plan(self: Kafka, session: SparkSession, batch: Batch, pages: Pages) -> WritePlan:
+        plan = real(self, session, batch, pages)
+        self.fence(one.ledger(self.name), 1, lambda: spark)
+        return plan
+
+    monkeypatch.setattr(Kafka, "_plan", fenced_after_the_plan)
+    with pytest.raises(Overtaken):
+        sink.write(frame(spark, "v string", ("a",), ("b",)), one)
+    assert values(kafka.bootstrap, sink.topic) == []
+
+
+def test_a_rerun_with_other_rows_than_those_that_are_out_is_a_decision(
+    spark: SparkSession, kafka: Broker, topic: Callable[..., str]
+) -> None:
+    """A joined table was changed between kill and rerun; the same rows again are continued."""
+    sink = Kafka(kafka.bootstrap, topic(), key="v", value="text:v")
+    one = intended(sink, spark, 1)
+    plan = replace(sink._plan(spark, one, {}), chunk_rows=2)
+    with pytest.raises(InjectedFailure):
+        Writer(plan, 0).run(then_killed(["a", "b"]))
+    schema = f"v string, {POSITION} long"
+    with pytest.raises(BatchChanged) as stop:
+        sink.write(frame(spark, schema, ("a", 1), ("x", 2), ("c", 3)), one)
+    assert (stop.value.exit_code, stop.value.number, values(kafka.bootstrap, sink.topic)) == (5, 1, ["a", "b"])
+    assert sink.write(frame(spark, schema, ("a", 1), ("b", 2), ("c", 3)), one) == 3
+    assert values(kafka.bootstrap, sink.topic) == ["a", "b", "c"]
+
+
+def then_killed(texts: list[str]) -> Iterator[pa.RecordBatch]:
+    """As Spark hands over rows whose key is their value, until their process ends."""
+    yield arrow_rows(texts).set_column(0, "key", pa.array([text.encode() for text in texts], pa.binary()))
+    raise InjectedFailure
 
 
 def test_a_missing_topic_is_named_with_those_that_are_near(

@@ -10,8 +10,11 @@ import pytest
 
 from floodmark.errors import ConfigError, MarkKindMismatch, SourceGap, SourceRegressed, SourceUnreadable, UnknownKind
 from floodmark.hwm import ColumnIntHWM, KeyValueIntHWM
+from floodmark.sinks import Delta
+from floodmark.sinks import Kafka as KafkaSink
 from floodmark.sources import Kafka
 from floodmark.sources.kafka.offsets import split
+from floodmark.step.work import Work
 from tests.sources.kafka.topics import (
     add_partitions,
     commit_offset,
@@ -318,3 +321,26 @@ def test_a_source_without_a_topic_is_refused(topics: str | list[str]) -> None:
     """And one that names a topic twice."""
     with pytest.raises(ConfigError):
         Kafka("a:1", topics)
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_spooled"), [("delete", False), ("compact", True), ("compact,delete", True)], ids=str
+)
+def test_a_compacted_topic_is_spooled_before_a_sink_that_goes_on_where_it_stopped(
+    kafka: Broker, topic: Topics, policy: str, is_spooled: bool
+) -> None:
+    """Between kill and rerun the broker may remove a record whose key has a newer one: the rows would be others."""
+    source = Kafka(kafka.bootstrap, topic(**{"cleanup.policy": policy}))
+    work = Work("mirror", (source,), (KafkaSink(kafka.bootstrap, "copy"),))
+    assert (work.why_spooled() is not None) is is_spooled
+
+
+def test_rows_are_kept_where_the_broker_does_not_say_whether_a_topic_is_compacted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who may read a topic may not always read its settings; a sink that is all or nothing needs no answer."""
+    source = Kafka("127.0.0.1:9", "orders", options={"socket.timeout.ms": "100"})
+    source.probe._request_seconds = 0.2
+    assert Work("lake", (source,), (Delta("lake"),)).why_spooled() is None
+    assert Work("mirror", (source,), (KafkaSink("127.0.0.1:9", "copy"),)).why_spooled() is not None
+    assert "compacted" in caplog.text

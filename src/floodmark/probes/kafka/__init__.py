@@ -30,6 +30,7 @@ Offsets: TypeAlias = Mapping[Place, int]
 
 REQUEST_SECONDS = 10.0
 LEADER_SECONDS = 5.0
+COORDINATOR_SECONDS = 15.0
 PAUSE_SECONDS = 0.1
 HOUR_MS = 3_600_000
 
@@ -132,6 +133,7 @@ class KafkaProbe:
     def group_offsets(self, group: str, topics: Iterable[Topic]) -> dict[Place, int]:
         """The next offsets that a consumer group has committed; partitions without one are left out.
 
+        A coordinator that loads them, moves, or is made for the first group of a broker is waited for.
         By a consumer and not by the admin client, whose process dies where the coordinator has moved or is not there
         yet (librdkafka's issue 5040, in 2.16 still).
         """
@@ -140,10 +142,17 @@ class KafkaProbe:
 
         places = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
         consumer = self.options.consumer(**{"group.id": group})
-        try:
+
+        def ask() -> list[TopicPartition]:
             offsets = consumer.committed(places, timeout=self._request_seconds)
             for refusal in (each.error for each in offsets if each.error is not None):
                 raise KafkaException(refusal)
+            return offsets
+
+        try:
+            offsets = patiently(
+                ask, seconds=COORDINATOR_SECONDS, passing=is_between_coordinators, pause_seconds=PAUSE_SECONDS
+            )
         except KafkaException as error:
             raise self._unreadable(f"kafka group {group}", error) from None
         finally:
@@ -254,6 +263,15 @@ def similar_topics(name: str, topics: Iterable[str]) -> str:
     """`did you mean …?` with up to three names that are like this one; nothing if none is."""
     near = difflib.get_close_matches(name, list(topics), n=3)
     return f"did you mean {', '.join(near)}?" if near else ""
+
+
+def is_between_coordinators(error: BaseException | None) -> bool:
+    """Whether the same question about a group has an answer a moment later."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    passing = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE}
+    passing |= {KafkaError.NOT_COORDINATOR, KafkaError._WAIT_COORD, KafkaError._TIMED_OUT}
+    return isinstance(error, KafkaException) and error.args[0].code() in passing
 
 
 def is_between_leaders(error: BaseException | None) -> bool:

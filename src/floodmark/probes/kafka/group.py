@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from floodmark.errors import PublicationFailed, SourceUnreadable
+from floodmark.errors import PublicationFailed
 from floodmark.patience import patiently
-from floodmark.probes.kafka import KafkaProbe, Place, Topic
+from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.client import KafkaOptions
 
 if TYPE_CHECKING:
@@ -23,16 +23,6 @@ PASSING = (
     *("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "_WAIT_COORD", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"),
 )
 """librdkafka's names of what is over soon; its own `retriable` speaks of transactions alone."""
-
-
-def committed_offsets(probe: KafkaProbe, group: str, topics: Sequence[Topic]) -> dict[Place, int]:
-    """The group's offsets; a coordinator that is still loading them is waited for."""
-    return patiently(
-        lambda: probe.group_offsets(group, topics),
-        seconds=PATIENCE_SECONDS,
-        passing=lambda error: isinstance(error, SourceUnreadable) and "oordinator" in error.reason,
-        pause_seconds=PAUSE_SECONDS,
-    )
 
 
 @dataclass

@@ -9,14 +9,29 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, SinkDisagrees, SinkFailed, SinkUndecided, SinkUnreachable, SourceUnreadable
+from floodmark.errors import (
+    BatchChanged,
+    ConfigError,
+    SinkDisagrees,
+    SinkFailed,
+    SinkUndecided,
+    SinkUnreachable,
+    SourceUnreadable,
+)
+from floodmark.logs import get_logger
 from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic, similar_topics
 from floodmark.probes.kafka.client import KafkaOptions, driver_message
-from floodmark.sinks.contract import Batch, Recorded, Session
+from floodmark.sinks.contract import Batch, Recorded, Session, require_own_number
 from floodmark.sinks.kafka import ledger as ledgers
-from floodmark.sinks.kafka.ledger import CannotTell, Layout, LedgerPage
+from floodmark.sinks.kafka.ledger import PROMPT_SECONDS, STABLE_SECONDS, CannotTell, Layout, LedgerPage
 from floodmark.sinks.kafka.messages import MessageFormat
-from floodmark.sinks.kafka.producer import PATIENCE_SECONDS, LedgerAddress, TransactionalSession, retry_passing_errors
+from floodmark.sinks.kafka.producer import (
+    PATIENCE_SECONDS,
+    LedgerAddress,
+    fence_page,
+    is_passing,
+    retry_passing_errors,
+)
 from floodmark.sinks.kafka.writer import DELIVERY_TYPE, Delivery, WritePlan, Writer, deliver, in_parallel
 from floodmark.spark.faults import fault_in
 
@@ -27,6 +42,8 @@ if TYPE_CHECKING:
 
     from floodmark.hwm import Json
 
+log = get_logger(__name__)
+FENCE_ROUNDS = 3
 LONGEST_CHUNK_SECONDS = 420.0
 """Twice this, and some, is what brokers allow a transaction to take."""
 
@@ -93,9 +110,32 @@ class Kafka:
             return ledgers.newest_batch(self._pages(ledger))
 
     def begun(self, ledger: str, session: Session) -> int | None:
-        """The highest batch of which a reader can see some rows, or all."""
         with self._broker_errors():
-            return max((page.number for page in self._pages(ledger).values() if page.rows or page.done), default=None)
+            return ledgers.half_batch(self._pages(ledger))
+
+    def settle(self, ledger: str, session: Session) -> None:
+        """A transaction that a killed run left open hides the ledger until the broker ends it, minutes later.
+
+        Every id that a writer can have had is taken over, which ends it at once; nothing is done where nothing is open.
+        """
+        from confluent_kafka import KafkaException
+
+        with self._broker_errors():
+            count = self._topic.partitions()
+            if not count:
+                return
+            try:
+                self._read_pages(ledger, range(count), PROMPT_SECONDS)
+            except KafkaException as error:
+                if not is_passing(error):
+                    raise
+                log.info("taking over what a run that is gone left open", sink=self.name, topic=self.topic)
+                in_parallel(self._address(ledger).take_over, range(count))
+
+    def may_have_forgotten(self, ledger: str) -> bool:
+        """Brokers forget a group after some days; a topic that was made anew begins at offset 0."""
+        with self._broker_errors():
+            return self._topic.had_records()
 
     def holds_rows(self, session: Session) -> bool:
         with self._broker_errors():
@@ -104,9 +144,10 @@ class Kafka:
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         with self._broker_errors():
             pages = self._pages(batch.ledger(self.name))
-            if ledgers.is_whole(pages, batch.number):
-                written = ledgers.rows_of(pages, batch.number)
-                return self._sum([Delivery(0, written, ledgers.other_digest(pages, batch))], batch)
+            newest = ledgers.newest_page(pages)
+            if newest is not None and ledgers.is_whole(pages, batch.number):
+                require_own_number(newest.recorded, batch, self.name)
+                return ledgers.rows_of(pages, batch.number)
             plan = self._plan(rows.sparkSession, batch, pages)
         deliveries = {each.writer: each for each in self._deliver(rows, plan, batch)}
         # A writer whose partitions get no rows may have no task, and yet has to turn its page.
@@ -116,19 +157,25 @@ class Kafka:
         return self._sum(list(deliveries.values()), batch)
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
-        """Every id that a writer can have had is taken over, and only then the number is recorded."""
+        """Every id that a writer can have had is taken over, and each records the number on its page.
+
+        Nobody can write to a topic that is missing, and its ledger cannot be either: then there is nothing to do.
+        """
         with self._broker_errors():
+            if self.create is None and self._topic.partitions() is None:
+                log.info("no fence is needed: the topic is not there", sink=self.name, topic=self.topic, number=number)
+                return
             count, address = self._topic.require(), self._address(ledger)
-            before = ledgers.newest_batch(self._pages(ledger))
-            in_parallel(address.take_over, range(count))
-            page = LedgerPage(number, 0, True, count, count, before.number if before else 0)
-            producer = TransactionalSession(address, 0, range(count))
-            try:
-                if not ledgers.is_whole(producer.open(), number):
-                    producer.begin()
-                    producer.commit(page)
-            finally:
-                producer.close()
+            self.settle(ledger, session)
+            # Twice where a writer turned the pages of others before it was shut out: now nobody is left who would.
+            for _ in range(FENCE_ROUNDS):
+                pages = self._pages(ledger)
+                if ledgers.is_whole(pages, number):
+                    return
+                behind = [p for p in range(count) if p not in pages or pages[p].highest_done < number]
+                in_parallel(lambda place: fence_page(address, place, number, count), behind)
+            if not ledgers.is_whole(self._pages(ledger), number):
+                raise SinkUnreachable(self.describe(), reason="writers come back faster than they are shut out")
 
     def _plan(self, spark: SparkSession, batch: Batch, pages: Mapping[int, LedgerPage]) -> WritePlan:
         """A batch that was not frozen gets a layout here: right once, but a lost ledger could not be made good."""
@@ -155,7 +202,7 @@ class Kafka:
 
         messages = self._format.route(rows, plan.layout)
         try:
-            return [Delivery(**row.asDict()) for row in messages.mapInArrow(write, DELIVERY_TYPE).collect()]
+            return [Delivery.from_row(row) for row in messages.mapInArrow(write, DELIVERY_TYPE).collect()]
         except Exception as error:
             reason = fault_in(error, "sink")
             if reason is None:
@@ -164,14 +211,13 @@ class Kafka:
 
     def _sum(self, deliveries: Sequence[Delivery], batch: Batch) -> int | None:
         for each in deliveries:
-            if each.recorded_digest is not None:
-                raise SinkDisagrees(
-                    batch.job,
-                    sink=self.name,
-                    number=batch.number,
-                    recorded=each.recorded_digest,
-                    intended=batch.digest,
-                )
+            if each.recorded is not None:
+                require_own_number(each.recorded, batch, self.name)
+                recorded = f"{each.recorded.digest}, in another attempt to begin it"
+                facts = {"recorded": recorded, "intended": batch.digest}
+                raise SinkDisagrees(batch.job, sink=self.name, number=batch.number, **facts)
+            if each.difference is not None:
+                raise BatchChanged(batch.job, sink=self.name, number=batch.number, difference=each.difference)
             if each.undecided is not None:
                 raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=each.undecided)
         counts = [each.rows for each in deliveries]
@@ -181,11 +227,11 @@ class Kafka:
         count = self._topic.partitions()
         return retry_passing_errors(lambda: self._read_pages(ledger, range(count))) if count else {}
 
-    def _read_pages(self, ledger: str, partitions: range) -> dict[int, LedgerPage]:
+    def _read_pages(self, ledger: str, partitions: range, seconds: float = STABLE_SECONDS) -> dict[int, LedgerPage]:
         """The reader is kept, since to connect takes far longer than to ask; one that failed is given up."""
         reader = self._readers.pop(ledger, None) or self._address(ledger).reader()
         try:
-            pages = ledgers.read_pages(reader, self.topic, partitions)
+            pages = ledgers.read_pages(reader, self.topic, partitions, seconds)
         except BaseException:
             reader.close()
             raise
@@ -263,6 +309,10 @@ class TargetTopic:
 
     def holds_records(self) -> bool:
         return any(bounds.end != bounds.earliest for bounds in self._bounds(self.partitions() or 0))
+
+    def had_records(self) -> bool:
+        """Whether anything was ever written to it, also if retention has removed it since."""
+        return any(bounds.end for bounds in self._bounds(self.partitions() or 0))
 
     def _bounds(self, partitions: int) -> list[PartitionBounds]:
         bounds = self._probe.bounds([Topic(self.name, "", tuple(range(partitions)))]) if partitions else {}

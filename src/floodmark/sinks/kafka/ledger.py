@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floodmark.formats import with_format, without_format
-from floodmark.sinks.contract import Batch, Recorded
+from floodmark.sinks.contract import Recorded
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 STABLE_SECONDS = 60.0
 """How long to wait for offsets that an open transaction is about to change."""
+PROMPT_SECONDS = 3.0
+"""How long an answer takes at most where nothing is open."""
+PAGE_FORMAT = 2
+"""Since 2 a page says whether it is a fence, and has a hash of the rows."""
 HIDDEN_SECONDS = 120.0
 """How long to wait for transactions of others that are open above our rows."""
 LABEL, ROWS = "fm", "fm-rows"
@@ -65,6 +69,7 @@ class LedgerPage:
     """One partition's entry: how many rows of batch `number` its writer has committed, over all its partitions.
 
     `before` is the batch that this writer had finished earlier; `partitions`, `writers` and `token` are the layout's.
+    `rows_hash` is that of the rows in their order. A fence keeps the rows of a part that is out under its number.
     """
 
     number: int
@@ -75,6 +80,19 @@ class LedgerPage:
     before: int = 0
     digest: str | None = None
     token: str | None = None
+    is_fence: bool = False
+    rows_hash: str | None = None
+
+    @classmethod
+    def fence(cls, number: int, partitions: int, *, over: LedgerPage | None) -> LedgerPage:
+        """The number without rows of its own, in place of another page or of none."""
+        rows = over.rows if over is not None and over.number == number else 0
+        return cls(number, rows, True, partitions, partitions, over.highest_done if over else 0, is_fence=True)
+
+    @property
+    def recorded(self) -> Recorded:
+        """What it says of its own number."""
+        return Recorded(self.number, self.digest, self.is_fence)
 
     @property
     def highest_done(self) -> int:
@@ -86,7 +104,7 @@ class LedgerPage:
         from confluent_kafka import TopicPartition
 
         return TopicPartition(
-            topic, partition, self.number, json.dumps(with_format(asdict(self)), separators=(",", ":"))
+            topic, partition, self.number, json.dumps(with_format(asdict(self), PAGE_FORMAT), separators=(",", ":"))
         )
 
     @classmethod
@@ -96,17 +114,22 @@ class LedgerPage:
             return None
         try:
             where = f"partition {offset.partition} of topic {offset.topic}"
-            return cls(**without_format(json.loads(offset.metadata), "the ledger", where=where))
+            facts = without_format(json.loads(offset.metadata), "the ledger", where=where, known=PAGE_FORMAT)
+            page = cls(**facts)
         except (AttributeError, TypeError, ValueError):
             return None
+        is_old_fence = "is_fence" not in facts and page.done and page.digest is None and not page.rows
+        return replace(page, is_fence=True) if is_old_fence else page
 
 
-def read_pages(consumer: Consumer, topic: str, partitions: Iterable[int]) -> dict[int, LedgerPage]:
+def read_pages(
+    consumer: Consumer, topic: str, partitions: Iterable[int], seconds: float = STABLE_SECONDS
+) -> dict[int, LedgerPage]:
     """The pages that are there; the consumer's group is the ledger, and it waits for offsets to be settled."""
     from confluent_kafka import KafkaException, TopicPartition
 
     wanted = [TopicPartition(topic, partition) for partition in partitions]
-    offsets = consumer.committed(wanted, timeout=STABLE_SECONDS)
+    offsets = consumer.committed(wanted, timeout=seconds)
     for offset in offsets:
         if offset.error:
             raise KafkaException(offset.error)
@@ -114,15 +137,28 @@ def read_pages(consumer: Consumer, topic: str, partitions: Iterable[int]) -> dic
     return {partition: page for partition, page in pages.items() if page is not None}
 
 
+def newest_page(pages: Mapping[int, LedgerPage]) -> LedgerPage | None:
+    """The page of the highest number; of those, a fence, which nobody writes beyond."""
+    return max(pages.values(), key=lambda page: (page.number, page.is_fence, page.done), default=None)
+
+
 def newest_batch(pages: Mapping[int, LedgerPage]) -> Recorded | None:
-    """The highest batch that every partition of its layout has."""
-    if not pages:
+    """The highest batch that every partition of its layout has; a fence closes its number from the first page on."""
+    newest = newest_page(pages)
+    if newest is None:
         return None
-    newest = max(pages.values(), key=lambda page: (page.number, page.done))
-    if is_whole(pages, newest.number):
-        return Recorded(newest.number, newest.digest)
+    if newest.is_fence or is_whole(pages, newest.number):
+        return newest.recorded
     earlier = max(page.before if page.number == newest.number else page.highest_done for page in pages.values())
     return Recorded(earlier) if earlier else None
+
+
+def half_batch(pages: Mapping[int, LedgerPage]) -> int | None:
+    """The highest batch of which a reader can see some rows and will not see the others, unless it is finished."""
+    number = max((page.number for page in pages.values() if page.rows), default=0)
+    of_batch = [page for page in pages.values() if page.number == number]
+    is_cut_short = any(page.is_fence for page in of_batch) or not is_whole(pages, number)
+    return number if number and is_cut_short else None
 
 
 def is_whole(pages: Mapping[int, LedgerPage], number: int) -> bool:
@@ -139,12 +175,6 @@ def rows_of(pages: Mapping[int, LedgerPage], number: int) -> int | None:
     if pages[0].number != number:
         return None
     return sum(pages[partition].rows for partition in range(pages[0].writers))
-
-
-def other_digest(pages: Mapping[int, LedgerPage], batch: Batch) -> str | None:
-    """Which other rows this number was recorded for, if it was."""
-    digests = (page.digest for page in pages.values() if page.number == batch.number)
-    return next((digest for digest in digests if digest not in (None, batch.digest)), None)
 
 
 class CannotTell(Exception):

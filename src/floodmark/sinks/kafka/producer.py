@@ -130,6 +130,26 @@ class TransactionalSession:
         return None
 
 
+def fence_page(address: LedgerAddress, place: int, number: int, partitions: int) -> None:
+    """Close the number to the writer of this id: it is taken over first, and only then its page is read and turned.
+
+    A writer that comes back in between shuts this one out, and is shut out by the next try; one that comes later
+    reads the fence on its first page.
+    """
+    retry_passing_errors(lambda: _fence_page(address, place, number, partitions), also=is_over_for_its_producer)
+
+
+def _fence_page(address: LedgerAddress, place: int, number: int, partitions: int) -> None:
+    session = TransactionalSession(address, place, [place])
+    try:
+        page = session.open().get(place)
+        if page is None or page.highest_done < number:
+            session.begin()
+            session.commit(LedgerPage.fence(number, partitions, over=page))
+    finally:
+        session.close()
+
+
 def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Headers) -> None:
     """One message per row with the user's headers; on the last one, ours stand before them."""
     columns = [rows.column(name).to_pylist() for name in ("partition", "key", "value")]
@@ -149,9 +169,13 @@ def produce_all(producer: Producer, topic: str, rows: pa.RecordBatch, stamp: Hea
     producer.poll(0)
 
 
-def retry_passing_errors(call: Callable[[], Answer]) -> Answer:
+def retry_passing_errors(call: Callable[[], Answer], also: Callable[[Exception], bool] | None = None) -> Answer:
     """The call's answer; coordinators that move, load or still settle another transaction are asked again."""
-    return patiently(call, seconds=PATIENCE_SECONDS, passing=is_passing, pause_seconds=PAUSE_SECONDS)
+
+    def passes(error: Exception) -> bool:
+        return is_passing(error) or (also is not None and also(error))
+
+    return patiently(call, seconds=PATIENCE_SECONDS, passing=passes, pause_seconds=PAUSE_SECONDS)
 
 
 def call_within(seconds: float, call: Callable[[], object]) -> None:
@@ -193,7 +217,14 @@ def is_passing(error: Exception) -> bool:
 
 def is_fenced(error: Exception) -> bool:
     """Whether another producer took over this one's id."""
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError, KafkaException
 
     fences = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
-    return error.args[0].code() in fences
+    return isinstance(error, KafkaException) and error.args[0].code() in fences
+
+
+def is_over_for_its_producer(error: Exception) -> bool:
+    """Whether a new producer may do what this one cannot any more."""
+    from confluent_kafka import KafkaException
+
+    return is_fenced(error) or (isinstance(error, KafkaException) and bool(error.args[0].txn_requires_abort()))

@@ -14,18 +14,29 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from floodmark.probes.kafka.client import driver_message
-from floodmark.sinks.kafka.ledger import CannotTell, Layout, LedgerPage, highest_stamps, records_since, stamp
-from floodmark.sinks.kafka.messages import with_partitions
+from floodmark.sinks.contract import Recorded
+from floodmark.sinks.kafka.ledger import (
+    CannotTell,
+    Layout,
+    LedgerPage,
+    highest_stamps,
+    newest_page,
+    records_since,
+    stamp,
+)
+from floodmark.sinks.kafka.messages import RowsHash, with_partitions
 from floodmark.sinks.kafka.producer import LedgerAddress, TransactionalSession, is_fenced
 from floodmark.spark.faults import fault_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Row
 
 PARALLEL_WRITERS = 8
 ATTEMPTS = 4
 CHUNK_BYTES = 64 * 1024 * 1024
-DELIVERY_TYPE = "writer int, rows long, recorded_digest string, undecided string"
+RECORDED_TYPE = "number: long, digest: string, is_fence: boolean"
+DELIVERY_TYPE = f"writer int, rows long, recorded struct<{RECORDED_TYPE}>, undecided string, difference string"
 Answer = TypeVar("Answer")
 
 
@@ -66,19 +77,33 @@ class WritePlan:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A writer's answer: its rows that are out now; or the other digest it met; or why it cannot tell."""
+    """A writer's answer: its rows that are out now.
+
+    Or what else is recorded there, at its number or above; or why it cannot tell; or how the rows that are out differ
+    from those that it was to skip.
+    """
 
     writer: int
     rows: int | None = None
-    recorded_digest: str | None = None
+    recorded: Recorded | None = None
     undecided: str | None = None
+    difference: str | None = None
 
     def to_arrow(self) -> pa.RecordBatch:
         """What a task gives back to the driver; its types are those of DELIVERY_TYPE."""
         import pyarrow as pa
 
-        types = {"writer": pa.int32(), "rows": pa.int64(), "recorded_digest": pa.string(), "undecided": pa.string()}
+        recorded = pa.struct([("number", pa.int64()), ("digest", pa.string()), ("is_fence", pa.bool_())])
+        types = {"writer": pa.int32(), "rows": pa.int64(), "recorded": recorded}
+        types |= {"undecided": pa.string(), "difference": pa.string()}
         return pa.RecordBatch.from_pylist([asdict(self)], schema=pa.schema(list(types.items())))
+
+    @classmethod
+    def from_row(cls, row: Row) -> Delivery:
+        """What a task gave back."""
+        answer = row.asDict(recursive=True)
+        recorded = answer.pop("recorded")
+        return cls(**answer, recorded=Recorded(**recorded) if recorded else None)
 
 
 def deliver(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,11 +136,15 @@ def in_parallel(act: Callable[[int], Answer], writers: Iterable[int]) -> list[An
 
 
 class DeliveryKnown(Exception):
-    """Nothing is left to do: this batch, or a later one, is recorded."""
+    """Nothing is left to do, or nothing may be done: this batch, a later one or another is recorded."""
 
     def __init__(self, delivery: Delivery) -> None:
         super().__init__()
         self.delivery = delivery
+
+
+class RowsDiffer(Exception):
+    """The rows that are out are not those that the batch begins with now."""
 
 
 @dataclass
@@ -123,6 +152,7 @@ class Writer:
     """One run of one writer. Progress is counted in rows of its fixed order, so chunks may end anywhere.
 
     `rows_out` are committed; `chunk` holds the parts that were sent since, kept until their transaction is committed.
+    `rows_hash` is of both; `hash_out`, of those that an earlier attempt had committed, is what it has to be there.
     `trouble` has spoiled the open transaction: nothing more is sent in it, and it is done anew when the chunk ends.
     """
 
@@ -134,6 +164,8 @@ class Writer:
     chunk: list[pa.RecordBatch] = field(default_factory=list)
     chunk_since: float = 0.0
     trouble: Exception | None = None
+    rows_hash: RowsHash = field(default_factory=RowsHash)
+    hash_out: str | None = None
 
     def __post_init__(self) -> None:
         self.session = TransactionalSession(self.plan.address, self.number, self.plan.layout.pages_of(self.number))
@@ -143,34 +175,69 @@ class Writer:
         from confluent_kafka import KafkaException
 
         try:
-            self.rows_out = self._rows_out_by(self.session.open())
+            self._take_over(batches)
             self._send_all(batches)
             return Delivery(self.number, self.rows_out)
         except DeliveryKnown as known:
             return known.delivery
         except CannotTell as reason:
             return Delivery(self.number, undecided=str(reason))
+        except RowsDiffer as difference:
+            return Delivery(self.number, difference=str(difference))
         except KafkaException as error:
             return self._delivery_of_successor(error)
         finally:
             self.session.close()
 
+    def _take_over(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Shut the predecessor out and learn how far it got; where that is to the end, the rows still have to be its.
+
+        The rows of a batch are spread over its writers by what they are: were they others now, one that this writer
+        has sent could be with another one, and be sent again.
+        """
+        try:
+            self.rows_out = self._rows_out_by(self.session.open())
+        except DeliveryKnown as known:
+            if self.hash_out is not None:
+                self.rows_out = known.delivery.rows or 0
+                for rest in self._behind_those_out(batches):
+                    raise RowsDiffer(f"{self.rows_out} rows are out, and {rest.num_rows} or more follow now") from None
+            raise
+
     def _send_all(self, batches: Iterable[pa.RecordBatch]) -> None:
-        to_skip = self.rows_out
-        for batch in batches:
-            fresh = batch.slice(min(to_skip, batch.num_rows))
-            to_skip -= batch.num_rows - fresh.num_rows
+        for batch in self._behind_those_out(batches):
+            fresh = batch
             while fresh.num_rows:
                 part = fresh.slice(0, self.plan.chunk_rows - rows_in(self.chunk))
                 fresh = fresh.slice(part.num_rows)
                 self._add(part)
         self._commit(done=True)
 
+    def _behind_those_out(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that are to be sent, once those before them are seen to be the ones that are out."""
+        to_skip = self.rows_out
+        for batch in batches:
+            skipped = batch.slice(0, min(to_skip, batch.num_rows))
+            if to_skip:
+                self.rows_hash.add(skipped)
+                to_skip -= skipped.num_rows
+                self._require_same_rows(to_skip)
+            if skipped.num_rows < batch.num_rows:
+                yield batch.slice(skipped.num_rows)
+        if to_skip:
+            raise RowsDiffer(f"{self.rows_out} rows are out, and there are only {self.rows_out - to_skip} now")
+
+    def _require_same_rows(self, to_skip: int) -> None:
+        """A page of an earlier version has no hash, nor has a ledger that was made good from stamps."""
+        if to_skip == 0 and self.hash_out is not None and self.rows_hash.hexdigest() != self.hash_out:
+            raise RowsDiffer(f"{self.rows_out} rows are out, and the first {self.rows_out} of now are not the same")
+
     def _add(self, part: pa.RecordBatch) -> None:
         """Sent at once, so that the broker works while Spark prepares the next rows."""
         if not self.chunk:
             self._try(self._begin)
         self.chunk.append(part)
+        self.rows_hash.add(part)
         self._try(lambda: self._send(part, self.rows_out + rows_in(self.chunk)))
         is_slow = time.monotonic() - self.chunk_since > self.plan.chunk_seconds
         is_big = sum(each.nbytes for each in self.chunk) >= CHUNK_BYTES
@@ -226,12 +293,13 @@ class Writer:
         plan, layout = self.plan, self.plan.layout
         rows = self.rows_out + rows_in(self.chunk)
         spread = (layout.partitions, layout.writers)
-        return LedgerPage(plan.number, rows, done, *spread, self.batch_before, plan.digest, layout.token)
+        page = LedgerPage(plan.number, rows, done, *spread, self.batch_before, plan.digest, layout.token)
+        return replace(page, rows_hash=self.rows_hash.hexdigest())
 
     def _rows_out_by(self, pages: Mapping[int, LedgerPage]) -> int:
         """How many rows of this batch are out. Raises DeliveryKnown if no more are needed, or CannotTell."""
         self.batch_before = max((page.highest_done for page in pages.values()), default=self.batch_before)
-        newest = max(pages.values(), key=lambda page: (page.number, page.done), default=None)
+        newest = newest_page(pages)
         if newest is not None and newest.number >= self.plan.number:
             return self._rows_out_on(newest)
         if len(pages) == len(self.session.page_numbers):
@@ -243,11 +311,11 @@ class Writer:
     def _rows_out_on(self, page: LedgerPage) -> int:
         """The same by the page of this batch, or of a later one."""
         plan = self.plan
-        if page.number > plan.number:
-            raise DeliveryKnown(Delivery(self.number))
         is_other = page.digest is not None and page.digest != plan.digest
-        if is_other or not (page.done or page.token == plan.layout.token):
-            raise DeliveryKnown(Delivery(self.number, recorded_digest=page.digest or "nothing"))
+        is_other = is_other or not (page.done or page.token == plan.layout.token)
+        if page.number > plan.number or page.is_fence or is_other:
+            raise DeliveryKnown(Delivery(self.number, recorded=page.recorded))
+        self.hash_out = page.rows_hash
         if page.done:
             raise DeliveryKnown(Delivery(self.number, page.rows))
         return page.rows

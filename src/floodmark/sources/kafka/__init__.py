@@ -107,6 +107,18 @@ class Kafka(Immutable):
         self.shared.topic_ids.update({name: topic.id for name, topic in found.items()})
         return f"kafka topic {_with_ids(found.values())} of cluster {self.probe.cluster_id}"
 
+    def gives_same_rows(self) -> bool:
+        """Not a compacted topic: what was read of it once may be gone behind a newer record of the same key.
+
+        Where the broker does not tell, rows are kept rather than read again.
+        """
+        try:
+            kept = self.probe.retention(self.topics)
+        except SourceUnreadable as error:
+            self._warn("it is not known whether a topic is compacted", ", ".join(self.topics), reason=error.reason)
+            return False
+        return not any(retention.is_compacted for retention in kept.values())
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """One question for the bounds of every partition.
 

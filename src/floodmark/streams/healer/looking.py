@@ -12,7 +12,6 @@ from floodmark.hwm import Json, Span
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import KafkaProbe, Offsets, PartitionBounds, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
-from floodmark.probes.kafka.group import committed_offsets
 from floodmark.sources.kafka.offsets import OffsetPlanner, as_json, from_json, mark_of
 from floodmark.stores.record import JobRecord
 from floodmark.streams.healer.progress import Progress, Range, StreamProgress, progress_in
@@ -129,7 +128,7 @@ class TopicLook:
         new = [place for place in bounds if place not in known]
         known_topics = {topic for topic, _ in known}
         first = [place for place in new if place[0] not in known_topics]
-        committed = committed_offsets(self.probe, self.group, topics) if first else {}
+        committed = self.probe.group_offsets(self.group, topics) if first else {}
         beginnings = {place: Progress.beginning(bounds[place].earliest) for place in new}
         beginnings |= {place: Progress.beginning(self._first(place, committed, bounds[place])) for place in first}
         if set(first) & set(committed):

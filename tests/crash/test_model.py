@@ -1,0 +1,44 @@
+"""The model of the protocol with more in one story than `make test` has time for: see `tests/model`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.model.scheduling import random_tapes
+from tests.model.world import CHANGES, Setting, explore
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
+
+STORIES = 4_000
+EVERYTHING = {"kills": 2, "pauses": 2, "thaws": 2, "runs": 4, "changes": tuple(CHANGES)}
+
+EXHAUSTIVE = {
+    "a kill and a pause": Setting("a", kills=1, batches_before=1),
+    "a kill and a pause, and other code": Setting(
+        "a", kills=1, thaws=0, runs=3, changes=("other code", "the code as it was")
+    ),
+    "two pauses, and other code": Setting("a", pauses=2, thaws=0, changes=("nothing", "other code")),
+    "three sinks, and other code": Setting("aap", changes=("nothing", "other code")),
+    "a table that changes": Setting("ap", is_immutable=False, changes=("nothing", "other rows", "other code")),
+    "a person": Setting("aa", batches_before=1, changes=("--abandon", "--finish")),
+}
+RANDOM = {
+    "one sink": Setting("a", **EVERYTHING),
+    "two sinks of a table": Setting("aa", is_immutable=False, **EVERYTHING),
+    "by pieces": Setting("pa", batches_before=1, has_malformed_row=True, **EVERYTHING),
+    "three sinks": Setting("apt", batches_before=1, has_malformed_row=True, **EVERYTHING),
+}
+
+
+@pytest.mark.parametrize("case", EXHAUSTIVE)
+def test_every_story_is_exact(case: str, tmp_path: Path) -> None:
+    """All of them, depth first."""
+    assert explore(EXHAUSTIVE[case], tmp_path / "spool") > 100
+
+
+@pytest.mark.parametrize("case", RANDOM)
+def test_stories_by_dice_are_exact(case: str, tmp_path: Path) -> None:
+    """Too many to tell them all: these are always the same ones."""
+    assert explore(RANDOM[case], tmp_path / "spool", random_tapes(1, STORIES)) == STORIES

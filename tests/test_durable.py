@@ -1,0 +1,76 @@
+"""What lies on disk when the power goes: the order in which files are synced and named.
+
+No test can cut the power, but every call that decides what is left is seen: a file is synced before the rename that
+makes it count, and its folder after it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from floodmark.machine import append_after, ensure_folder, replace_file
+from floodmark.stores import FileMarkStore
+from floodmark.testing.laws.records import files, record, save
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every sync and rename of this process from now on, by the names of the files."""
+    seen: list[str] = []
+    sync, rename = os.fsync, Path.replace
+
+    def noted_sync(descriptor: int) -> None:
+        seen.append(f"sync {without_pid(Path(f'/proc/self/fd/{descriptor}').readlink())}")
+        sync(descriptor)
+
+    def noted_rename(path: Path, target: Path) -> Path:
+        seen.append(f"{without_pid(path)} becomes {target.name}")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_rename)
+    return seen
+
+
+def without_pid(path: Path) -> str:
+    return path.name.replace(f".{os.getpid()}.", ".")
+
+
+def test_a_file_is_synced_before_it_takes_its_name_and_its_folder_after_it(tmp_path: Path, calls: list[str]) -> None:
+    """Else a name that is there after a power cut may stand for an empty file, or be the old one."""
+    replace_file(tmp_path / "mark", "new")
+    assert calls == ["sync mark.tmp", "mark.tmp becomes mark", f"sync {tmp_path.name}"]
+
+
+def test_what_is_appended_is_synced(tmp_path: Path, calls: list[str]) -> None:
+    """The record that counts it is written after it."""
+    assert (append_after(tmp_path / "items", 0, "one\n"), calls) == (4, ["sync items"])
+
+
+def test_a_new_folder_is_synced_into_each_folder_above_it(tmp_path: Path, calls: list[str]) -> None:
+    """A store that was made a moment ago is not lost with its first record."""
+    ensure_folder(tmp_path / "a" / "b")
+    assert calls == [f"sync {tmp_path.name}", "sync a"]
+
+
+def test_a_folder_that_is_there_costs_no_sync(tmp_path: Path, calls: list[str]) -> None:
+    """Every save asks for it."""
+    ensure_folder(tmp_path)
+    assert calls == []
+
+
+def test_a_record_of_the_file_store_is_durable_before_it_counts(tmp_path: Path, calls: list[str]) -> None:
+    """Its list of files first, then the folder that has the list's name, then the record that points to it."""
+    store = FileMarkStore(tmp_path)
+    save(store, record(1, landing=files("/in/a")))
+    mark = calls.index("orders.mark.jsonl.tmp becomes orders.mark.jsonl")
+    assert calls[mark - 3 : mark + 2] == [
+        "sync orders.items.1.jsonl",
+        "sync default",
+        "sync orders.mark.jsonl.tmp",
+        "orders.mark.jsonl.tmp becomes orders.mark.jsonl",
+        "sync default",
+    ]
