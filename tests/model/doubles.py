@@ -76,6 +76,10 @@ class Table:
     def fingerprint(self, session: object) -> str:
         return self.title
 
+    def row_options(self) -> dict[str, object]:
+        """None but what its title tells: the rows themselves may change."""
+        return {}
+
     def look(self, mark: Any, request: Request, session: object) -> Sight:  # noqa: ANN401 - as the contract says
         self.scheduler.reach("look")
         delivered = mark.value if mark else 0

@@ -26,6 +26,9 @@ CASES = {
     "killed, then finished by a person": Setting("ap", **KILLED, changes=("--finish",)),
     "killed, and a table that is changed": Setting("aa", **KILLED, is_immutable=False, changes=("other rows",)),
     "killed where the mark goes with the rows": Setting("at", **KILLED, has_malformed_row=True),
+    "another source": Setting("aa", **KILLED, changes=("another source",)),
+    "a sink is renamed": Setting("aa", **KILLED, batches_before=1, changes=("a sink is renamed",)),
+    "a sink is restored": Setting("ap", **KILLED, batches_before=1, changes=("a sink is restored",)),
     "dead letters": Setting("a", has_malformed_row=True, thaws=0),
     "dead letters and a mark that goes with the rows": Setting(
         "t", **KILLED, has_malformed_row=True, changes=("other code",)

@@ -126,6 +126,15 @@ class Telling(Protocol):
 
 
 @runtime_checkable
+class Deciding(Protocol):
+    """A source that tells which of its options decide its rows; of any other one, all fields are taken."""
+
+    def row_options(self) -> Mapping[str, object]:
+        """What must not change between a crash and its rerun, beside the fingerprint: how rows are parsed, not how the
+        source is reached. No secrets."""
+
+
+@runtime_checkable
 class Saving(Protocol):
     """A source whose dead letters hold the whole record, so that it can be parsed again without the source."""
 

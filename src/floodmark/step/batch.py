@@ -50,14 +50,11 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> PreparedBatch:
     """The rows of the intent's spans, after transform and rules; from the spool if an earlier attempt finished it."""
     outcomes = FrozenOutcomes.of(work, intent)
     spool = Spool(intent.spool) if intent.spool else None
-    readings = {
-        source.name: in_range(source.read(spark, intent.spans[source.name]), source.name, intent)
-        for source in work.sources
-        if source.name in intent.spans
-    }
     if spool and (counts := spool.counts()):
         judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen_tally=counts.tally)
+        readings = read_spans(work, intent, spark) if counts.dead else {}  # else the source is not asked again
         return PreparedBatch(judgement, (), counts, readings, outcomes.dead_records(spark) if outcomes else None)
+    readings = read_spans(work, intent, spark)
     rows, counters = transform_rows(work, intent, readings, spark)
     rows = outcomes.freeze(rows, work.name) if outcomes else rows
     if spool is None:
@@ -66,6 +63,15 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> PreparedBatch:
     judgement = Judgement(work.rules, spool.read(spark), intent.batch_time)
     failed = outcomes.dead_records(spark) if outcomes else None
     return judge_frozen(work, spool, PreparedBatch(judgement, counters, None, readings, failed))
+
+
+def read_spans(work: Work, intent: Intent, spark: SparkSession) -> dict[str, Reading]:
+    """What each source reads of its span."""
+    return {
+        source.name: in_range(source.read(spark, intent.spans[source.name]), source.name, intent)
+        for source in work.sources
+        if source.name in intent.spans
+    }
 
 
 def transform_rows(

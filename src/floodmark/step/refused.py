@@ -144,6 +144,10 @@ class SavedRecords(Immutable):
     def fingerprint(self, session: Session) -> str:
         return f"dead letters of job {self.letters.job}"
 
+    def row_options(self) -> Mapping[str, object]:
+        """Which letters they are stands in the intent."""
+        return {"origin": self.origin, "changes": self.changes}
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Nothing comes by itself: a person asks for a replay."""
         return Sight(None)

@@ -6,15 +6,17 @@ may take rows that come twice.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Discerning, Expressing, Freezing, Ordered, Sink, merges
-from floodmark.sources.contract import Immutable, Repeating, Restating, Source
+from floodmark.sources.contract import Deciding, Immutable, Repeating, Restating, Session, Source
 from floodmark.step.repeatable import volatile_calls, why_expression_volatile
 from floodmark.step.transform import (
     Function,
@@ -25,15 +27,27 @@ from floodmark.step.transform import (
     Transform,
     over_sources,
     program_fingerprint,
+    short_hash,
 )
 from floodmark.stores.opening import HIDDEN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from floodmark.stores.record import Intent
+
 
 OUTSIDE_KINDS = ("backfill", "repair", "replay")
 """Kinds of batches that leave the mark where it is."""
+SOURCE = "source '"
+NAMING = ("name", "path", "url", "bootstrap", "driver", "glob", "by")
+"""Options that say which source it is: its fingerprint has what counts of them, however they are spelled."""
+LOOKING = ("start", "settle", "lag", "on_gap", "on_rewritten", "recursive", "safety", "unique", "max_future")
+TUNING = ("partitions", "fetch_rows")
+NOT_DECIDING = frozenset((*NAMING, *LOOKING, *TUNING))
+"""Options that do not decide the rows of a span which is fixed already."""
+SECRET = re.compile(r"password|passwd|secret|token|credential|jaas|user|keystore|truststore|\.key", re.IGNORECASE)
+"""Options that say who reads, which decides nothing and must not be stored."""
 OnSchemaChange = Literal["fail", "evolve", "ignore"]
 
 
@@ -93,12 +107,25 @@ class Work:
     def fingerprints(self) -> dict[str, str]:
         """What must not change between a crash and its rerun."""
         sinks = {f"sink '{sink.name}'": sink.fingerprint() for sink in self.sinks}
+        sources = {source_label(source.name): options_fingerprint(source) for source in self.sources}
         return {
+            **sources,
             "the transform": self.transform.fingerprint(),
             "the rules": self.rules.fingerprint(),
             "the program": program_fingerprint(self.transform),
             **sinks,
         }
+
+    def changes_since(self, intent: Intent, session: Session) -> list[str]:
+        """What is not as it was when this batch was begun; each source is asked which one it is."""
+        before, now = dict(intent.fingerprints), self.fingerprints()
+        labels = {source_label(source.name) for source in self.sources}
+        if not any(what.startswith(SOURCE) for what in before):  # intents of earlier versions did not tell
+            before |= {what: now[what] for what in labels}
+        known = intent.extras.sources or {}
+        moved = [s.name for s in self.sources if s.name in known and s.fingerprint(session) != known[s.name]]
+        changed = [what for what in {**before, **now} if before.get(what) != now.get(what)]
+        return list(dict.fromkeys([*changed, *map(source_label, moved)]))
 
 
 @dataclass(frozen=True)
@@ -116,6 +143,40 @@ class RunRequest:
     def drops_open_batch(self) -> bool:
         """Whether a batch that was begun is given up instead of finished."""
         return self.abandon or self.full_refresh
+
+
+def source_label(name: str) -> str:
+    """What a source is called among the things that may have changed."""
+    return f"{SOURCE}{name}'"
+
+
+def options_fingerprint(source: Source) -> str:
+    """How a source parses and shapes what it reads; which one it is, its own fingerprint tells."""
+    options = source.row_options() if isinstance(source, Deciding) else shown_fields(source)
+    return short_hash(type(source).__name__, option_text(options))
+
+
+def shown_fields(part: object) -> dict[str, object]:
+    """The options of a dataclass, without what is kept in it for the life of a process."""
+    kept = [each.name for each in fields(part) if each.init and each.compare] if is_dataclass(part) else []
+    return {name: getattr(part, name) for name in kept if name not in NOT_DECIDING}
+
+
+def option_text(value: object) -> str:
+    """An option as text that is the same in every process; never with a secret."""
+    if isinstance(value, Mapping):
+        shown = {str(name): option_text(each) for name, each in value.items() if not SECRET.search(str(name))}
+        return str(sorted(shown.items()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return str([option_text(each) for each in value])
+    if value is None or isinstance(value, (str, int, float, os.PathLike)):
+        return str(value)
+    if isinstance(value, type):
+        return f"{value.__qualname__} {value.__annotations__ if '__annotations__' in vars(value) else ''}"
+    as_json = getattr(value, "json", None)
+    if callable(as_json):  # a type of Spark
+        return str(as_json())
+    return f"{type(value).__name__} {option_text(shown_fields(value))}"
 
 
 def display_marks(marks: Mapping[str, HWM[Any]]) -> Json:

@@ -59,6 +59,10 @@ class RowsSource(Immutable):
         """The name alone: the list may grow."""
         return f"rows {self.name}"
 
+    def row_options(self) -> Mapping[str, object]:
+        """Not the rows themselves: the list may grow."""
+        return {"schema": self.schema}
+
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """The rows behind the mark; `--from` is the number of rows to leave out."""
         delivered = int(request.start) if request.start else (mark.value or 0) if mark else 0

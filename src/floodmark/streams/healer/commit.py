@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -21,8 +20,7 @@ from floodmark.hwm import Json
 from floodmark.logs import get_logger
 from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.group import GroupOffsets
-from floodmark.step.engine import Clock, OpenBatch
-from floodmark.step.work import display_marks
+from floodmark.step.engine import Clock, OpenBatch, done
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -197,23 +195,14 @@ def receipt_of(
     own = results.values()
     reads = sorted(plan.reads.items())
     span: dict[str, Json] = {f"{topic}/{part}": [low, high] for (topic, part), (low, high) in reads}
-    return Receipt(
-        job=after.job,
-        run=uuid.uuid4().hex[:12],
-        status="done",
-        started=clock.started,
-        seconds=clock.elapsed(),
-        batches=1,
-        number=after.number,
+    return replace(
+        done(before, after.number, after.marks, clock),
         rows_read=sum(each.rows_taken for each in own),
         rows_written={"healed": sum(each.rows_healed for each in own)},
         rows_refused=sum(each.rows_dropped for each in own),
         rows_dead=rows_dead,
         rows_held_back=sum(each.rows_failed + len(each.held_offsets) for each in own),
-        mark_before=display_marks(before.marks),
-        mark_after=display_marks(after.marks),
         span=span,
-        durations=dict(clock.seconds),
         notes=tuple(notes),
     )
 
