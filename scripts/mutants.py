@@ -30,12 +30,18 @@ BEGIN, END = "<!-- mutants that no test notices -->", "<!-- end of mutants -->"
 MODEL = "tests/model/test_model.py"
 TESTS: dict[str, tuple[str, ...]] = {
     "step/engine.py": ("tests/step/test_engine.py", MODEL),
-    "step/run.py": ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", MODEL),
-    "step/intents.py": ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", MODEL),
+    "step/run.py": ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", "tests/step/test_pieces.py", MODEL),
+    "step/intents.py": (
+        "tests/step/test_fencing.py",
+        "tests/step/test_sink_behind.py",
+        "tests/step/test_pieces.py",
+        MODEL,
+    ),
     "step/looking.py": (
         "tests/step/test_looking.py",
         "tests/step/test_fencing.py",
         "tests/step/test_sink_behind.py",
+        "tests/step/test_pieces.py",
         MODEL,
     ),
     "step/commit.py": ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", MODEL),
