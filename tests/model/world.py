@@ -184,6 +184,8 @@ class World:
         for place, value in self.table.rows if title == self.table.title else ():
             if place <= upto and is_letters == (value == MALFORMED) and not counts[place]:
                 yield f"row {place} is not in {target.place}, and the mark is {upto}"
+        if {"finish", "source"} <= self.decided:
+            return  # a person let the batch be finished from what the source is now
         for place, value, _ in target.rows:
             if place <= upto and not is_letters and not value.startswith(title):
                 yield f"row {place} of {target.place} is '{value}', and the mark is one of {title}"
