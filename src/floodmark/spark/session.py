@@ -79,6 +79,11 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def runs_here(spark: SparkSession) -> bool:
+    """Whether every task runs on this machine, and so sees its disks."""
+    return not is_connect(spark) and is_local(spark.conf.get("spark.master", "") or "")
+
+
 def cores(spark: SparkSession) -> int:
     """How many tasks run side by side, as far as the settings tell; a wrong guess costs speed and nothing else."""
     master = spark.conf.get("spark.master", "") or ""

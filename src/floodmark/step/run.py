@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import (
     ConfigError,
+    DiskNotShared,
     FloodmarkError,
     LeaseHeld,
     LeaseLost,
@@ -23,6 +24,7 @@ from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional, ledger_id
+from floodmark.spark.faults import fault_in
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
 from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
@@ -48,7 +50,7 @@ from floodmark.step.looking import (
     require_agreement,
     sinks_behind,
 )
-from floodmark.step.spool import Spool
+from floodmark.step.spool import Spool, is_damage, remove_spools
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.extras import SINKS, RecordExtras
@@ -187,7 +189,7 @@ class Step(Engine[Outlook]):
         reach("after_read")
         receipt = step.write(batch, prepared, lease, clock)
         reach("after_commit")
-        Spool(f"{self.work.spool_folder}/{self.work.name}").remove()
+        remove_spools(f"{self.work.spool_folder}/{self.work.name}", batch.intent.number)
         return receipt
 
     def prepare(self, intent: Intent) -> PreparedBatch:
@@ -247,6 +249,10 @@ class Step(Engine[Outlook]):
         if isinstance(error, FloodmarkError):
             return error
         log.debug("write failed", job=self.job, sink=sink, exc_info=error)
+        if host := fault_in(error, "disk"):
+            return DiskNotShared(self.job, sink=sink, reason=host)
+        if intent.spool and is_damage(error, intent.spool):
+            Spool(intent.spool).condemn()
         known = source_error(error, self.work, intent.spans, spark)
         return known or SinkFailed(self.job, sink=sink, reason=first_lines(error))
 
