@@ -5,7 +5,7 @@ What decides (the step, its intents, the marks, the lease) is the real code; onl
 
 from __future__ import annotations
 
-import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +14,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from floodmark.hwm import ColumnIntHWM, Span
 from floodmark.sinks.contract import Atomic, Batch, Recorded, require_own_number
@@ -350,16 +353,19 @@ class FrameCounter:
 
 
 def write_frame(spool: Any, rows: Frame) -> None:  # noqa: ANN401 - a Spool
-    """The rows of a spool as JSON, where Spark would write Parquet."""
+    """The rows of a spool as one part, where Spark would write several."""
     reach("write the spool")
-    folder = Path(spool.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "rows.json").write_text(json.dumps(rows.collect()))
+    folder, taken = Path(spool.folder), rows.collect()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    columns = {"id": [place for place, _ in taken], "value": [value for _, value in taken]}
+    pq.write_table(pa.table(columns), folder / "part-0.parquet")
 
 
 def read_frame(spool: Any, spark: object) -> Frame:  # noqa: ANN401 - a Spool
-    text = (Path(spool.folder) / "rows.json").read_text()
-    return Frame(lambda: [(place, value) for place, value in json.loads(text)])
+    """Read at once: a run that has begun to read a file has it, whatever becomes of its name."""
+    rows = pq.read_table(Path(spool.folder) / "part-0.parquet").to_pylist()
+    return Frame(lambda: [(row["id"], row["value"]) for row in rows])
 
 
 def reach(point: str) -> None:

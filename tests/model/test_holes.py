@@ -103,6 +103,14 @@ HOLES = {
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),
         ("step.intents:next_attempt", "intent.spool is None or ", "intent.spool is None or not "),
     ),
+    "a lost spool is read anew while a sink has the batch": hole(
+        Setting("aa", is_immutable=False, **KILLED, changes=("the spool is lost, and other rows",)),
+        ("step.intents:has_rows", "if touched and", "if False and"),
+    ),
+    "a lost spool is read anew while a paused run has its rows": hole(
+        Setting("aa", is_immutable=False, thaws=0, changes=("the spool is lost, and other rows",)),
+        ("step.intents:has_rows", "Spool(intent.spool).may_be_in_use()", "False"),
+    ),
     "a mutable table is not frozen": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),
         ("step.intents:new_intent", "if work.why_spooled() else None", "if False else None"),

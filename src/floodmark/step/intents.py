@@ -99,8 +99,8 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
 
     Sinks are written only from a finished spool, so one that is not what it was while a sink has the batch is lost:
     raises SpoolLost, unless somebody accepts that the rest is read again. While none has it, a spool that was never
-    finished is made anew. One that was, or that may lie on another host, may be in the hands of a run that is paused
-    there: such a batch is dropped, which fences it. So is a repair, whose rows are nowhere else.
+    finished is made anew. One that was, or that is gone or may lie on another host, may be in the hands of a run that
+    is paused: such a batch is dropped, which fences it. So is a repair, whose rows are nowhere else.
     """
     flaw = Spool(intent.spool).flaw() if intent.spool else None
     if intent.spool is None or flaw is None:
@@ -108,7 +108,7 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
     is_repair = intent.kind == "repair"
     if touched and (is_repair or not request.finish):
         raise SpoolLost(work.name, number=intent.number, spool=intent.spool, flaw=flaw, confirmed=touched)
-    is_kept = bool(touched) or not (is_repair or lies_elsewhere(intent.spool) or Spool(intent.spool).has_counts())
+    is_kept = bool(touched) or not (is_repair or lies_elsewhere(intent.spool) or Spool(intent.spool).may_be_in_use())
     log.info("the spool of the open batch is given up", job=work.name, number=intent.number, flaw=flaw, kept=is_kept)
     return is_kept
 

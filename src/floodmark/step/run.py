@@ -178,7 +178,16 @@ class Step(Engine[Outlook]):
         if intent.extras.sinks is None:
             sinks = ledgers_of(work_of(intent, self.work), self.store.namespace, intent.number)
             intent = replace(intent, extras=replace(intent.extras, sinks=sinks))
+        if intent.spool:
+            self.begin_spool(intent.spool)
         return super().write_batch(replace(batch, intent=intent), lease, clock)
+
+    def begin_spool(self, folder: str) -> None:
+        """Make the place for the frozen rows; a disk that does not take it fails the run before the batch is open."""
+        try:
+            Spool(folder).begin()
+        except OSError as error:
+            raise SinkFailed(self.job, sink="spool", reason=first_lines(error)) from error
 
     def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """Read, judge, write every sink, and raise the mark."""
