@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.job import Job
-from floodmark.jobs.table_readers import Retention, readers_of, safe_retention
+from floodmark.jobs.table_readers import TableRetention, readers_of, safe_retention
 from floodmark.locations import local_path, quote
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import ledger_id
@@ -122,7 +122,7 @@ class TableWork:
     upkeep: Upkeep
     place: DeltaPlace
     probe: DeltaProbe
-    retention: Retention
+    retention: TableRetention
     files: int = field(init=False)
     bytes: int = field(init=False)
 
