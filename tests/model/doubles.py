@@ -137,8 +137,8 @@ class Target:
     place: str
     rows: list[tuple[int, str, int]] = field(default_factory=list)
     ledger: dict[str, Recorded] = field(default_factory=dict)
-    parts: dict[str, tuple[int, str, int]] = field(default_factory=dict)
-    """By ledger: the number and digest of a batch of which part is out, and how many of its rows are."""
+    parts: dict[str, tuple[int, str, list[Row]]] = field(default_factory=dict)
+    """By ledger: the number and digest of a batch of which part is out, and the rows that are."""
     copies: list[tuple[list[tuple[int, str, int]], dict[str, Recorded]]] = field(default_factory=list)
 
     def put(self, rows: list[Row], batch: Batch) -> None:
@@ -264,26 +264,26 @@ class PieceSink:
             with self.target.guard:
                 if self._has(batch):
                     return sum(number == batch.number for _, _, number in self.target.rows)
-                if place < self._out(batch):
+                if place < self._rows_out(taken, batch):
                     continue
                 self.scheduler.reach(f"{self.name}: piece {place + 1} under the guard")
                 if place == 0:
                     self.target.keep_copy()
                 self.target.put(taken[place : place + 1], batch)
-                self.target.parts[ledger] = (batch.number, batch.digest, place + 1)
+                self.target.parts[ledger] = (batch.number, batch.digest, taken[: place + 1])
                 if place == len(taken):
                     self.target.ledger[ledger] = Recorded(batch.number, batch.digest)
                     del self.target.parts[ledger]
         self.scheduler.reach(f"{self.name}: after its commit")
         return len(taken)
 
-    def _out(self, batch: Batch) -> int:
-        """How many rows of this batch are out."""
-        number, digest, rows = self.target.parts.get(batch.ledger(self.name), (0, "", 0))
+    def _rows_out(self, rows: list[Row], batch: Batch) -> int:
+        """How many rows of this batch are out. Raises SinkDisagrees if they are others than are to be sent."""
+        number, digest, out = self.target.parts.get(batch.ledger(self.name), (0, "", []))
         if number != batch.number:
             return 0
-        require_own_number(Recorded(number, digest), batch, self.name)
-        return rows
+        require_own_number(Recorded(number, digest if out == rows[: len(out)] else "other rows"), batch, self.name)
+        return len(out)
 
 
 class WatchedStore(MemoryMarkStore):
