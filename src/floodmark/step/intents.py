@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import TypeVar
@@ -27,7 +27,7 @@ from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
 from floodmark.step.transform import Identity
 from floodmark.step.work import OUTSIDE_KINDS, SOURCE, RunRequest, Work
-from floodmark.stores.extras import IntentExtras, OutsideBatch
+from floodmark.stores.extras import IntentExtras, OutsideBatch, SinkLedger
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
 log = get_logger(__name__)
@@ -212,8 +212,12 @@ def named_as_begun(work: Work, intent: Intent | None) -> Work:
 
     Under another name it would be asked in a ledger that it never wrote, and would get the batch again.
     """
-    begun = intent.extras.sinks or {} if intent else {}
-    targets = {ledger.target: name for name, ledger in begun.items()}
+    return named_by_target(work, (intent.extras.sinks or {}) if intent else {})
+
+
+def named_by_target(work: Work, ledgers: Mapping[str, SinkLedger]) -> Work:
+    """The work with each sink under the name that its target has here; the work itself if no name is another."""
+    targets = {ledger.target: name for name, ledger in ledgers.items()}
     known = [sink for sink in work.sinks if targets.get(sink.describe(), sink.name) != sink.name]
     if not known:
         return work
