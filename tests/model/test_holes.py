@@ -88,7 +88,7 @@ HOLES = {
     ),
     "a sink is known by its name of today": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is renamed",)),
-        ("step.intents:named_as_begun", "if not known:", "if True:"),
+        ("step.intents:named_by_target", "if not known:", "if True:"),
         ("step.intents:require_all_asked", "if now.get(name) != ledger.target:", "if False:"),
     ),
     "the code is not compared": hole(
