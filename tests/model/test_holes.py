@@ -40,7 +40,7 @@ HOLES = {
         PAUSED,
         (
             "step.run:Step.fence_batch",
-            "ledgers = fence(self.work, self.store.namespace, intent.number, self.session)",
+            "ledgers = fence(named_as_begun(self.work, intent), self.store.namespace, intent.number, self.session)",
             "ledgers = read_ledgers(self.work, self.store.namespace, self.session)",
         ),
     ),
@@ -86,13 +86,30 @@ HOLES = {
         Setting("a", **KILLED, batches_before=1, changes=("a sink is restored",)),
         ("step.looking:require_agreement", "raise behind", "pass"),
     ),
+    "a sink is known by its name of today": hole(
+        Setting("a", **KILLED, batches_before=1, changes=("a sink is renamed",)),
+        ("step.intents:named_by_target", "if not known:", "if True:"),
+        ("step.intents:require_all_asked", "if now.get(name) != ledger.target:", "if False:"),
+    ),
     "the code is not compared": hole(
         Setting("aa", **KILLED, changes=OTHER_CODE),
-        ("step.intents:open_intent", "if not changed or", "if True or"),
+        ("step.intents:open_intent", "(not changed or", "(True or"),
+    ),
+    "the source is not compared": hole(
+        Setting("a", **KILLED, changes=("another source",)),
+        ("step.work:Work.changes_since", "s.fingerprint(session) != known[s.name]", "False"),
     ),
     "a finished spool is not used again": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),
         ("step.intents:next_attempt", "intent.spool is None or ", "intent.spool is None or not "),
+    ),
+    "a lost spool is read anew while a sink has the batch": hole(
+        Setting("aa", is_immutable=False, **KILLED, changes=("the spool is lost, and other rows",)),
+        ("step.intents:has_rows", "if touched and", "if False and"),
+    ),
+    "a lost spool is read anew while a paused run has its rows": hole(
+        Setting("aa", is_immutable=False, thaws=0, changes=("the spool is lost, and other rows",)),
+        ("step.intents:has_rows", "Spool(intent.spool).may_be_in_use()", "False"),
     ),
     "a mutable table is not frozen": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import floodmark as fm
 from floodmark.hwm import VersionHWM
+from floodmark.project import check
 from floodmark.project.check import CheckResult, JobCheck, exit_code, rows_behind, sinks_behind
 from floodmark.project.kinds import Site
 from floodmark.project.models import JobModel
@@ -228,3 +229,16 @@ def test_a_database_is_asked_as_a_run_asks_it(tmp_path: Path, database: str) -> 
         source = {"type": "postgres", "url": database, "table": "orders", "cursor": "id"}
         job = JobModel.model_validate({"name": "orders", "source": source, "sinks": [{"type": "console"}]})
         assert rows_behind([job], Site(tmp_path), MemoryMarkStore()) == {"orders": 3}
+
+
+def test_folders_that_executors_do_not_see_are_found(
+    store: MarkStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors elsewhere: asked only where the project's master is not local, for files sinks and the spool."""
+    job = fm.Job("orders", RowsSource([], "id long"), [fm.sinks.Files(str(tmp_path / "out")), ListSink()], lambda r: r)
+    step = job.step(lambda: None, store, RunRequest())
+    monkeypatch.setattr(check, "hosts_without", lambda folder, spark: ["node7"] if folder.name == "out" else [])
+    here, there = (list(JobCheck(step, master).results()) for master in ("local[*]", "yarn"))
+    assert (rules(here), rules(there), exit_code(there)) == ([], ["FM508"], 2)
+    assert f"node7 does not see {tmp_path / 'out'}" in next(line.message for line in there if line.rule)
+    assert [line.part for line in there].count("disks") == 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, Overtaken
 from floodmark.sinks import Files
 from floodmark.sinks.contract import POSITION, Recorded
 from floodmark.sinks.files import FileFormat
@@ -69,21 +69,18 @@ def test_what_a_killed_attempt_left_is_invisible_and_cleaned_by_the_next(ab: Dat
     assert [path.name for path in tmp_path.iterdir()] == ["batch=1"]
 
 
-def test_a_run_that_is_overtaken_while_it_writes_publishes_nothing(ab: DataFrame, tmp_path: Path) -> None:
-    """Between the check and the rename the folder is looked at once more."""
-    sink = Files(str(tmp_path))
-    sink.fence(LEDGER, 5, no_session)
-    sink._write(ab, batch(4))
-    sink._write(ab, batch(5))
-    assert ([path.name for path in tmp_path.glob("batch=*")], json_lines(tmp_path)) == (["batch=5"], [])
-
-
 def test_a_fence_is_an_empty_batch(ab: DataFrame, tmp_path: Path) -> None:
-    """It holds the number, and no row."""
+    """It holds the number, and no row; what is at or below it is not this batch's any more."""
     sink = Files(str(tmp_path))
     sink.fence(LEDGER, 5, no_session)
-    assert (sink.recorded(LEDGER, no_session), sink.holds_rows(no_session)) == (Recorded(5, None), False)
-    assert (sink.write(ab, batch(4)), sink.write(ab, batch(5)), sink.write(ab, batch(6))) == (None, 0, 2)
+    assert (sink.recorded(LEDGER, no_session), sink.holds_rows(no_session)) == (
+        Recorded(5, None, is_fence=True),
+        False,
+    )
+    for number in (4, 5):
+        with pytest.raises(Overtaken):
+            sink.write(ab, batch(number))
+    assert sink.write(ab, batch(6)) == 2
 
 
 def test_two_ledgers_on_one_folder_are_refused_with_both_names(ab: DataFrame, tmp_path: Path) -> None:

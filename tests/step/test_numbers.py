@@ -132,7 +132,7 @@ def test_an_observation_that_counted_tasks_twice_fails_no_batch(store: MarkStore
 
 
 def test_a_loss_that_an_observation_hides_is_found_by_the_spool(store: MarkStore) -> None:
-    """The feet of its files are exact, whatever was observed."""
+    """The footers of its parts are exact, whatever was observed."""
     with pytest.raises(NumbersDisagree) as stop:
         step_into(store, CountingSink("lake", lost=1), observed=3, spooled=4, transform=Function(lambda f: f)).run()
     assert (stop.value.expected, stop.value.found) == (4, {"sink 'lake'": 3})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import floodmark as fm
@@ -114,6 +116,7 @@ def test_a_finished_spool_is_enough_unless_records_have_to_be_read_again(
     lake, copy = LedgerSink("lake"), LedgerSink("copy")
     crash_in_second_sink(store, Table([1, 2]), lake, copy)
     (tmp_path / "spool").mkdir()
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "spool" / "part-0.parquet")
     Spool(str(tmp_path / "spool")).finish(RowCounts(2, dead))
     intent = intent_in(store)
     spooled = replace(intent, spool=str(tmp_path / "spool"))

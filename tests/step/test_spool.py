@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import floodmark as fm
+from floodmark.errors import SinkFailed, SpoolLost
 from floodmark.step import spool as counting
 from floodmark.testing import ListSink, RowsSource
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import Observation, SparkSession
+
+    from floodmark.stores.contract import MarkStore
 
 SCHEMA = "id long, v string"
 
@@ -85,3 +89,40 @@ def test_a_console_that_shows_a_few_rows_does_not_spoil_the_count(
         {"console": 2},
         2,
     )
+
+
+def half_written(spark: SparkSession, home: Path) -> tuple[ListSink, ListSink, fm.Job, MarkStore]:
+    """A frozen batch that the first sink has and the second has not."""
+    first, second = ListSink("first"), ListSink("second", fail_times=1)
+    source, store = RowsSource(rows(0, 3), SCHEMA), fm.stores.open("sqlite:///marks.db", folder=home)
+    job = fm.Job("frozen", source, [first, second], lambda found: found.where("id > 0"), spool=str(home / "spool"))
+    with pytest.raises(SinkFailed):
+        job.run(spark, store)
+    return first, second, job, store
+
+
+def test_spool_lost(spark: SparkSession, tmp_path: Path) -> None:
+    """The spool is not there: the second sink would get what the source holds now."""
+    first, second, job, store = half_written(spark, tmp_path)
+    shutil.rmtree(tmp_path / "spool")
+    with pytest.raises(SpoolLost) as stop:
+        job.run(spark, store)
+    assert (stop.value.number, stop.value.confirmed, second.rows) == (1, ("first",), [])
+    job.run(spark, store, finish=True)
+    assert (len(first.rows), len(second.rows)) == (2, 2)
+
+
+def test_a_page_that_was_altered_on_the_disk_never_reaches_a_sink(spark: SparkSession, tmp_path: Path) -> None:
+    """Reading compares the checksum of every page; from then on the spool counts as lost."""
+    _, second, job, store = half_written(spark, tmp_path)
+    part = next(file for file in tmp_path.glob("spool/frozen/*/part-*.parquet") if b"x" in file.read_bytes()[:200])
+    for file in part.parent.glob(".part-*.crc"):
+        file.unlink()  # as on an object store: only the page's own checksum is left
+    content = bytearray(part.read_bytes())
+    content[content.index(b"x")] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(SinkFailed):
+        job.run(spark, store)
+    with pytest.raises(SpoolLost):
+        job.run(spark, store)
+    assert second.rows == []

@@ -155,7 +155,9 @@ def check(ctx: typer.Context, job: OneJob = None, select: Select = None, as_json
     invocation: Invocation = ctx.obj
     jobs = invocation.jobs([*([job] if job else ()), *(select or ())])
     session, store = invocation.session(), invocation.store()
-    results = [result for each in jobs for result in JobCheck(each.step(session, store, RunRequest())).results()]
+    master = invocation.loaded_project().master
+    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in jobs]
+    results = [result for each in checks for result in each.results()]
     if as_json:
         print_json({"checks": [_check_entry(result, invocation) for result in results]})
     else:

@@ -10,6 +10,8 @@ import typer
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, DryRun, Select, Yes, print_json, print_line, print_table
 from floodmark.errors import ConfigError
+from floodmark.machine import file_name
+from floodmark.stores.opening import folder_beside
 
 if TYPE_CHECKING:
     from floodmark.jobs.quarantine import Quarantine, Selection
@@ -113,8 +115,19 @@ def discard(
 def _quarantine(invocation: Invocation, job: str) -> Quarantine:
     from floodmark.jobs.quarantine import Quarantine
 
+    _refuse_stream(invocation, job)
     [selected] = invocation.jobs([job])
     return Quarantine.of(selected, invocation.session(), invocation.store())
+
+
+def _refuse_stream(invocation: Invocation, name: str) -> None:
+    """A stream that keeps something beside the marks is told from a name that nothing has."""
+    is_job = any(job.name == name for job in invocation.loaded_project().jobs)
+    if not is_job and (folder_beside(invocation.store()) / "streams" / file_name(name)).is_dir():
+        raise ConfigError(
+            f"'{name}' is a stream: it has no rules, and so no quarantine.",
+            hint=f"what it gave up is in its dead letters: floodmark deadletters list {name}",
+        )
 
 
 def _selection(ids: list[str] | tuple[()], rule: str | None, number: int | None) -> Selection:

@@ -34,6 +34,7 @@ FloodmarkError
 │   ├── BatchChanged            part of a batch is out, and its rows are others when they are read again
 │   ├── SinkGone                an open batch was begun for a target that the job does not have any more
 │   ├── CodeChanged             an open batch is half written and the code is another one now
+│   ├── SpoolLost               an open batch is half written and its spool is gone or damaged
 │   ├── BatchClosed             an open batch is in some sinks, and others were fenced against it
 │   ├── SourceChanged           the mark belongs to another source
 │   ├── SourceRegressed         the source ends below the mark
@@ -59,6 +60,7 @@ FloodmarkError
 │   └── TaskTimedOut            it did not end within its time
 ├── NumbersDisagree             rows read, kept and written do not add up: the batch is not done
 ├── SinkFailed                  a sink could not be written
+│   ├── DiskNotShared           a task does not see the folder that the driver made
 │   ├── ConflictingEvents       two events of one key and moment say different things
 │   └── SnapshotRefused         a snapshot that would delete everything, or is older than the last
 ├── KeysCollide                 two rows of a dimension got the same surrogate key
@@ -80,6 +82,10 @@ from floodmark.errors.configuration import (
     FloodmarkError,
     JobNotFound,
     JoinTreeInvalid,
+    MarkError,
+    MarkFieldUnknown,
+    MarkInvalid,
+    MarkKindMismatch,
     RuleInvalid,
     RunNotFound,
     SignatureInvalid,
@@ -90,6 +96,7 @@ from floodmark.errors.configuration import (
 from floodmark.errors.data import (
     ConflictingEvents,
     ConnectorsMissing,
+    DiskNotShared,
     ElementFailed,
     ElementInvalid,
     HealingFailed,
@@ -122,10 +129,6 @@ from floodmark.errors.decisions import (
     FormatTooNew,
     LeaseHeld,
     LeaseLost,
-    MarkError,
-    MarkFieldUnknown,
-    MarkInvalid,
-    MarkKindMismatch,
     MarkMissing,
     MarkMoved,
     MarkUnreadable,
@@ -143,6 +146,7 @@ from floodmark.errors.decisions import (
     SourceGap,
     SourceRegressed,
     SourceRewritten,
+    SpoolLost,
     StoreError,
     StoreNotPrepared,
     StoreUnreachable,
@@ -161,6 +165,7 @@ __all__ = [
     "ConnectorsMissing",
     "CursorNull",
     "DecisionNeeded",
+    "DiskNotShared",
     "ElementFailed",
     "ElementInvalid",
     "FenceBlind",
@@ -209,6 +214,7 @@ __all__ = [
     "SourceRewritten",
     "SourceUnreadable",
     "SparkUnavailable",
+    "SpoolLost",
     "StoreError",
     "StoreNotPrepared",
     "StoreUnreachable",

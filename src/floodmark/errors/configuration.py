@@ -1,4 +1,4 @@
-"""The root of all errors, and those in what a person wrote: the project file, an option, a rule, a signature."""
+"""The root of all errors, and those in what a person wrote: the project file, an option, a rule, a mark."""
 
 from __future__ import annotations
 
@@ -115,3 +115,34 @@ class SignatureInvalid(ConfigError):
     def __init__(self, function: str, *, argument: str, reason: str, hint: str) -> None:
         super().__init__(f"{function}, {argument}: {reason}.", hint=hint)
         self.function, self.argument, self.reason = function, argument, reason
+
+
+class MarkError(FloodmarkError):
+    """Something is wrong with a mark itself."""
+
+
+class MarkInvalid(MarkError, ValueError):
+    """A value that this kind of mark refuses."""
+
+    def __init__(self, kind: str, value: object, *, reason: str) -> None:
+        super().__init__(f"{kind} refuses {value!r}: {reason}.", hint="pass a value of the kind's own type")
+        self.kind, self.value, self.reason = kind, value, reason
+
+
+class MarkFieldUnknown(MarkError, TypeError):
+    """A mark was made with a field that it does not have."""
+
+    def __init__(self, kind: str, field: str, *, known: Sequence[str]) -> None:
+        super().__init__(f"{kind} has no field '{field}'.", hint=f"one of: {', '.join(known)}")
+        self.kind, self.field, self.known = kind, field, tuple(known)
+
+
+class MarkKindMismatch(MarkError, TypeError):
+    """Two marks (or a mark and a value) that cannot be compared."""
+
+    def __init__(self, left: object, right: object, *, reason: str) -> None:
+        super().__init__(
+            f"cannot compare {left!r} with {right!r}: {reason}.",
+            hint="compare marks of the same kind, name and entity",
+        )
+        self.left, self.right, self.reason = left, right, reason

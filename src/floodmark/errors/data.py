@@ -219,6 +219,17 @@ class NumbersDisagree(FloodmarkError):
         self.job, self.number, self.expected, self.found = job, number, expected, dict(found)
 
 
+class DiskNotShared(SinkFailed):
+    """A task runs on a machine that does not see the folder of the driver: its rows would be left out."""
+
+    def __init__(self, job: str, *, sink: str, reason: str) -> None:
+        super().__init__(job, sink=sink, reason=f"{reason}, which the driver made. Nothing was written.")
+        self.hint = (
+            "put the folder on a disk that the driver and all executors share, use a sink of type delta on an object "
+            "store, or run with master local[*]"
+        )
+
+
 class ConflictingEvents(SinkFailed):
     """Two events of one key and moment say different things; nothing was written."""
 
@@ -250,9 +261,12 @@ class KeysCollide(FloodmarkError):
 class SinkUnreachable(FloodmarkError):
     """The server of a sink could not be reached, or the connection broke; never taken for "nothing recorded"."""
 
-    def __init__(self, target: str, *, reason: str) -> None:
-        super().__init__(
-            f"{target} cannot be used: {reason}.",
-            hint="check that the server runs and lets this role in; then run again: nothing is written twice",
-        )
+    def __init__(
+        self,
+        target: str,
+        *,
+        reason: str,
+        hint: str = "check that the server runs and lets this role in; then run again: nothing is written twice",
+    ) -> None:
+        super().__init__(f"{target} cannot be used: {reason}.", hint=hint)
         self.target, self.reason = target, reason

@@ -1,41 +1,11 @@
-"""Errors of marks, stores and leases, and those where going on would lose or repeat rows: a person has to choose."""
+"""Errors of stores and leases, and those where going on would lose or repeat rows: a person has to choose."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 
 from floodmark.errors.configuration import FloodmarkError
-
-
-class MarkError(FloodmarkError):
-    """Something is wrong with a mark itself."""
-
-
-class MarkInvalid(MarkError, ValueError):
-    """A value that this kind of mark refuses."""
-
-    def __init__(self, kind: str, value: object, *, reason: str) -> None:
-        super().__init__(f"{kind} refuses {value!r}: {reason}.", hint="pass a value of the kind's own type")
-        self.kind, self.value, self.reason = kind, value, reason
-
-
-class MarkFieldUnknown(MarkError, TypeError):
-    """A mark was made with a field that it does not have."""
-
-    def __init__(self, kind: str, field: str, *, known: Sequence[str]) -> None:
-        super().__init__(f"{kind} has no field '{field}'.", hint=f"one of: {', '.join(known)}")
-        self.kind, self.field, self.known = kind, field, tuple(known)
-
-
-class MarkKindMismatch(MarkError, TypeError):
-    """Two marks (or a mark and a value) that cannot be compared."""
-
-    def __init__(self, left: object, right: object, *, reason: str) -> None:
-        super().__init__(
-            f"cannot compare {left!r} with {right!r}: {reason}.",
-            hint="compare marks of the same kind, name and entity",
-        )
-        self.left, self.right, self.reason = left, right, reason
 
 
 class StoreError(FloodmarkError):
@@ -161,7 +131,8 @@ class SinkAhead(DecisionNeeded):
     def __init__(self, job: str, *, sink: str, recorded: int, stored: int) -> None:
         super().__init__(
             f"sink '{sink}' of job '{job}' has recorded batch {recorded}, the store knows only {stored}: "
-            "the store was restored from an older copy, or belongs to another run of this job.",
+            "the store was restored from an older copy, a rollback was broken off, or another project with the same "
+            "namespace and job writes there too.",
             hint=f"bring back the newer store, or `floodmark marks reset {job}` and `run --full-refresh`",
         )
         self.job, self.sink, self.recorded, self.stored = job, sink, recorded, stored
@@ -245,6 +216,22 @@ class CodeChanged(DecisionNeeded):
         )
         self.job, self.number = job, number
         self.changed, self.confirmed = tuple(changed), tuple(confirmed)
+
+
+class SpoolLost(DecisionNeeded):
+    """An open batch was written to some sinks from its spool, which is gone or damaged: its rows are nowhere else."""
+
+    def __init__(self, job: str, *, number: int, spool: str, flaw: str, confirmed: Sequence[str]) -> None:
+        super().__init__(
+            f"batch {number} of job '{job}' is already in {', '.join(confirmed)}, and its rows cannot be read from "
+            f"{spool} on {platform.node()}: {flaw}. Read again, they may be others.",
+            hint="bring the folder back, or run where it is; "
+            f"`floodmark run --select {job} --finish` reads the span again for the rest (the sinks may differ for this "
+            "batch); `--abandon` skips the rest and reads the span again as a new batch (append sinks that confirmed "
+            "get those rows a second time)",
+        )
+        self.job, self.number, self.spool, self.flaw = job, number, spool, flaw
+        self.confirmed = tuple(confirmed)
 
 
 class BatchClosed(DecisionNeeded):

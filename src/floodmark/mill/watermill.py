@@ -21,6 +21,7 @@ from floodmark.errors import (
     SourceGap,
     SourceRegressed,
     SourceRewritten,
+    SpoolLost,
 )
 from floodmark.hwm import Json
 from floodmark.hwm.parsing import seconds_in, wait_seconds
@@ -62,6 +63,7 @@ HINTS: Mapping[type[FloodmarkError], str] = {
     BatchClosed: f"look into the output, then {START_AGAIN}",
     SinkDisagrees: f"find out which store is the right one, or {START_AGAIN}",
     SinkUndecided: f"look into the output, then {START_AGAIN}",
+    SpoolLost: f"bring the folder back, run where it is, or {START_AGAIN}",
     SourceChanged: f"give the mill another name, or {START_AGAIN}",
     SourceGap: f"keep the stream for longer than the mill may rest; now {START_AGAIN}",
     SourceRegressed: f"bring the stream back as it was, or {START_AGAIN}",

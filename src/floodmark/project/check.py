@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from floodmark.errors import FloodmarkError, SinkBehind, SourceUnreadable
+from floodmark.locations import local_path
 from floodmark.logs import get_logger
 from floodmark.postgres import Address
 from floodmark.probes.kafka import KafkaProbe
@@ -20,6 +21,7 @@ from floodmark.probes.postgres import PostgresProbe, TableFacts, table_facts, ta
 from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import RULES, Remarks
+from floodmark.sinks import Files as FilesSink
 from floodmark.sinks import Postgres as PostgresSink
 from floodmark.sinks.contract import ledger_id
 from floodmark.sources import Kafka, Postgres
@@ -27,12 +29,16 @@ from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import select_columns
+from floodmark.spark.faults import hosts_without
+from floodmark.spark.session import is_local
 from floodmark.step.looking import require_same_sources, sink_behind, source_request
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from floodmark.hwm import HWM
     from floodmark.probes.tables import ResolvedCursor
     from floodmark.project.kinds import Site
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from floodmark.sinks.contract import Sink
     from floodmark.sources.contract import Sight, Source
     from floodmark.step import Step
+    from floodmark.step.work import Work
     from floodmark.stores.contract import MarkStore
 
 
@@ -55,6 +62,8 @@ class JobCheck:
     """One job, asked part by part: one that cannot be reached is a finding, and the others are asked all the same."""
 
     step: Step
+    master: str = "local[*]"
+    """Spark's, as far as the project says."""
 
     def results(self) -> Iterator[CheckResult]:
         record = self.step.read()
@@ -64,6 +73,17 @@ class JobCheck:
             yield from self._part_results(f"source {source.name}", self._source_remarks(source, record))
         for sink in self.step.work.sinks:
             yield from self._part_results(f"sink {sink.name}", self._sink_remarks(sink, record))
+        yield from self._part_results("disks", self._disk_remarks())
+
+    def _disk_remarks(self) -> Remarks:
+        """Whether tasks on other machines see the folders that the driver makes; a local Spark is not asked."""
+        for folder in () if is_local(self.master) else driver_folders(self.step.work):
+            hosts = hosts_without(folder, self.step.session())
+            if hosts:
+                hint = "a disk that the driver and all executors share, or a sink of type delta on an object store"
+                yield "FM508", f"{', '.join(hosts)} does not see {folder}: every batch would be refused", hint
+            else:
+                yield "", f"the executors that were asked see {folder}", ""
 
     def _part_results(self, part: str, remarks: Remarks) -> Iterator[CheckResult]:
         try:
@@ -92,6 +112,13 @@ class JobCheck:
             yield from postgres_sink_remarks(sink)
         if behind := sink_behind(sink, self.step.store.namespace, record, recorded):
             raise behind
+
+
+def driver_folders(work: Work) -> list[Path]:
+    """Folders on a disk of this machine that Spark's tasks write to."""
+    sinks = [local_path(sink.path) for sink in work.sinks if isinstance(sink, FilesSink)]
+    spool = [local_path(work.spool_folder)] if work.why_spooled() else []
+    return [folder for folder in (*sinks, *spool) if folder is not None]
 
 
 @dataclass(frozen=True)

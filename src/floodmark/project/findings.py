@@ -26,8 +26,10 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM204": ("error", "two sinks write to one place"),
     "FM205": ("warning", "Delta on s3a: one driver at a time"),
     "FM206": ("error", "options that contradict each other"),
+    "FM207": ("warning", "a folder of this machine, and executors on others"),
     "FM301": ("note", "the batch is frozen in the spool before it is written"),
     "FM302": ("note", "a sink that repeats rows after a crash"),
+    "FM303": ("note", "a spool on one machine, and a store that several share"),
     "FM311": ("note", "a cursor sees neither silent updates nor deletes"),
     "FM312": ("note", "a merge that cannot tell which row is newer"),
     "FM313": ("note", "a sink that appends takes what is delivered again"),
@@ -53,6 +55,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM505": ("warning", "retention may pass the mark"),
     "FM506": ("note", "a compacted topic"),
     "FM507": ("error", "a table lacks a right, an index, or is not there"),
+    "FM508": ("error", "an executor does not see a folder that the driver makes"),
 }
 Remarks: TypeAlias = "Iterator[tuple[str, str, str]]"
 """A rule's id (empty where all is well), what was found, and what to do."""

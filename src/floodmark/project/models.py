@@ -252,6 +252,12 @@ class Project(Model):
             raise ValueError(f"two jobs are called '{twice[0]}'")
         return self
 
+    @property
+    def master(self) -> str:
+        """Where Spark runs: as the file says, else on this machine."""
+        settings = self.spark_settings()
+        return settings.get("spark.remote") or settings.get("spark.master", "local[*]")
+
     def spark_settings(self) -> dict[str, str]:
         """The settings with their full names: `master` is spark.master."""
         return {name if "." in name else f"spark.{name}": value for name, value in self.spark.items()}

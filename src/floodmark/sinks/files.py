@@ -10,21 +10,22 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.formats import with_format, without_format
 from floodmark.locations import local_path
-from floodmark.machine import file_lock
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, is_ledger, without_own
+from floodmark.machine import ensure_folder, file_lock, sync_folder
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, is_ledger, require_own_number, without_own
+from floodmark.spark.faults import FolderMarker
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, DataFrameWriter
 
 FileFormat = Literal["jsonl", "json", "csv", "parquet", "text"]
 CHUNK_BYTES = 1 << 20
@@ -32,6 +33,8 @@ MANIFEST = "_floodmark.json"
 FOLDER = "batch="
 WORK = "_floodmark"
 """Where attempts are written; begins with an underscore, so no reader looks into it."""
+LOCK_SECONDS = 60.0
+"""Nobody holds the lock for longer than it takes to rename folders, unless the process was stopped within it."""
 
 
 @dataclass(frozen=True)
@@ -69,24 +72,37 @@ class Files(Atomic):
         return f"files {self._folder} {self.format}"
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
-        newest = self._newest(ledger)
-        return Recorded(newest.number, newest.digest) if newest else None
+        self._finish_open_swap()
+        newest = newest_manifest(self._folder, ledger)
+        return newest.recorded() if newest else None
 
     def holds_rows(self, session: Session) -> bool:
         """Files that others put there count: a reader sees them too."""
-        self._finish_swap()
+        self._finish_open_swap()
         if any(manifest_of(self._folder, number).rows for number in batch_numbers(self._folder)):
             return True
         there = [path.name for path in self._folder.iterdir()] if self._folder.exists() else []
         return any(not name.startswith(("_", ".", FOLDER)) for name in there)
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
-        ledger = batch.ledger(self.name)
-        newest = self._newest(ledger)
-        if newest is None or newest.number < batch.number:
-            self._write(rows, batch)
-        self._clean()
-        return manifest_of(self._folder, batch.number).rows if batch.number in batch_numbers(self._folder) else None
+        staged = self._folder / WORK / f"{batch.number}-{batch.attempt}-{uuid.uuid4().hex[:8]}"
+        with self._alone():
+            published = self._published(batch)
+            if published is not None:
+                return published.rows
+            marker = FolderMarker.put_into(staged)
+        try:
+            write_files(marker.guard(without_own(rows)), staged, self.format)
+            marker.require()
+            manifest = self._sign(staged, batch)
+        except Exception:
+            with self._alone():
+                self._discard(staged)
+                published = self._published(batch)  # whoever published the number may have removed these files
+            if published is None:
+                raise
+            return published.rows
+        return self._publish(staged, manifest, batch)
 
     def counts_every_row(self) -> bool:
         """The manifest has what was counted in the files themselves; a text may hold line breaks of its own."""
@@ -94,22 +110,18 @@ class Files(Atomic):
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         """Publish an empty batch: whoever is paused with this number or a lower one finds it, and publishes nothing."""
-        staged = self._folder / WORK / f"{number}-fence-{uuid.uuid4().hex}"
-        staged.mkdir(parents=True)
-        Manifest(ledger, number).write(staged)
-        self._publish(staged, ledger, number)
+        with self._alone():
+            newest = newest_manifest(self._folder, ledger)
+            if newest is not None and newest.number >= number:
+                return
+            staged = self._folder / WORK / f"{number}-fence-{uuid.uuid4().hex[:8]}"
+            staged.mkdir(parents=True)
+            Manifest(ledger, number).write(staged)
+            make_durable(staged)
+            self._name(staged, number)
+            self._discard(staged)
 
-    def _write(self, rows: DataFrame, batch: Batch) -> None:
-        label = f"{batch.number}-{batch.attempt}-{uuid.uuid4().hex[:8]}"
-        staged = self._folder / WORK / label
-        write_files(without_own(rows), staged, self.format)
-        self._sign(staged, batch)
-        if batch.kind == "refresh":
-            self._swap(staged, batch.number, label)
-        else:
-            self._publish(staged, batch.ledger(self.name), batch.number)
-
-    def _sign(self, staged: Path, batch: Batch) -> None:
+    def _sign(self, staged: Path, batch: Batch) -> Manifest:
         """Leave only data files, count them, and put the manifest beside them."""
         counts: dict[str, int] = {}
         for file in sorted(staged.iterdir()):
@@ -118,63 +130,112 @@ class Files(Atomic):
             else:
                 counts[file.name] = count_rows(file, self.format)
         ledger, rows = batch.ledger(self.name), sum(counts.values())
-        Manifest(ledger, batch.number, batch.digest, batch.job, rows, counts).write(staged)
+        manifest = Manifest(ledger, batch.number, batch.digest, batch.job, rows, counts)
+        manifest.write(staged)
+        return manifest
 
-    def _publish(self, staged: Path, ledger: str, number: int) -> None:
-        """One rename, unless this number or a higher one was published meanwhile."""
+    def _publish(self, staged: Path, manifest: Manifest, batch: Batch) -> int:
+        """One rename, or one swap; unless the number was taken meanwhile, by this batch or by somebody else."""
         make_durable(staged)
+        old = None
         with self._alone():
-            newest = self._newest(ledger)
-            if newest is not None and newest.number >= number:
-                shutil.rmtree(staged)
-                return
-            staged.rename(batch_folder(self._folder, number))
-            make_durable(self._folder, contents=False)
+            try:
+                published = self._published(batch)
+                if published is None and batch.kind == "refresh":
+                    old = self._swap(staged, batch.number)
+                elif published is None:
+                    self._name(staged, batch.number)
+            finally:
+                self._discard(staged)
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+        return published.rows if published else manifest.rows
 
-    def _swap(self, staged: Path, number: int, label: str) -> None:
-        """Exchange the whole target; a crash between the two renames is finished by whoever opens it next."""
-        new, old = (self._beside(f"{what}-{label}") for what in ("new", "old"))
-        building = self._beside(f"building-{label}")
+    def _published(self, batch: Batch) -> Manifest | None:
+        """This very batch, if it is there; asked under the lock. Raises Overtaken and SinkDisagrees."""
+        newest = newest_manifest(self._folder, batch.ledger(self.name))
+        if newest is None or newest.number < batch.number:
+            return None
+        require_own_number(newest.recorded(), batch, self.name)
+        return newest
+
+    def _name(self, staged: Path, number: int) -> None:
+        """Give a complete folder the name that readers look for; under the lock."""
+        staged.rename(batch_folder(self._folder, number))
+        sync_folder(self._folder)
+        self._remove_leftovers(number)
+
+    def _swap(self, staged: Path, number: int) -> Path:
+        """Exchange the whole target, under the lock; a crash between the two renames is finished by the next look."""
+        new, old, building = (self._beside(f"{what}-{staged.name}") for what in ("new", "old", "building"))
         building.mkdir()
-        make_durable(staged)
         staged.rename(batch_folder(building, number))
-        make_durable(building, contents=False)
-        with self._alone():
-            building.rename(new)
-            self._folder.rename(old)
-            new.rename(self._folder)
-            make_durable(self._folder.parent, contents=False)
-        shutil.rmtree(old)
+        sync_folder(building)
+        self._remove_leftovers(number, but=building)  # an older `new` could be taken for this one after a crash
+        building.rename(new)
+        sync_folder(new.parent)  # the new folder is there for good before the old one goes
+        self._folder.rename(old)
+        new.rename(self._folder)
+        sync_folder(new.parent)
+        if any(numbered_folders(old / WORK)):  # an attempt with a higher number is at work in it
+            (old / WORK).rename(self._folder / WORK)
+        return old
+
+    def _finish_open_swap(self) -> None:
+        """For who only looks; one that has no swap to finish takes no lock and makes no file."""
+        if not self._folder.exists() and self._beside_numbers("new"):
+            with self._alone():
+                return
 
     def _finish_swap(self) -> None:
         """A folder called new is complete, so where the target is gone it takes its place."""
-        if self._folder.exists() or not self._complete_swaps():
-            return
-        with self._alone():
-            swaps = self._complete_swaps()
-            if swaps and not self._folder.exists():
-                swaps[-1].rename(self._folder)
+        swaps = self._beside_numbers("new") if not self._folder.exists() else {}
+        if swaps:
+            max(swaps, key=swaps.__getitem__).rename(self._folder)
+            sync_folder(self._folder.parent)
 
-    def _complete_swaps(self) -> list[Path]:
-        return sorted(self._folder.parent.glob(f".{self._folder.name}.new-*"))
+    def _remove_leftovers(self, number: int, but: Path | None = None) -> None:
+        """What attempts of this number and lower ones left; under the lock, where none of them can publish any more.
 
-    def _clean(self) -> None:
-        """What older attempts left behind; only called by a run that holds the job's lease."""
-        shutil.rmtree(self._folder / WORK, ignore_errors=True)
-        for leftover in self._folder.parent.glob(f".{self._folder.name}.*-*"):
-            if leftover.name.startswith(tuple(f".{self._folder.name}.{what}-" for what in ("building", "new", "old"))):
-                shutil.rmtree(leftover, ignore_errors=True)
+        An attempt that is still at work finds its folder gone as a whole, never half of it: it is renamed first.
+        """
+        left = numbered_folders(self._folder / WORK)
+        left |= self._beside_numbers("building") | self._beside_numbers("new") | self._beside_numbers("old")
+        for path in (path for path, owner in left.items() if owner <= number and path != but):
+            gone = path.with_name(f"{path.name}-gone")
+            with suppress(FileNotFoundError):  # its owner may be removing it too
+                path.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
 
-    def _newest(self, ledger: str) -> Manifest | None:
-        self._finish_swap()
-        return newest_manifest(self._folder, ledger)
+    def _discard(self, staged: Path) -> None:
+        """Remove this attempt's own folder, if it has not become a batch, and the one around it, if nobody needs it."""
+        shutil.rmtree(staged, ignore_errors=True)
+        with suppress(OSError):  # an attempt with a higher number is at work in it
+            staged.parent.rmdir()
+
+    def _beside_numbers(self, what: str) -> dict[Path, int]:
+        """Folders that swaps left beside the target, and the batch of each."""
+        return numbered_folders(self._folder.parent, self._beside(f"{what}-").name)
 
     def _beside(self, what: str) -> Path:
         return self._folder.parent / f".{self._folder.name}.{what}"
 
-    def _alone(self) -> AbstractContextManager[int]:
-        """Between the check and the rename nobody else publishes here."""
-        return file_lock(self._beside("lock"))
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Between the question for the number and the rename nobody else publishes, swaps or removes here."""
+        ensure_folder(self._folder.parent)
+        lock = self._beside("lock")
+        try:
+            with file_lock(lock, patience_seconds=LOCK_SECONDS):
+                self._finish_swap()
+                ensure_folder(self._folder)
+                yield
+        except TimeoutError as error:
+            raise SinkUnreachable(
+                self.describe(),
+                reason=f"another process has held {lock} for {LOCK_SECONDS:g} s",
+                hint="it may have been stopped within its write: let it go on, or end it; then run again",
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -188,6 +249,10 @@ class Manifest:
     rows: int = 0
     files: Mapping[str, int] = field(default_factory=dict)
 
+    def recorded(self) -> Recorded:
+        """What the ledger says by it: every batch has a digest, so one without is a fence."""
+        return Recorded(self.number, self.digest, is_fence=self.digest is None)
+
     def write(self, folder: Path) -> None:
         (folder / MANIFEST).write_text(json.dumps(with_format(asdict(self)), sort_keys=True), encoding="utf-8")
 
@@ -195,6 +260,13 @@ class Manifest:
 def batch_folder(folder: Path, number: int) -> Path:
     """Where a batch is published."""
     return folder / f"{FOLDER}{number}"
+
+
+def numbered_folders(folder: Path, prefix: str = "") -> dict[Path, int]:
+    """The folders of attempts, each with its batch: a number and a dash follow the prefix."""
+    found = [path for path in folder.iterdir() if path.name.startswith(prefix)] if folder.exists() else []
+    labels = {path: path.name.removeprefix(prefix).partition("-")[0] for path in found}
+    return {path: int(label) for path, label in labels.items() if label.isdigit()}
 
 
 def batch_numbers(folder: Path) -> tuple[int, ...]:
@@ -231,9 +303,9 @@ def newest_manifest(folder: Path, ledger: str) -> Manifest | None:
     return manifest
 
 
-def make_durable(folder: Path, *, contents: bool = True) -> None:
+def make_durable(folder: Path) -> None:
     """Bring a folder, and what is directly in it, from the system's memory to the disk."""
-    for path in (*(folder.iterdir() if contents else ()), folder):
+    for path in (*folder.iterdir(), folder):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -245,16 +317,21 @@ def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
     """Part files below the folder; columns that are NULL are written too, so that every record has the same fields."""
     target = f"file:{folder}"
     if file_format == "parquet":
-        rows.write.parquet(target)
+        writer_of(rows).parquet(target)
     elif file_format == "csv":
         # A quote within a value is doubled, as RFC 4180 has it: Spark's backslash is read by few others.
-        rows.write.option("header", True).option("escape", '"').csv(target)
+        writer_of(rows).option("header", True).option("escape", '"').csv(target)
     elif file_format == "jsonl":
-        rows.write.option("ignoreNullFields", False).json(target)
+        writer_of(rows).option("ignoreNullFields", False).json(target)
     elif file_format == "text":
-        rows.write.text(target)  # one column, whose values hold no line break
+        writer_of(rows).text(target)  # one column, whose values hold no line break
     else:
-        _as_lists(rows).write.text(target)
+        writer_of(_as_lists(rows)).text(target)
+
+
+def writer_of(rows: DataFrame) -> DataFrameWriter:
+    """It writes into the folder that the marker made."""
+    return rows.write.mode("append")
 
 
 def _as_lists(rows: DataFrame) -> DataFrame:

@@ -9,18 +9,30 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import socket
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ElementFailed, ElementInvalid, FloodmarkError
+from floodmark.spark.session import runs_here
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
-Kind = Literal["sink", "value", "malformed", "rewritten", "element"]
+Kind = Literal["sink", "value", "malformed", "rewritten", "element", "disk"]
 """A row that a sink refuses; a value of a source that Spark has no place for; a record that cannot be parsed; a commit
-that changed rows where only added ones are taken; an element of a mill."""
+that changed rows where only added ones are taken; an element of a mill; a task that does not see the driver's disk."""
 END = "[/floodmark]"
+MARKER = "_floodmark.marker"
+ASKING_TASKS = 64
+"""So many that every executor of a cluster of some machines gets one."""
 LONGEST_ELEMENT = 200
 POSITION = "partition %d, offset %d"
 
@@ -47,6 +59,71 @@ def fault_in(error: Exception, kind: Kind) -> str | None:
     """The message of such a fault, if that is what stopped the job."""
     match = re.search(f"{re.escape(fault_begin(kind))}(.*?){re.escape(END)}", str(error), re.DOTALL)
     return match[1] if match else None
+
+
+@dataclass(frozen=True)
+class FolderMarker:
+    """A file that is put into a new folder of this machine before Spark's tasks write there.
+
+    A task that does not find it runs where the disk is another one: what it wrote would be left out without a word. If
+    it is gone after the write, somebody removed the folder meanwhile, and with it what was in it by then.
+    """
+
+    folder: Path
+    value: str
+
+    @classmethod
+    def put_into(cls, folder: Path) -> FolderMarker:
+        """Make the folder with a marker of its own in it."""
+        folder.mkdir(parents=True)
+        value = uuid.uuid4().hex
+        (folder / MARKER).write_text(value, encoding="ascii")
+        return cls(folder, value)
+
+    def is_there(self) -> bool:
+        """Whether the folder, seen from here, is the one that was made."""
+        try:
+            return (self.folder / MARKER).read_text(encoding="ascii") == self.value
+        except OSError:
+            return False
+
+    def guard(self, rows: DataFrame) -> DataFrame:
+        """The rows; each task looks for the marker before its first one, unless all of them run in the driver."""
+        return rows if runs_here(rows.sparkSession) else rows.mapInArrow(self.look_first, rows.schema)
+
+    def look_first(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What a task does on its way to the folder."""
+        if not self.is_there():
+            raise RuntimeError(fault_text("disk", f"{socket.gethostname()} does not see {self.folder}"))
+        yield from batches
+
+    def host_without(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The machine that this task runs on, if it does not see the folder."""
+        import pyarrow as pa
+
+        hosts = [] if self.is_there() else [socket.gethostname()]
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"host": hosts}, schema=pa.schema([("host", pa.string())]))
+
+    def require(self) -> None:
+        """Raises FileNotFoundError if the folder was removed since, also if Spark made it again."""
+        if not self.is_there():
+            raise FileNotFoundError(f"{self.folder} was removed while it was written")
+
+
+def hosts_without(folder: Path, spark: SparkSession) -> list[str]:
+    """Machines of the cluster that do not see this folder of the driver's; it need not be there yet.
+
+    A small job asks: it may miss a machine that happens to get no task of it, so every write looks for itself.
+    """
+    there = next(each for each in (folder, *folder.parents) if each.is_dir())
+    marker = FolderMarker.put_into(there / f"_floodmark-{uuid.uuid4().hex}")
+    tasks = ASKING_TASKS
+    try:
+        found = spark.range(0, tasks, 1, tasks).mapInArrow(marker.host_without, "host string").collect()
+    finally:
+        shutil.rmtree(marker.folder, ignore_errors=True)
+    return sorted({str(row["host"]) for row in found})
 
 
 class ElementFault(Exception):

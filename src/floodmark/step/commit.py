@@ -8,7 +8,6 @@ transaction ends would outlive one that fails, and with it a batch that other co
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -28,11 +27,11 @@ from floodmark.step.batch import (
     require_unchanged_sources,
 )
 from floodmark.step.checks import log_rules
-from floodmark.step.engine import Clock, OpenBatch
+from floodmark.step.engine import Clock, OpenBatch, done
 from floodmark.step.looking import Outlook, ledgers_of, marks_after
 from floodmark.step.refused import letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
 from floodmark.step.spool import RowCounts
-from floodmark.step.work import OUTSIDE_KINDS, display_marks
+from floodmark.step.work import OUTSIDE_KINDS
 from floodmark.stores.contract import JoiningStore, MarkStore
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
@@ -104,7 +103,7 @@ class BatchCommit:
     def require_agreement(self, written: Mapping[str, int | None]) -> None:
         """Sinks that keep every row have committed as many as they were handed. Raises NumbersDisagree.
 
-        Exact are the feet of the spool's files, what the rules counted over them, and what such a sink reports; they
+        Exact are the footers of the spool's parts, what the rules counted over them, and what such a sink reports; they
         are compared as they are. What was observed on the way is not, see `require_as_many_as_read`. Where a transform
         may change the number, and nothing was frozen, sinks are compared with each other. A count that is not known is
         not compared.
@@ -215,14 +214,8 @@ def receipt_of(open_batch: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clo
     record, intent, outlook = open_batch.record, open_batch.intent, open_batch.look
     ends = {name: (span.after.show() if span.after else None, span.upto.show()) for name, span in intent.spans.items()}
     spans: dict[str, Json] = {name: list(both) for name, both in ends.items()}
-    return Receipt(
-        job=record.job,
-        run=uuid.uuid4().hex[:12],
-        status="done",
-        started=clock.started,
-        seconds=clock.elapsed(),
-        batches=1,
-        number=intent.number,
+    return replace(
+        done(record, intent.number, marks_after(record, intent), clock),
         rows_read=outcome.rows_read,
         rows_written=dict(outcome.rows_written),
         rows_refused=outcome.rows_quarantined + outcome.tally.dropped,
@@ -231,10 +224,7 @@ def receipt_of(open_batch: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clo
         rules=tuple(RuleOutcome(**asdict(verdict)) for verdict in outcome.tally.verdicts),
         rows_dead=outcome.rows_dead,
         rows_held_back=outlook.held_back if outlook else 0,
-        mark_before=display_marks(record.marks),
-        mark_after=display_marks(marks_after(record, intent)),
         span=spans,
-        durations=dict(clock.seconds),
         notes=receipt_notes(outlook, intent),
         recovered=outlook is None,
     )

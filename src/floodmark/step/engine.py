@@ -7,14 +7,16 @@ streams runs records one by one. Both fill in the same verbs, so that a kill is 
 from __future__ import annotations
 
 import time
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from floodmark.failpoints import reach
+from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
@@ -208,6 +210,22 @@ def session_under(lease: HeldLease, session: Session) -> Session:
         return spark
 
     return use
+
+
+def done(record: JobRecord, number: int, marks: Mapping[str, HWM[Any]], clock: Clock) -> Receipt:
+    """A batch that was carried out from this record, and where its marks are now; what it did is for its own kind."""
+    return Receipt(
+        job=record.job,
+        run=uuid.uuid4().hex[:12],
+        status="done",
+        started=clock.started,
+        seconds=clock.elapsed(),
+        batches=1,
+        number=number,
+        mark_before=display_marks(record.marks),
+        mark_after=display_marks(marks),
+        durations=dict(clock.seconds),
+    )
 
 
 def nothing_new(record: JobRecord, look: Look | None, clock: Clock, notes: tuple[str, ...] = ()) -> Receipt:

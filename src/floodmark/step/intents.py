@@ -6,17 +6,20 @@ does, under the job's own numbers, so a kill at any point is finished by whoever
 
 from __future__ import annotations
 
+import platform
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import TypeVar
 
-from floodmark.errors import BatchClosed, CodeChanged, ConfigError, SinkGone
+from floodmark.errors import BatchClosed, CodeChanged, ConfigError, SinkGone, SpoolLost
 from floodmark.hwm import Json
+from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
+from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Freezing, Settling, Sink, ledger_id
+from floodmark.sinks.contract import Batch, Forgetting, Freezing, Settling, Sink, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
@@ -24,11 +27,13 @@ from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
 from floodmark.step.transform import Identity
 from floodmark.step.work import OUTSIDE_KINDS, SOURCE, RunRequest, Work
-from floodmark.stores.extras import IntentExtras, OutsideBatch
+from floodmark.stores.extras import IntentExtras, OutsideBatch, SinkLedger
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
 log = get_logger(__name__)
 Part = TypeVar("Part")
+HOST = "@"
+"""In the name of a local spool it stands before the host that has it."""
 GONE = "_fm_gone"
 """Tells a repair's rows that delete their key from those that are put in place."""
 
@@ -75,17 +80,37 @@ def open_intent(
     if closed and touched:
         raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)
     changed = work.changes_since(intent, session)
-    if not closed and (not changed or request.finish):
+    if not closed and (not changed or request.finish) and has_rows(work, intent, touched, request):
         return intent
     if not touched:
         require_all_asked(work, intent, ledgers)
-        why = "it was fenced to be dropped" if closed else "the code changed and no sink has it"
+        reason = "the code changed" if changed else "its spool is lost"
+        why = "it was fenced to be dropped" if closed else f"{reason} and no sink has it"
         log.info("open batch is dropped", job=work.name, number=intent.number, why=why)
         return None
-    if is_whole_in_spool(intent, changed):
+    if has_rows(work, intent, touched, request) and is_whole_in_spool(intent, changed):
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
+
+
+def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunRequest) -> bool:
+    """Whether the rows of the open batch can still be had: from its spool, or from the source if no sink has them yet.
+
+    Sinks are written only from a finished spool, so one that is not what it was while a sink has the batch is lost:
+    raises SpoolLost, unless somebody accepts that the rest is read again. While none has it, a spool that was never
+    finished is made anew. One that was, or that is gone or may lie on another host, may be in the hands of a run that
+    is paused: such a batch is dropped, which fences it. So is a repair, whose rows are nowhere else.
+    """
+    flaw = Spool(intent.spool).flaw() if intent.spool else None
+    if intent.spool is None or flaw is None:
+        return True
+    is_repair = intent.kind == "repair"
+    if touched and (is_repair or not request.finish):
+        raise SpoolLost(work.name, number=intent.number, spool=intent.spool, flaw=flaw, confirmed=touched)
+    is_kept = bool(touched) or not (is_repair or lies_elsewhere(intent.spool) or Spool(intent.spool).may_be_in_use())
+    log.info("the spool of the open batch is given up", job=work.name, number=intent.number, flaw=flaw, kept=is_kept)
+    return is_kept
 
 
 def is_whole_in_spool(intent: Intent, changed: Sequence[str]) -> bool:
@@ -110,19 +135,33 @@ def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:
 def next_attempt(work: Work, intent: Intent) -> Intent:
     """The same batch, tried again: temporary names are new, a finished spool is kept."""
     attempt = new_attempt()
-    if intent.spool is None or Spool(intent.spool).counts():
+    if intent.spool is None or Spool(intent.spool).flaw() is None:
         return replace(intent, attempt=attempt)
     return replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
 
 
 def spool_folder(work: Work, number: int, attempt: str) -> str:
-    """A folder that no other attempt writes to."""
-    return f"{work.spool_folder}/{work.name}/{number}-{attempt}"
+    """A folder that no other attempt writes to; on a local disk with the host in its name, since others have theirs."""
+    folder = path_in_marks(f"{work.spool_folder}/{work.name}/{number}-{attempt}")
+    return folder if is_remote(folder) else f"{folder}{HOST}{file_name(platform.node())}"
+
+
+def lies_elsewhere(spool: str) -> bool:
+    """Whether another host made this spool, on a disk that is not seen from here."""
+    _, mark, host = spool.rpartition("/")[2].partition(HOST)
+    return bool(mark) and host != file_name(platform.node())
 
 
 def new_attempt() -> str:
     """Short enough for names of views and folders, and never the same twice."""
     return uuid.uuid4().hex[:12]
+
+
+def make_ledgers_good(work: Work, batch: Batch, session: Session) -> None:
+    """Half a batch must not be taken for none because its ledger was forgotten meanwhile."""
+    for sink in work.sinks:
+        if isinstance(sink, Forgetting):
+            sink.make_good(batch, session)
 
 
 def settle_sinks(work: Work, namespace: str, session: Session) -> None:
@@ -180,8 +219,12 @@ def named_as_begun(work: Work, intent: Intent | None) -> Work:
 
     Under another name it would be asked in a ledger that it never wrote, and would get the batch again.
     """
-    begun = intent.extras.sinks or {} if intent else {}
-    targets = {ledger.target: name for name, ledger in begun.items()}
+    return named_by_target(work, (intent.extras.sinks or {}) if intent else {})
+
+
+def named_by_target(work: Work, ledgers: Mapping[str, SinkLedger]) -> Work:
+    """The work with each sink under the name that its target has here; the work itself if no name is another."""
+    targets = {ledger.target: name for name, ledger in ledgers.items()}
     known = [sink for sink in work.sinks if targets.get(sink.describe(), sink.name) != sink.name]
     if not known:
         return work

@@ -216,6 +216,22 @@ def test_a_mistake_is_told_in_two_lines(
     assert message in said.err.replace("\nTry: ", " | ")
 
 
+def test_a_stream_has_no_quarantine_and_is_told_so_by_name(
+    floodmark: Callable[..., CommandResult], project: Path
+) -> None:
+    """Its letters are found beside the marks of the project; a name that nothing has is another mistake."""
+    DeadLetters(project / "state" / "streams" / "billing" / "dead").add([LETTER])
+    refused = floodmark("quarantine", "show", "billing")
+    assert (refused.code, refused.err.splitlines()) == (
+        2,
+        [
+            "Error: 'billing' is a stream: it has no rules, and so no quarantine.",
+            "Try: what it gave up is in its dead letters: floodmark deadletters list billing",
+        ],
+    )
+    assert "billing" in floodmark("deadletters", "list", "billing").out
+
+
 def test_a_letter_that_holds_no_record_cannot_be_replayed_and_the_error_says_what_can_be_done(
     floodmark: Callable[..., CommandResult], project: Path
 ) -> None:

@@ -275,3 +275,31 @@ def test_a_limit_names_the_cursor_and_the_command_that_helps(tmp_path: Path) -> 
     [unseen, *_] = linted(tmp_path, LIMITED % (TABLE, LAKE)).limits
     assert unseen.message == "updates without a new updated_at are not seen, and deletes never"
     assert unseen.hint == "floodmark reconcile orders finds them, --repair puts them right"
+
+
+SPOOLED = """\
+jobs:
+  - name: orders
+    source: {type: files, path: in}
+    transform: {python: "flow:orders"}
+    sinks:
+      - {type: files, path: out}
+      - {type: delta, path: lake/orders}
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "rules"),
+    [
+        ("", ["FM301"]),
+        ("store: postgresql://db/marks\n", ["FM301", "FM303"]),
+        ("store: [sqlite:///marks.db, postgresql://db/marks]\n", ["FM301", "FM303"]),
+        ("spark: {master: 'local[4]'}\n", ["FM301"]),
+        ("spark: {master: yarn}\n", ["FM301", "FM207", "FM207"]),
+        ("spark: {spark.master: 'spark://head:7077'}\n", ["FM301", "FM207", "FM207"]),
+    ],
+)
+def test_disks_that_other_machines_may_not_see_are_named(tmp_path: Path, top: str, rules: list[str]) -> None:
+    """A shared store beside a spool of one host; tasks elsewhere beside a files sink and a spool of this machine."""
+    (tmp_path / "flow.py").write_text("def orders(rows):\n    return rows\n")
+    assert [finding.rule for finding in linted(tmp_path, top + SPOOLED).findings] == rules

@@ -11,13 +11,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.locations import missing_part
+from floodmark.locations import local_path, missing_part
 from floodmark.project.findings import Finding, Guarantee
-from floodmark.project.kinds import ConsoleSink, DeltaSink, DeltaSource, PythonSource, SinkModel, Site, SourceModel
+from floodmark.project.kinds import (
+    ConsoleSink,
+    DeltaSink,
+    DeltaSource,
+    FilesSink,
+    PythonSource,
+    SinkModel,
+    Site,
+    SourceModel,
+)
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
 from floodmark.project.kinds.servers import PostgresSink
 from floodmark.project.lint.parts import lint_cursor, lint_expression, lint_rules, lint_safety, lint_sql
-from floodmark.project.models import JobModel, examine
+from floodmark.project.models import JobModel, Project, examine
+from floodmark.spark.session import is_local
 from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
 
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
 
 
 TABLES = ("postgres", "jdbc", "sqlite")
+SHARED_STORES = ("postgresql:", "postgres:")
 WHOLE_BATCH = ("unique", "references", "row_count", "fresh")
 IMMUTABLE = ("files", "delta", "fact", "kafka")
 HISTORY = (
@@ -69,7 +80,7 @@ def lint(document: Document) -> Report:
     project, wrong = examine(document)
     if project is None:
         return Report(tuple(_mistake(error, document) for error in wrong))
-    jobs = [JobLint(job, ("jobs", position), document) for position, job in enumerate(project.jobs)]
+    jobs = [JobLint(job, ("jobs", position), document, project) for position, job in enumerate(project.jobs)]
     findings = [finding for job in jobs for finding in job.findings()]
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
@@ -88,6 +99,7 @@ class JobLint:
     job: JobModel
     place: Place
     document: Document
+    project: Project
 
     def findings(self) -> Iterator[Finding]:
         """Everything, in the order of the file."""
@@ -98,6 +110,7 @@ class JobLint:
             yield from self._sink(sink, ("sinks", position))
         yield from self._places()
         yield from self._spool()
+        yield from self._disks()
 
     def guarantees(self) -> Iterator[Guarantee]:
         """What the job promises for each of its sinks, in plain words."""
@@ -190,6 +203,26 @@ class JobLint:
         if reason is not None:
             said = f"each batch is written to {self.job.spool} first, since {reason}"
             yield self._finding((), "FM301", said, "nothing to do; it costs one more write of the batch")
+        stores = (self.project.store,) if isinstance(self.project.store, str) else self.project.store
+        shared = [store for store in stores if store.startswith(SHARED_STORES)]
+        if reason is not None and shared and local_path(self.job.spool) is not None:
+            said = (
+                f"every host that uses the store may finish a batch, and only one of them has {self.job.spool}: on "
+                "another the run stops (exit 5) where a sink has the batch"
+            )
+            yield self._finding((), "FM303", said, "run the job on one host, or put spool on a disk that all share")
+
+    def _disks(self) -> Iterator[Finding]:
+        """What tasks write to a disk of their own, the driver never sees."""
+        if is_local(self.project.master):
+            return
+        sinks = [(("sinks", n), sink.path) for n, sink in enumerate(self.job.sinks) if isinstance(sink, FilesSink)]
+        spool: list[tuple[Place, str]] = [((), self.job.spool)] if self._why_spooled() else []
+        for place, path in (*sinks, *spool):
+            if local_path(path) is not None:
+                said = f"Spark runs at {self.project.master}, and executors on other machines may not see {path}"
+                hint = "a disk that all of them share (`floodmark check` asks them), or a URL"
+                yield self._finding(place, "FM207", said, hint)
 
     def _why_spooled(self) -> str | None:
         """The step's own reason; none, where a sink cannot be built and FM206 says so."""
