@@ -29,7 +29,8 @@ RESULTS = ROOT / ".mutants" / "results.json"
 BEGIN, END = "<!-- mutants that no test notices -->", "<!-- end of mutants -->"
 DURABLE = "tests/test_durable.py"
 MODEL = "tests/model/test_model.py"
-STEP = ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", "tests/step/test_pieces.py")
+ACTS = "tests/model/test_acts.py"
+STEP = ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", "tests/step/test_pieces.py", ACTS)
 TESTS: dict[str, tuple[str, ...]] = {
     "step/engine.py": ("tests/step/test_engine.py", "tests/step/test_fencing.py", MODEL),
     "step/run.py": (*STEP, MODEL),

@@ -140,6 +140,8 @@ class Scheduler:
     budget: Budget
     runs: list[Run] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
+    kills_at: str = ""
+    """A boundary at which a run is killed, whatever the choices are."""
 
     def start(self, act: Callable[[], object]) -> Run:
         """Run it to its end, or to where it stops."""
@@ -163,7 +165,8 @@ class Scheduler:
         run = current_run()
         if run is None:
             return
-        if run.state == "killed":
+        if run.state == "killed" or point == self.kills_at:
+            run.state = "killed"
             raise Killed
         self.trace.append(f"{run.name}: {point}")
         others = [each for each in self.paused() if each is not run]

@@ -111,6 +111,10 @@ HOLES = {
         Setting("aa", is_immutable=False, thaws=0, changes=("the spool is lost, and other rows",)),
         ("step.intents:has_rows", "Spool(intent.spool).may_be_in_use()", "False"),
     ),
+    "a run that is done removes its successor's spool": hole(
+        Setting("p", is_immutable=False, changes=("new rows",)),
+        ("step.run:Step.carry_out", "batch.intent.number)", "10**9)"),
+    ),
     "a mutable table is not frozen": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),
         ("step.intents:new_intent", "if work.why_spooled() else None", "if False else None"),

@@ -270,6 +270,7 @@ ROW_CHANGES = ("other rows", "the spool is lost, and other rows")
 """What happens to a table, and never to a log."""
 CHANGES: dict[str, Callable[[World], None]] = {
     "nothing": lambda world: None,
+    "new rows": lambda world: world.add_rows(2),
     "other code": change_code,
     "the code as it was": change_code_back,
     "other rows": change_rows,
