@@ -30,7 +30,14 @@ BEGIN, END = "<!-- mutants that no test notices -->", "<!-- end of mutants -->"
 DURABLE = "tests/test_durable.py"
 MODEL = "tests/model/test_model.py"
 ACTS = "tests/model/test_acts.py"
-STEP = ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", "tests/step/test_pieces.py", ACTS)
+STEP = (
+    "tests/step/test_fencing.py",
+    "tests/step/test_sink_behind.py",
+    "tests/step/test_pieces.py",
+    "tests/step/test_renamed_sinks.py",
+    "tests/step/test_source_changed.py",
+    ACTS,
+)
 TESTS: dict[str, tuple[str, ...]] = {
     "step/engine.py": ("tests/step/test_engine.py", "tests/step/test_fencing.py", MODEL),
     "step/run.py": (*STEP, MODEL),

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from floodmark.errors import MarkMissing
 from floodmark.sinks.contract import Recorded, ledger_id
 from floodmark.step.run import reset_marks
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryPages
+from floodmark.stores.record import Receipt
 from tests.model.doubles import Target, without_spark
 from tests.model.scheduling import Choices
 from tests.model.world import JOB, Setting, World
@@ -52,6 +54,25 @@ def test_a_reset_closes_an_open_batch_in_the_dead_letters_too(world: World) -> N
     reset_marks(world.step())
     assert entry(world.targets[0], "sink-1") == Recorded(3, is_fence=True)
     assert entry(world.letters, "dead-letters") == Recorded(2, is_fence=True)
+
+
+def test_a_store_that_begins_anew_asks_first_where_the_target_holds_rows(world: World) -> None:
+    """Delivered from the beginning, they would be there twice."""
+    world.pages = MemoryPages()
+    assert isinstance(world.run().error, MarkMissing)
+
+
+def test_a_batch_that_was_killed_before_its_spool_was_written_is_finished_under_its_number(tmp_path: Path) -> None:
+    """Its place was made before it was begun, so it is not taken for one that was lost."""
+    with without_spark():
+        world = World(Setting("aa", is_immutable=False), Choices(), tmp_path / "spool")
+        world.add_rows(2)
+        world.scheduler.kills_at = "write the spool"
+        world.run()
+        world.scheduler.kills_at = ""
+        receipt = world.run().result
+    assert isinstance(receipt, Receipt)
+    assert (receipt.number, receipt.recovered, receipt.rows_written) == (1, True, {"sink-1": 2, "sink-2": 2})
 
 
 @pytest.mark.parametrize(("sink", "letters"), [(9, 4), (4, 9)])
