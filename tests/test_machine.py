@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.machine import file_lock, process, this_machine
+from floodmark import machine
+from floodmark.machine import Mount, file_lock, mount_of, process, this_machine
 
 
 def test_a_lock_that_another_keeps_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
@@ -72,3 +73,43 @@ def test_a_program_with_parentheses_in_its_name_is_read_right() -> None:
         odd.kill()
     assert found is not None
     assert (found.started.isdigit(), found.state in {"S", "R", "D"}) == (True, True)
+
+
+MOUNTS = r"""rootfs / rootfs rw 0 0
+/dev/vda / ext4 rw,relatime 0 0
+filer:/home /fm/home nfs4 rw,vers=4.2 0 0
+/dev/vdb /fm/home/me/local xfs rw 0 0
+//win/data /fm/our\040data cifs rw 0 0
+me@far:/ /fm/far fuse.sshfs rw 0 0
+tmpfs /fm/far/tmp tmpfs rw 0 0
+filer:/tmp /fm/far/tmp nfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "mount", "is_network_disk"),
+    [
+        ("/srv/marks.db", Mount("/", "ext4"), False),
+        ("/fm/home/me/marks.db", Mount("/fm/home", "nfs4"), True),
+        ("/fm/homely/marks.db", Mount("/", "ext4"), False),
+        ("/fm/home/me/local/a/marks.db", Mount("/fm/home/me/local", "xfs"), False),
+        ("/fm/our data/marks.db", Mount("/fm/our data", "cifs"), True),
+        ("/fm/far/marks.db", Mount("/fm/far", "fuse.sshfs"), True),
+        ("/fm/far/tmp/marks.db", Mount("/fm/far/tmp", "nfs"), True),
+    ],
+)
+def test_a_path_lies_on_the_nearest_mount(
+    path: str, mount: Mount, is_network_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one, where several were put on one folder."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "mounts").write_text(MOUNTS)
+    monkeypatch.setattr(machine, "PROC", tmp_path)
+    assert mount_of(Path(path)) == mount
+    assert mount.is_network_disk == is_network_disk
+
+
+def test_where_no_list_of_mounts_is_kept_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another system than Linux."""
+    monkeypatch.setattr(machine, "PROC", tmp_path)
+    assert mount_of(Path("/home/me")) is None

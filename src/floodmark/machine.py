@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import struct
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -15,12 +17,22 @@ from typing import TYPE_CHECKING
 from floodmark.patience import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PROC = Path("/proc")
 LOCK_PAUSE_SECONDS = 0.005
+NETWORK_DISKS = frozenset({
+    "9p", "afs", "beegfs", "blobfuse", "blobfuse2", "ceph", "ceph-fuse", "cifs", "davfs", "davfs2", "gcsfuse",
+    "gfs2", "glusterfs", "goofys", "gpfs", "juicefs", "lustre", "mount-s3", "ncpfs", "nfs", "nfs4", "ocfs2",
+    "orangefs", "pvfs2", "rclone", "s3fs", "smb2", "smb3", "smbfs", "sshfs",
+})  # fmt: skip
+"""File systems of other machines, by the names that Linux has for them, without the `fuse.` before some of them."""
 PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 LONGEST_NAME = 120
+OWN_RECORD_LOCK = 37
+"""Linux calls it F_OFD_SETLK."""
+RECORD_LOCK = "@hhqqi4x"
+"""How Linux lays out `struct flock`."""
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -118,6 +130,58 @@ def _lock_within(seconds: float, descriptor: int, kind: int, path: Path) -> None
         raise TimeoutError(f"{path} was locked for {seconds:g} s") from error
 
 
+def try_record_lock(descriptor: int) -> Callable[[], None] | None:
+    """Lock the open file, as POSIX has it, and give what lets go of it; None if another process or thread has it.
+
+    It stands against a JVM's lock of the same file, which `file_lock` does not, and ends with this process.
+    """
+    import fcntl
+
+    def lock(kind: int) -> None:
+        # That of the description, where the system has it: one of the process ends with any other close of the file.
+        if sys.platform == "linux":
+            fcntl.fcntl(descriptor, OWN_RECORD_LOCK, struct.pack(RECORD_LOCK, kind, os.SEEK_SET, 0, 0, 0))
+        else:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    try:
+        lock(fcntl.F_WRLCK)
+    except (BlockingIOError, PermissionError):
+        return None
+    return lambda: lock(fcntl.F_UNLCK)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Where a disk was put into the tree of folders, and what kind of file system it has."""
+
+    folder: str
+    kind: str
+
+    @property
+    def is_network_disk(self) -> bool:
+        """Whether its files may be open on another host too, where locks and caches are others."""
+        return self.kind.removeprefix("fuse.") in NETWORK_DISKS
+
+
+def mount_of(path: Path) -> Mount | None:
+    """The mount that the path lies on, or would lie on; None where the system keeps no list of them."""
+    try:
+        lines = (PROC / "self" / "mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    place = path.resolve()
+    mounts = [Mount(_without_escapes(folder), kind) for _, folder, kind, *_ in (line.split(" ") for line in lines)]
+    above = [mount for mount in mounts if place.is_relative_to(mount.folder)]
+    # Of two at one folder the later one hides the earlier.
+    return max(reversed(above), key=lambda mount: len(Path(mount.folder).parts), default=None)
+
+
+def _without_escapes(folder: str) -> str:
+    """Blanks, tabs, line ends and backslashes stand in the list as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), folder)
+
+
 @dataclass(frozen=True)
 class Process:
     """What the system says about a process; a zombie has no more than its number left and is not reported."""
@@ -135,7 +199,10 @@ class Machine:
 
 
 def start_of_process(pid: int) -> str | None:
-    """When the process began, as the system writes it; None if it is gone. A number used again has another start."""
+    """When the process began, as the system writes it; None if it is gone or hidden.
+
+    A number used again has another start.
+    """
     found = process(pid)
     return found.started if found else None
 
@@ -146,8 +213,33 @@ def is_stopped(pid: int) -> bool:
     return found is not None and found.state.upper().startswith("T")
 
 
+def is_hidden(pid: int) -> bool:
+    """Whether there is a process of that number of which the system shows nothing: `/proc` is mounted with `hidepid`.
+
+    A signal of no kind is answered all the same: refused, where another user's process is there. Whether it is the one
+    that had the number before, nobody can tell.
+    """
+    if not (PROC / "self" / "stat").exists():
+        return False
+    try:
+        (PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return _takes_signals(pid)
+    return False
+
+
+def _takes_signals(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def process(pid: int) -> Process | None:
-    """The process of that number; None if there is none or only its zombie."""
+    """The process of that number; None if there is none, only its zombie, or if it is hidden (see `is_hidden`)."""
     found = _from_proc(pid) if (PROC / "self" / "stat").exists() else _from_ps(pid)
     return None if found is None or found.state.startswith(("Z", "X", "x")) else found
 
@@ -155,7 +247,7 @@ def process(pid: int) -> Process | None:
 def _from_proc(pid: int) -> Process | None:
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # the program's name stands in parentheses and may hold spaces and parentheses of its own
     fields = stat.rpartition(")")[2].split()

@@ -31,6 +31,9 @@ VARIABLES = {
 }
 """What a URL leaves out comes from where PostgreSQL's own programs look; Spark's driver would not look there."""
 CONNECT_SECONDS = 10
+DURABLE = "CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"
+"""Makes the commit of this transaction wait for the disk: where a database's default is not to, a crash of the server
+would take back what a mark elsewhere already counts on. Whatever else is set (a standby that is waited for) stays."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,17 @@ def connect(
     defaults: Mapping[str, object] | None = None,
     **session: Any,  # noqa: ANN401 (psycopg's own)
 ) -> Connection[tuple[Any, ...]]:
-    """A connection without a transaction; the address wins over `defaults`, `session` is psycopg's own."""
+    """A connection without a transaction; the address wins over `defaults`, `session` is psycopg's own.
+
+    Its transactions are read committed, whatever the database's default is: what is read under a lock has to be what is
+    there once the lock is got, and a snapshot of the transaction's beginning is older.
+    """
     parameters = {"connect_timeout": CONNECT_SECONDS, **(defaults or {}), **address.parameters}
     parameters["application_name"] = application[:63]
-    return driver().connect(**parameters, **session, autocommit=True)  # type: ignore[no-any-return]
+    psycopg = driver()
+    connection: Connection[tuple[Any, ...]] = psycopg.connect(**parameters, **session, autocommit=True)
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    return connection
 
 
 def driver() -> ModuleType:

@@ -171,6 +171,8 @@ def test_a_refresh_gives_up_what_the_job_had_put_aside_and_nothing_of_others(sho
     mine.run(shop.spark, shop.store, full_refresh=True)
     statuses = [sorted(each.status for each in rows_set_aside(path, name)) for name in ("mine", "other")]
     assert statuses == [["discarded", "open"], ["open"]]
+    replace(mine, rules=()).run(shop.spark, shop.store, full_refresh=True)
+    assert {each.status for each in rows_set_aside(path, "mine")} == {"discarded"}  # the sink has the row now
 
 
 def test_what_cannot_be_replayed_says_why(shop: Shop, tmp_path: Path) -> None:

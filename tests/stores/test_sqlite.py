@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.errors import FormatTooNew, MarkUnreadable, StoreUnreachable
+from floodmark.errors import ConfigError, FormatTooNew, MarkUnreadable, StoreUnreachable
 from floodmark.stores import SqliteMarkStore
-from floodmark.testing.laws.records import files, record, save
+from floodmark.testing.laws.records import ME, files, record, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,3 +147,28 @@ def test_a_folder_that_may_not_be_made_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     with pytest.raises(StoreUnreachable):
         save(SqliteMarkStore(tmp_path / "state" / "marks.db"), record(1))
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "ceph"])
+def test_a_network_disk_is_refused_by_its_name(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hosts may both hold SQLite's lock there, and then two runs hold one lease: nothing is made or read."""
+    proc, place = tmp_path / "proc", tmp_path / "shared"
+    (proc / "self").mkdir(parents=True)
+    (proc / "self" / "mounts").write_text(f"/dev/vda / ext4 rw 0 0\nfiler:/x {place} {kind} rw 0 0\n")
+    monkeypatch.setattr("floodmark.machine.PROC", proc)
+    store = SqliteMarkStore(place / "state" / "marks.db")
+    for act in (lambda: store.read("orders"), store.jobs, lambda: store.take_lease("orders", ME, over=None)):
+        with pytest.raises(ConfigError, match=f"{place} is {kind}") as refused:
+            act()
+    assert "postgresql://" in str(refused.value.hint)
+    assert not place.exists()
+
+
+def test_a_local_disk_within_a_network_disk_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts is where the file itself lies."""
+    proc = tmp_path / "proc"
+    (proc / "self").mkdir(parents=True)
+    (proc / "self" / "mounts").write_text(f"filer:/x / nfs4 rw 0 0\n/dev/vda {tmp_path} ext4 rw 0 0\n")
+    monkeypatch.setattr("floodmark.machine.PROC", proc)
+    store = SqliteMarkStore(tmp_path / "marks.db")
+    assert store.take_lease("orders", ME, over=None) == store.lease("orders")

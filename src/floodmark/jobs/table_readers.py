@@ -187,7 +187,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Retention:
+class TableRetention:
     """How long removed files and the log are kept."""
 
     files: timedelta
@@ -208,13 +208,13 @@ def readers_of(table_id: str, store: MarkStore) -> list[Reader]:
     return sorted((Reader(job, at) for job, at in versions if at is not None), key=lambda reader: reader.version)
 
 
-def safe_retention(probe: DeltaProbe, readers: list[Reader], wanted: timedelta, now: datetime) -> Retention:
+def safe_retention(probe: DeltaProbe, readers: list[Reader], wanted: timedelta, now: datetime) -> TableRetention:
     """What is asked for, or as long as the slowest reader needs."""
     needed = wanted
     behind = [reader for reader in readers if reader.version < probe.latest()]
     if behind:
         needed = max(wanted, now - _time_of(probe, behind[0].version) + MARGIN)
-    return Retention(needed, max(DEFAULT_LOG_RETENTION, needed))
+    return TableRetention(needed, max(DEFAULT_LOG_RETENTION, needed))
 
 
 def _time_of(probe: DeltaProbe, version: int) -> datetime:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.job import Job
-from floodmark.jobs.table_readers import Retention, readers_of, safe_retention
+from floodmark.jobs.table_readers import TableRetention, readers_of, safe_retention
 from floodmark.locations import local_path, quote
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import ledger_id
 from floodmark.sinks.delta.lock import table_lock
 from floodmark.sinks.scd import Scd1
-from floodmark.spark.session import isolated_session, jvm_pid
+from floodmark.spark.session import isolated_session
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import hold
@@ -122,7 +122,7 @@ class TableWork:
     upkeep: Upkeep
     place: DeltaPlace
     probe: DeltaProbe
-    retention: Retention
+    retention: TableRetention
     files: int = field(init=False)
     bytes: int = field(init=False)
 
@@ -187,11 +187,11 @@ class TableWork:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        folder, pid = local_path(self.probe.where), jvm_pid(self.spark)
-        if folder is None or pid is None:
+        folder = local_path(self.probe.where)
+        if folder is None:
             yield
             return
-        with table_lock(folder, pid, patience_seconds=LOCK_PATIENCE_SECONDS):
+        with table_lock(folder, self.spark, patience_seconds=LOCK_PATIENCE_SECONDS):
             yield
 
 

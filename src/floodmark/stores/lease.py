@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreError
-from floodmark.machine import Machine, is_stopped, start_of_process, this_machine
+from floodmark.machine import Machine, is_hidden, is_stopped, start_of_process, this_machine
 from floodmark.stores.contract import ClockedStore
 from floodmark.stores.record import JobRecord, Owner
 
@@ -43,12 +43,18 @@ def this_process(jvm_pid: int | None = None) -> Owner:
 
 
 def vitality(owner: Owner) -> Vitality:
-    """alive; leaving (Python is gone, its JVM still writes); dead; unsure (another machine, or stopped by a signal)."""
+    """alive; leaving (Python is gone, its JVM still writes); dead; unsure.
+
+    Unsure is an owner of another machine, one that was stopped by a signal, and one whose processes this user may not
+    see: only its heartbeat tells whether it lives.
+    """
     if not same_machine(owner):
         return "unsure"
     if python_alive(owner):
         return "unsure" if is_stopped(owner.pid) else "alive"
-    return "leaving" if jvm_alive(owner) else "dead"
+    if jvm_alive(owner):
+        return "leaving"
+    return "unsure" if any(is_hidden(pid) for pid in (owner.pid, owner.jvm_pid) if pid) else "dead"
 
 
 def alive(owner: Owner) -> bool:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floodmark.errors import StoreUnreachable
+from floodmark.errors import ConfigError, StoreUnreachable
 from floodmark.formats import require_known
-from floodmark.machine import ensure_folder, file_lock, sync_folder
+from floodmark.machine import ensure_folder, file_lock, mount_of, sync_folder
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.wire import Entry, ItemRow
@@ -78,19 +78,20 @@ class SqlitePages:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._is_local = False
 
     def describe(self) -> str:
         return f"sqlite:///{self._path}"
 
     def names(self) -> Sequence[str]:
-        if not self._path.exists():
+        if not self._exists():
             return []
         with self._lock, self._reachable():
             return [job for (job,) in self._open().execute(NAMES, {"namespace": self._namespace})]
 
     @contextmanager
     def reading(self, job: str) -> Iterator[Page]:
-        if not self._path.exists():  # a look or a plan creates nothing
+        if not self._exists():  # a look or a plan creates nothing
             yield MemoryPage()
             return
         with self._transaction("begin") as connection:
@@ -120,6 +121,14 @@ class SqlitePages:
                     connection.execute("rollback")
                 raise
 
+    def _exists(self) -> bool:
+        """Whether the database is there. Raises ConfigError where it cannot be kept safe."""
+        there = self._path.exists()
+        if not self._is_local:
+            require_local(self._path)  # only now: a disk may be mounted by the first question for a file on it
+            self._is_local = True
+        return there
+
     @contextmanager
     def _reachable(self) -> Iterator[None]:
         try:
@@ -129,7 +138,7 @@ class SqlitePages:
 
     def _open(self) -> sqlite3.Connection:
         """The connection; a new one if the file was replaced, since the old one would write into a deleted file."""
-        if not self._path.exists():
+        if not self._exists():
             create(self._path, self._patience_seconds)
         file = self._path.stat()
         if file.st_size == 0:
@@ -260,6 +269,20 @@ def _storable(item: str) -> str | bytes:
 
 def _text_of(item: str | bytes) -> str:
     return item if isinstance(item, str) else item.decode("utf-8", "surrogateescape")
+
+
+def require_local(path: Path) -> None:
+    """Raise ConfigError for a network disk, where two hosts may both have SQLite's lock.
+
+    Then two runs could both take the lease, or spoil the file. A disk of which nothing is known is taken.
+    """
+    mount = mount_of(path)
+    if mount is not None and mount.is_network_disk:
+        raise ConfigError(
+            f"store sqlite:///{path} lies on a network disk ({mount.folder} is {mount.kind}), where SQLite's locks do "
+            "not keep two hosts apart.",
+            hint="put it on a local disk, or use postgresql://… for marks that several hosts share",
+        )
 
 
 def create(path: Path, patience_seconds: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +42,11 @@ def staging_tables(url: str) -> list[tuple[Any, ...]]:
     return ask(url, "select relname from pg_class where starts_with(relname, '_fm_') and relkind = 'r'")
 
 
-def wait_until_held(url: str, sessions: int) -> None:
+def wait_until_held(url: str, sessions: int, application: str = "floodmark-sink/orders") -> None:
     """Until so many sessions of the sink wait for a lock; fails after a minute."""
     held = (
         "select count(*) from pg_stat_activity where datname = current_database()"
-        " and application_name = 'floodmark-sink/orders' and wait_event_type = 'Lock'"
+        f" and application_name = '{application}' and wait_event_type = 'Lock'"
     )
     deadline = time.monotonic() + 60
     while ask(url, held) != [(sessions,)]:
@@ -69,7 +68,7 @@ def test_the_ledger_can_be_read_with_plain_sql(ab: DataFrame, database: str) -> 
     """What a person finds in the database is enough to find the run."""
     Postgres(database, "orders").write(ab, batch(1))
     entries = ask(database, "select ledger, number, digest, rows, marks from floodmark_ledger")
-    assert entries == [(LEDGER, 1, "d1", 2, {"src": 1})]
+    assert entries == [(f"{LEDGER} orders", 1, "d1", 2, {"src": 1})]
 
 
 def test_later_batches_are_added(spark: SparkSession, ab: DataFrame, database: str) -> None:
@@ -145,38 +144,6 @@ def test_a_batch_without_rows_records_its_number(ab: DataFrame, database: str, o
     assert sink.write(ab.where("id > 100"), batch(2)) == 0
     assert sink.recorded(LEDGER, no_session) == Recorded(2, "d2")
     assert ask(database, "select * from orders order by id") == [(1, "a"), (2, "b")]
-
-
-def test_a_fence_stops_whoever_is_paused_below_it(spark: SparkSession, ab: DataFrame, database: str) -> None:
-    """The number is taken without a row, so an old run's write finds it taken; a lower fence takes nothing back."""
-    sink = Postgres(database, "orders")
-    sink.write(ab, batch(1))
-    sink.fence(LEDGER, 9, no_session)
-    sink.fence(LEDGER, 3, no_session)
-    zombie = frame(spark, ID_V, (3, "zombie"))
-    assert (sink.write(zombie, batch(9)), sink.write(zombie, batch(8))) == (0, None)
-    assert sink.recorded(LEDGER, no_session) == Recorded(9, None)
-    assert ask(database, "select count(*) from orders") == [(2,)]
-
-
-def test_a_fence_needs_no_table(database: str) -> None:
-    """It holds before the first batch, too."""
-    sink = Postgres(database, "mart.orders")
-    sink.fence(LEDGER, 4, no_session)
-    assert sink.recorded(LEDGER, no_session) == Recorded(4, None)
-
-
-def test_two_attempts_of_one_batch_at_once_write_it_once(spark: SparkSession, database: str) -> None:
-    """Both have copied when the ledger's row is let go: one moves its rows, the other one finds the number taken."""
-    sink, rows = Postgres(database, "orders"), frame(spark, ID_V, (1, "a"), (2, "b"))
-    sink.write(frame(spark, ID_V, (0, "z")), batch(1))
-    with ThreadPoolExecutor(2) as pool, psycopg.connect(database) as holder:
-        holder.execute("select * from floodmark_ledger for update")
-        writes = [pool.submit(sink.write, rows, batch(2, attempt=attempt)) for attempt in ("a1", "a2")]
-        wait_until_held(database, sessions=2)
-        holder.rollback()
-        assert [each.result() for each in writes] == [2, 2]
-    assert ask(database, "select id from orders order by id") == [(0,), (1,), (2,)]
 
 
 def test_replacing_by_columns_leaves_other_rows_alone(spark: SparkSession, database: str) -> None:
@@ -266,7 +233,7 @@ def test_what_older_attempts_left_behind_is_dropped(ab: DataFrame, database: str
     """A newer one's is not: it may be at work."""
     sink = Postgres(database, "orders")
     sink.write(ab, batch(1))
-    old, new = (f"_fm_stage_8fe3c78ba3_{moment}_a0_000000" for moment in ("0" * 12, "f" * 12))
+    old, new = (f"_fm_stage_f7ca6cfa95_{moment}_a0_000000" for moment in ("0" * 12, "f" * 12))
     ask(database, f"create table {old} (); create table {new} (); create table _fm_stage_other ()")
     sink.write(ab, batch(2))
     assert sorted(staging_tables(database)) == [(new,), ("_fm_stage_other",)]

@@ -42,7 +42,7 @@ KINDS: dict[str, Kind] = {
 FINDER = CursorFinder(kind_by_type(KINDS), ", ".join(KINDS))
 SETTINGS = (
     "SELECT set_config('default_transaction_read_only', 'on', false), set_config('TimeZone', 'UTC', false),"
-    " set_config('DateStyle', 'ISO, YMD', false)"
+    " set_config('DateStyle', 'ISO, YMD', false), set_config('default_transaction_isolation', 'read committed', false)"
 )
 NAMES = (
     "SELECT json_agg(a.attname ORDER BY k.place)"

@@ -65,7 +65,7 @@ class Postgres(Atomic):
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
         with self._connect() as connection:
             entry = self._ledger(connection, ledger).entry(connection)
-        return Recorded(entry.number, entry.digest) if entry else None
+        return entry.recorded if entry else None
 
     def holds_rows(self, session: Session) -> bool:
         """Only of an append: written again, a merge or a replacement leaves what it left before."""
@@ -96,7 +96,7 @@ class Postgres(Atomic):
             with connection.transaction():
                 entry = own.lock(connection)
                 if entry is None or entry.number < number:
-                    own.record(connection, LedgerEntry(number, rows=0))
+                    own.record(connection, LedgerEntry(number))
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         return self.write_joined(rows, batch, lambda _connection, _rows: None)
@@ -115,10 +115,11 @@ class Postgres(Atomic):
                 ledger.ensure(connection)
                 load = self._prepare(connection, rows, batch, ledger)
                 staging = Staging.new(connection, ledger, batch.attempt)
-            return Write(server, batch, ledger, staging, self._put, in_transaction).run(load, staged=self.staged)
+            write = Write(server, self.name, batch, ledger, staging, self._put, in_transaction)
+            return write.run(load, staged=self.staged)
 
     def _prepare(self, connection: Connection, rows: DataFrame, batch: Batch, ledger: PostgresLedger) -> Load | None:
-        """Everything that can be refused before a row is read is refused here; None if the batch is there already."""
+        """Everything that can be refused before a row is read is refused here; None if the number is taken already."""
         entry = ledger.entry(connection)
         if entry is not None and entry.number >= batch.number:
             return None
@@ -187,4 +188,5 @@ class Postgres(Atomic):
         return PostgresServer(self.url, application)
 
     def _ledger(self, connection: Connection, ledger: str) -> PostgresLedger:
-        return PostgresLedger(Target.read(connection, self.table).schema, ledger)
+        target = Target.read(connection, self.table)
+        return PostgresLedger(target.schema, target.table, ledger)

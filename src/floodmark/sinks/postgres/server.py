@@ -1,20 +1,21 @@
 """The server of a PostgreSQL sink, and the ledger on it.
 
-Driver and tasks reach the server without a secret in any message. The ledger is a table beside the target, with a row
-per sink and job that is written in the transaction of the rows.
+Driver and tasks reach the server without a secret in any message. The ledger is a table beside the targets of a schema,
+with a row per target, job and sink that is written in the transaction of the rows.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.formats import FIRST, require_known
-from floodmark.postgres import Address, connect, driver
+from floodmark.postgres import DURABLE, Address, connect, driver
+from floodmark.sinks.contract import Recorded
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -31,6 +32,8 @@ DEFAULTS = {
 }
 TABLE = "floodmark_ledger"
 COMMENT = "Floodmark ledger, format "
+FORMAT = 2
+"""Format 1 had no target in the key: two tables of one schema shared an entry if their jobs had one name."""
 COLUMNS = (
     "ledger text PRIMARY KEY, number bigint NOT NULL, digest text, rows bigint, marks jsonb, "
     "modified_time timestamptz NOT NULL DEFAULT now()"
@@ -77,39 +80,60 @@ class PostgresServer:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """The highest batch that was recorded; `rows` is None where it took a number without saying."""
+    """The highest number that was recorded. A batch has a digest and the rows that it wrote; a fence has neither."""
 
     number: int
     digest: str | None = None
     rows: int | None = None
     marks: Mapping[str, Json] = field(default_factory=dict)
 
+    @property
+    def recorded(self) -> Recorded:
+        """As every sink says it. Fences of earlier versions said that they had written 0 rows."""
+        return Recorded(self.number, self.digest, is_fence=self.digest is None and not self.rows)
+
 
 @dataclass(frozen=True)
 class PostgresLedger:
-    """What one sink of one job remembers, in the ledger table of a schema."""
+    """What one sink of one job remembers of its target, in the ledger table of the target's schema."""
 
     schema: str
+    table: str
     ledger: str
+
+    @property
+    def key(self) -> str:
+        """Names of jobs and sinks hold no blank, so nothing else is spelt like it."""
+        return f"{self.ledger} {self.table}"
 
     def entry(self, connection: Connection) -> LedgerEntry | None:
         """What is recorded now; waits for nobody. None also where there is no ledger table yet."""
-        if not self._exists(connection):
+        if self._version(connection) is None:
             return None
-        return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s")
+        either = "SELECT number, digest, rows FROM {} WHERE ledger IN (%s, %s) ORDER BY length(ledger) DESC LIMIT 1"
+        return self._read(connection, either, self.key, self.ledger)
 
     def lock(self, connection: Connection) -> LedgerEntry | None:
-        """What is recorded, held until the transaction ends: nobody else records for this ledger meanwhile."""
+        """What is recorded, held until the transaction ends: nobody else records for this ledger meanwhile.
+
+        The transaction's commit is durable from here on.
+        """
         from psycopg.sql import SQL
 
-        blank = "INSERT INTO {} (ledger, number) VALUES (%s, 0) ON CONFLICT DO NOTHING"
-        is_first = connection.execute(SQL(blank).format(self._table), [self.ledger]).rowcount == 1
+        # What an earlier version recorded without the target is where this one goes on.
+        blank = (
+            "INSERT INTO {} (ledger, number, digest, rows, marks) SELECT %s, coalesce(e.number, 0), digest, rows, marks"
+            " FROM (SELECT 1) AS one LEFT JOIN {} AS e ON e.ledger = %s ON CONFLICT DO NOTHING"
+        )
+        values = [self.key, self.ledger]
+        is_first = connection.execute(SQL(blank).format(self._table, self._table), values).rowcount == 1
         entry = self.hold(connection)
-        return None if is_first else entry
+        return None if is_first and entry and not entry.number else entry
 
     def hold(self, connection: Connection) -> LedgerEntry | None:
         """The same without making a first entry: where there is none, nothing is held."""
-        return self._read(connection, "SELECT number, digest, rows FROM {} WHERE ledger = %s FOR UPDATE")
+        query = f"SELECT number, digest, rows, {DURABLE} FROM {{}} WHERE ledger = %s FOR UPDATE"
+        return self._read(connection, query, self.key)
 
     def record(self, connection: Connection, entry: LedgerEntry) -> None:
         """Take the number, within the transaction that holds the lock."""
@@ -119,14 +143,20 @@ class PostgresLedger:
             "UPDATE {} SET number = %s, digest = %s, rows = %s, marks = %s::jsonb, modified_time = now()"
             " WHERE ledger = %s"
         )
-        values = [entry.number, entry.digest, entry.rows, json.dumps(dict(entry.marks)), self.ledger]
+        values = [entry.number, entry.digest, entry.rows, json.dumps(dict(entry.marks)), self.key]
         connection.execute(SQL(update).format(self._table), values)
 
     def ensure(self, connection: Connection) -> None:
-        """Make table and schema where they are missing. Raises ConfigError with the statements if it may not."""
+        """Make table and schema where they are missing. Raises ConfigError with the statements if it may not.
+
+        A table of an earlier format is taken as it is, and shut to programs that only know that one.
+        """
         from psycopg.errors import InsufficientPrivilege
 
-        if self._exists(connection):
+        version = self._version(connection)
+        if version is not None and version < FORMAT:
+            self._raise_version(connection)
+        if version is not None:
             return
         try:
             with connection.transaction():
@@ -147,23 +177,38 @@ class PostgresLedger:
         table = SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._table, SQL(COLUMNS))
         there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [self.schema]).fetchone()
         schema = [] if there else [SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self.schema))]
-        return [*schema, table, SQL("COMMENT ON TABLE {} IS {}").format(self._table, f"{COMMENT}{FIRST}")]
+        return [*schema, table, self._comment()]
 
-    def _exists(self, connection: Connection) -> bool:
+    def _comment(self) -> Composed:
+        from psycopg.sql import SQL
+
+        return SQL("COMMENT ON TABLE {} IS {}").format(self._table, f"{COMMENT}{FORMAT}")
+
+    def _raise_version(self, connection: Connection) -> None:
+        """Only its owner may; whoever else writes there has to be as new as this program."""
+        from psycopg.errors import InsufficientPrivilege
+
+        with suppress(InsufficientPrivilege), connection.transaction():
+            connection.execute(self._comment())
+
+    def _version(self, connection: Connection) -> int | None:
+        """The format of the table; None where there is none yet. Raises FormatTooNew."""
         query = (
             "SELECT obj_description(oid, 'pg_class') FROM pg_class"
             " WHERE relname = %s AND relnamespace = to_regnamespace(quote_ident(%s))"
         )
         row = connection.execute(query, [TABLE, self.schema]).fetchone()
-        version = (row[0] or "").removeprefix(COMMENT) if row else ""
-        if version.isdigit():
-            require_known(version, "the ledger", where=f"{self.schema}.{TABLE}")
-        return row is not None
+        if row is None:
+            return None
+        found = (row[0] or "").removeprefix(COMMENT)
+        version = int(found) if found.isdigit() else FIRST
+        require_known(version, "the ledger", where=f"{self.schema}.{TABLE}", known=FORMAT)
+        return version
 
-    def _read(self, connection: Connection, query: str) -> LedgerEntry | None:
+    def _read(self, connection: Connection, query: str, *values: str) -> LedgerEntry | None:
         from psycopg.sql import SQL
 
-        row = connection.execute(SQL(query).format(self._table), [self.ledger]).fetchone()
+        row = connection.execute(SQL(query).format(self._table), values).fetchone()
         return LedgerEntry(row[0], row[1], row[2]) if row else None
 
     @property

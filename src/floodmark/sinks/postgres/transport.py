@@ -33,7 +33,7 @@ REPORT = "task int, attempt long, rows long"
 UNREACHABLE = "unreachable: "
 """Begins the reason of a task that lost its server, so that the driver can tell it from one that was refused."""
 MOST_BYTES = 16 * 1024 * 1024
-"""Of a chunk: the driver holds a few of them, however large a batch is."""
+"""About so many in a chunk: the driver holds a few of them, however large a batch is. A wider row goes alone."""
 COLUMNS = "attempt bigint, place integer, rows bigint, bytes bytea"
 """Which try of which task it was (Spark gives no number twice in an application), and its stream in chunks."""
 LEFT_BEHIND = """
@@ -45,7 +45,7 @@ ORDER BY 1
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some bytes of a task's stream; `rows` are those that begin with them."""
+    """Some whole rows of a task's stream: those of other tasks may come before and behind them."""
 
     rows: int
     content: bytes | memoryview
@@ -86,11 +86,23 @@ def copier(
 
 
 def chunks_of(batches: Iterator[pa.RecordBatch], encoding: Encoding) -> Iterator[Chunk]:
-    """The task's stream; rows are counted where the bytes of their batch begin."""
+    """The task's stream. Chunks of several tasks are passed on alternately, so each of them ends where a row does."""
     for batch in batches:
-        stream = encoding.encode(batch)
-        for begin in range(0, len(stream), MOST_BYTES):
-            yield Chunk(0 if begin else batch.num_rows, stream[begin : begin + MOST_BYTES])
+        for part in row_parts(batch):
+            yield Chunk(part.num_rows, encoding.encode(part))
+
+
+def row_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch, cut in two between rows until every part is small enough, or one row; none of a batch without rows.
+
+    Widths differ from row to row, so each part is asked how large it is: an average would let the wide ones together.
+    """
+    if batch.num_rows > 1 and batch.nbytes > MOST_BYTES:
+        half = batch.num_rows // 2
+        yield from row_parts(batch.slice(0, half))
+        yield from row_parts(batch.slice(half))
+    elif batch.num_rows:
+        yield batch
 
 
 class ChunkReceiver(Protocol):
@@ -286,4 +298,4 @@ def drop_upto(connection: Connection, ledger: PostgresLedger, newest: Staging) -
 
 
 def _prefix(ledger: PostgresLedger) -> str:
-    return f"_fm_stage_{hashlib.sha256(ledger.ledger.encode()).hexdigest()[:10]}_"
+    return f"_fm_stage_{hashlib.sha256(ledger.key.encode()).hexdigest()[:10]}_"

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import SinkUnreachable
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import Batch
+from floodmark.sinks.contract import Batch, require_own_number
 from floodmark.sinks.postgres.encoding import Encoding
 from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.statements import Load
 from floodmark.sinks.postgres.transport import (
+    BatchRefused,
     Chunk,
     CopyChunks,
     StagedChunks,
@@ -50,6 +51,7 @@ class Write:
     """One attempt to write a batch; `staging` is the name that a table of it has, or would have."""
 
     server: PostgresServer
+    sink: str
     batch: Batch
     ledger: PostgresLedger
     staging: Staging
@@ -57,7 +59,7 @@ class Write:
     in_transaction: InTransaction
 
     def run(self, load: Load | None, *, staged: bool) -> int | None:
-        """Rows of the batch, now or when it was recorded; there is no load where it was there before."""
+        """Rows of the batch, now or when it was recorded; there is no load where its number was taken before."""
         try:
             if load is None:
                 with self.server.connect() as connection:
@@ -93,7 +95,7 @@ class Write:
     def _commit(self, connection: Connection, load: Load, chunks: CopyChunks, *settings: str) -> int | None:
         """The one transaction. The ledger is held last: a writer that stands still in the middle is in nobody's way.
 
-        Whoever is first to record the number has written; the other's rows are taken back.
+        Whoever is first to record the number has written, or has closed the batch: the other's rows are taken back.
         """
         import psycopg
 
@@ -118,11 +120,14 @@ class Write:
         return entry is not None and entry.number >= self.batch.number
 
     def _repeat(self, connection: Connection) -> int | None:
+        """The rows of then. Raises Overtaken or SinkDisagrees where the number does not stand for this very batch."""
         with connection.transaction():
             entry = self.ledger.lock(connection)
-            known = entry.rows if entry is not None and entry.number == self.batch.number else None
-            self.in_transaction(connection, known or 0)
-            return known
+            if entry is None or not self._is_recorded(entry):
+                raise BatchRefused(f"its ledger had number {self.batch.number} a moment ago, and has it no more")
+            require_own_number(entry.recorded, self.batch, self.sink)
+            self.in_transaction(connection, entry.rows or 0)
+            return entry.rows
 
     def _clean(self) -> None:
         """What cannot be dropped now is dropped by the next batch: it must not hide what the write has to say."""

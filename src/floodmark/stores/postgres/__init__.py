@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import StoreNotPrepared, StoreUnreachable
 from floodmark.formats import require_known
+from floodmark.postgres import DURABLE
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.postgres.page import COMMENT, FORMAT, PostgresPage, StoreAddress
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 SNAPSHOT = "begin isolation level repeatable read read only"
+COMMITTED = f"begin isolation level read committed; select {DURABLE}"
+"""For writing: a snapshot from before the lock was got would not show what its last holder wrote."""
 LOCK = "select pg_advisory_xact_lock(hashtextextended(%s, 0))"
 
 
@@ -95,7 +98,7 @@ class PostgresPages:
 
     def __init__(self, address: StoreAddress, namespace: str, patience_seconds: float) -> None:
         self._address, self._namespace = address, namespace
-        self._begin = f"begin; set local lock_timeout = {int(patience_seconds * 1000)}"
+        self._begin = f"{COMMITTED}; set local lock_timeout = {int(patience_seconds * 1000)}"
         self._lock = threading.RLock()
         self._connection: Connection[Any] | None = None
         self._prepared = False
