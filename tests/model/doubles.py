@@ -5,7 +5,7 @@ What decides (the step, its intents, the marks, the lease) is the real code; onl
 
 from __future__ import annotations
 
-import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +14,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from floodmark.hwm import ColumnIntHWM, Span
 from floodmark.sinks.contract import Atomic, Batch, Recorded, require_own_number
@@ -134,8 +137,8 @@ class Target:
     place: str
     rows: list[tuple[int, str, int]] = field(default_factory=list)
     ledger: dict[str, Recorded] = field(default_factory=dict)
-    parts: dict[str, tuple[int, str, int]] = field(default_factory=dict)
-    """By ledger: the number and digest of a batch of which part is out, and how many of its rows are."""
+    parts: dict[str, tuple[int, str, list[Row]]] = field(default_factory=dict)
+    """By ledger: the number and digest of a batch of which part is out, and the rows that are."""
     copies: list[tuple[list[tuple[int, str, int]], dict[str, Recorded]]] = field(default_factory=list)
 
     def put(self, rows: list[Row], batch: Batch) -> None:
@@ -261,26 +264,26 @@ class PieceSink:
             with self.target.guard:
                 if self._has(batch):
                     return sum(number == batch.number for _, _, number in self.target.rows)
-                if place < self._out(batch):
+                if place < self._rows_out(taken, batch):
                     continue
                 self.scheduler.reach(f"{self.name}: piece {place + 1} under the guard")
                 if place == 0:
                     self.target.keep_copy()
                 self.target.put(taken[place : place + 1], batch)
-                self.target.parts[ledger] = (batch.number, batch.digest, place + 1)
+                self.target.parts[ledger] = (batch.number, batch.digest, taken[: place + 1])
                 if place == len(taken):
                     self.target.ledger[ledger] = Recorded(batch.number, batch.digest)
                     del self.target.parts[ledger]
         self.scheduler.reach(f"{self.name}: after its commit")
         return len(taken)
 
-    def _out(self, batch: Batch) -> int:
-        """How many rows of this batch are out."""
-        number, digest, rows = self.target.parts.get(batch.ledger(self.name), (0, "", 0))
+    def _rows_out(self, rows: list[Row], batch: Batch) -> int:
+        """How many rows of this batch are out. Raises SinkDisagrees if they are others than are to be sent."""
+        number, digest, out = self.target.parts.get(batch.ledger(self.name), (0, "", []))
         if number != batch.number:
             return 0
-        require_own_number(Recorded(number, digest), batch, self.name)
-        return rows
+        require_own_number(Recorded(number, digest if out == rows[: len(out)] else "other rows"), batch, self.name)
+        return len(out)
 
 
 class WatchedStore(MemoryMarkStore):
@@ -350,16 +353,19 @@ class FrameCounter:
 
 
 def write_frame(spool: Any, rows: Frame) -> None:  # noqa: ANN401 - a Spool
-    """The rows of a spool as JSON, where Spark would write Parquet."""
+    """The rows of a spool as one part, where Spark would write several."""
     reach("write the spool")
-    folder = Path(spool.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "rows.json").write_text(json.dumps(rows.collect()))
+    folder, taken = Path(spool.folder), rows.collect()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    columns = {"id": [place for place, _ in taken], "value": [value for _, value in taken]}
+    pq.write_table(pa.table(columns), folder / "part-0.parquet")
 
 
 def read_frame(spool: Any, spark: object) -> Frame:  # noqa: ANN401 - a Spool
-    text = (Path(spool.folder) / "rows.json").read_text()
-    return Frame(lambda: [(place, value) for place, value in json.loads(text)])
+    """Read at once: a run that has begun to read a file has it, whatever becomes of its name."""
+    rows = pq.read_table(Path(spool.folder) / "part-0.parquet").to_pylist()
+    return Frame(lambda: [(row["id"], row["value"]) for row in rows])
 
 
 def reach(point: str) -> None:

@@ -88,7 +88,7 @@ HOLES = {
     ),
     "a sink is known by its name of today": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is renamed",)),
-        ("step.intents:named_as_begun", "if not known:", "if True:"),
+        ("step.intents:named_by_target", "if not known:", "if True:"),
         ("step.intents:require_all_asked", "if now.get(name) != ledger.target:", "if False:"),
     ),
     "the code is not compared": hole(
@@ -102,6 +102,14 @@ HOLES = {
     "a finished spool is not used again": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),
         ("step.intents:next_attempt", "intent.spool is None or ", "intent.spool is None or not "),
+    ),
+    "a lost spool is read anew while a sink has the batch": hole(
+        Setting("aa", is_immutable=False, **KILLED, changes=("the spool is lost, and other rows",)),
+        ("step.intents:has_rows", "if touched and", "if False and"),
+    ),
+    "a lost spool is read anew while a paused run has its rows": hole(
+        Setting("aa", is_immutable=False, thaws=0, changes=("the spool is lost, and other rows",)),
+        ("step.intents:has_rows", "Spool(intent.spool).may_be_in_use()", "False"),
     ),
     "a mutable table is not frozen": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),

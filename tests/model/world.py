@@ -160,7 +160,7 @@ class World:
         for target in self.all_targets:
             yield from self._problems_of(target, upto, title, is_asked=decision is not None)
         yield from self._differences()
-        if "restored" not in self.decided:
+        if not self.decided & {"restored", "finish"}:
             for receipt in WatchedStore(self.pages, self.scheduler).runs(JOB):
                 yield from self._sums(receipt)
 
@@ -184,6 +184,8 @@ class World:
         for place, value in self.table.rows if title == self.table.title else ():
             if place <= upto and is_letters == (value == MALFORMED) and not counts[place]:
                 yield f"row {place} is not in {target.place}, and the mark is {upto}"
+        if "source" in self.decided and self.decided & {"finish", "abandon"}:
+            return  # a person let the batch be finished from what the source is now, or gave up what is there
         for place, value, _ in target.rows:
             if place <= upto and not is_letters and not value.startswith(title):
                 yield f"row {place} of {target.place} is '{value}', and the mark is one of {title}"
@@ -264,6 +266,8 @@ def finish(world: World) -> None:
     world.decided.add("finish")
 
 
+ROW_CHANGES = ("other rows", "the spool is lost, and other rows")
+"""What happens to a table, and never to a log."""
 CHANGES: dict[str, Callable[[World], None]] = {
     "nothing": lambda world: None,
     "other code": change_code,

@@ -83,6 +83,16 @@ class Spool:
         """Whether it was finished once, whatever became of it."""
         return self._stored_bytes() is not None
 
+    def begin(self) -> None:
+        """Make its folder, before the batch is intended: one that is not there later was lost, with what it held."""
+        folder = local_path(self.folder)
+        if folder is not None:
+            ensure_folder(folder)
+
+    def may_be_in_use(self) -> bool:
+        """Whether a run may hold its rows: it was finished once, or is gone from the disk where it was begun."""
+        return self.has_counts() or (local_path(self.folder) is not None and not self._is_there())
+
     def write(self, rows: DataFrame) -> None:
         """Without dictionaries, which are a tenth of the work: it is read once or twice, and soon."""
         folder = local_path(self.folder)
