@@ -19,7 +19,7 @@ from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
 from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Freezing, Settling, Sink, ledger_id
+from floodmark.sinks.contract import Batch, Forgetting, Freezing, Settling, Sink, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
@@ -155,6 +155,13 @@ def lies_elsewhere(spool: str) -> bool:
 def new_attempt() -> str:
     """Short enough for names of views and folders, and never the same twice."""
     return uuid.uuid4().hex[:12]
+
+
+def make_ledgers_good(work: Work, batch: Batch, session: Session) -> None:
+    """Half a batch must not be taken for none because its ledger was forgotten meanwhile."""
+    for sink in work.sinks:
+        if isinstance(sink, Forgetting):
+            sink.make_good(batch, session)
 
 
 def settle_sinks(work: Work, namespace: str, session: Session) -> None:

@@ -33,6 +33,7 @@ from floodmark.step.intents import (
     fence_all_below,
     fence_below,
     fence_until_found,
+    make_ledgers_good,
     named_as_begun,
     named_by_target,
     new_intent,
@@ -114,7 +115,10 @@ class Step(Engine[Outlook]):
         """
         if record.intent is None:
             return None
-        settle_sinks(self.work, self.store.namespace, self.session)
+        work = named_as_begun(self.work, record.intent)
+        settle_sinks(work, self.store.namespace, self.session)
+        if not self.request.drops_open_batch:
+            make_ledgers_good(work, batch_of(work, record, record.intent, self.store.namespace), self.session)
         ledgers = self.ledgers(record)
         intent = self.intent_to_finish(record, ledgers)
         if intent is None:
@@ -337,10 +341,10 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """
     record = replace(record, extras=record.extras.without([SINKS]))
     session = session_under(lease, step.session)
-    if record.intent:
-        settle_sinks(step.work, step.store.namespace, session)
     fence = fence_all_below if record.intent else fence_below
     work = named_as_begun(step.work, record.intent)
+    if record.intent:
+        settle_sinks(work, step.store.namespace, session)
     ledgers = fence(work, step.store.namespace, record.highest_number, session)
     decided = lease.save(record, after=record, above=ledgers.highest)
     fence_below(step.work, step.store.namespace, decided.number, session)
