@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.machine import append_after, ensure_folder, replace_file
-from floodmark.stores import FileMarkStore
+from floodmark.stores import FileMarkStore, SqliteMarkStore
 from floodmark.stores.memory import MemoryMarkStore, MemoryPages
 from floodmark.stores.sqlite import connect, create
 from floodmark.testing.laws.records import files, receipt, record, save
@@ -108,3 +108,14 @@ def test_a_store_in_memory_keeps_no_more_than_it_shows() -> None:
     store.add_run(receipt(9))
     [page] = pages.all.values()
     assert (len(page.committed), len(page.receipts)) == (2, 2)
+
+
+def test_a_database_keeps_no_more_than_its_store_shows(tmp_path: Path) -> None:
+    """Nor does its file grow, with history, receipts, or lists that no record needs."""
+    store = SqliteMarkStore(tmp_path / "marks.db", keep_history=2, keep_runs=2)
+    save(store, *(record(number, landing=files(f"/in/{number}")) for number in range(1, 8)))
+    store.close()
+    with closing(connect(tmp_path / "marks.db", 1.0)) as connection:
+        tables = ("floodmark_history", "floodmark_runs", "floodmark_items")
+        kept = [connection.execute(f"select count(*) from {table}").fetchone()[0] for table in tables]
+    assert kept == [2, 2, 2]

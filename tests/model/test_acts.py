@@ -75,6 +75,23 @@ def test_a_batch_that_was_killed_before_its_spool_was_written_is_finished_under_
     assert (receipt.number, receipt.recovered, receipt.rows_written) == (1, True, {"sink-1": 2, "sink-2": 2})
 
 
+def test_after_a_reset_nobody_is_asked_again(world: World) -> None:
+    """Whoever resets a mark knows that everything comes again."""
+    reset_marks(world.step())
+    receipt = world.run().result
+    assert isinstance(receipt, Receipt)
+    assert (receipt.status, receipt.number, receipt.rows_written) == ("done", 3, {"sink-1": 2})
+
+
+def test_nothing_of_a_spool_stays_once_its_batch_is_committed(tmp_path: Path) -> None:
+    """Else a disk fills up batch by batch."""
+    with without_spark():
+        world = World(Setting("aa", is_immutable=False), Choices(), tmp_path / "spool")
+        world.add_rows(2)
+        world.run()
+    assert list((tmp_path / "spool" / JOB).iterdir()) == []
+
+
 @pytest.mark.parametrize(("sink", "letters"), [(9, 4), (4, 9)])
 def test_a_store_that_begins_anew_goes_on_above_every_number_that_is_recorded(
     world: World, sink: int, letters: int
