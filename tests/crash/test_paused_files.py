@@ -64,7 +64,11 @@ def test_a_paused_run_that_goes_on_takes_no_row_from_its_successors(
     shop.deliver(tmp_path, "fourth", range(40, 44))
     shop.deliver(tmp_path, "fifth second", range(50, 54))
     receipts = []
-    last = threading.Thread(target=lambda: receipts.append(pausing.pausing_job(tmp_path).run(spark, store)))
+
+    def run_last() -> None:
+        receipts.append(pausing.pausing_job(tmp_path).run(spark, shop.open_store(tmp_path)))
+
+    last = threading.Thread(target=run_last)
     last.start()
     wait_until((tmp_path / "last-writes").exists)
     (tmp_path / "first-goes-on").touch()
