@@ -52,6 +52,7 @@ def start_paused() -> Iterator[Callable[[Path, str], subprocess.Popen[str]]]:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("kind", ["batch", "refresh"])
 def test_a_paused_run_that_goes_on_takes_no_row_from_its_successors(
     spark: SparkSession,
