@@ -252,10 +252,8 @@ REFUSES_THE_COMMIT = """
 
 
 @pytest.mark.server
-def test_a_batch_that_joins_the_sinks_transaction_puts_nothing_aside_before_the_rows_are_there(
-    spark: SparkSession, database: str, tmp_path: Path
-) -> None:
-    """The transaction fails at its very end, the code is corrected, the batch is planned again: each row once.
+def test_rows_put_aside(spark: SparkSession, database: str, tmp_path: Path) -> None:
+    """A sink's transaction fails at its very end, the code is corrected, the batch is planned again: each row once.
 
     Letters that were written inside the transaction would be open still, and their replay would double the rows.
     """
