@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from floodmark.hwm import ColumnIntHWM, Span
 from floodmark.sinks.contract import Atomic, Batch, Recorded, require_own_number
 from floodmark.sources.contract import Immutable, Reading, Request, Sight
-from floodmark.step.spool import RowCounts, Spool
+from floodmark.step.spool import RowCounts, remove_spools
 from floodmark.stores.memory import MemoryMarkStore, MemoryPages
 from floodmark.stores.record import JobRecord, Lease, Owner
 from tests.model.scheduling import Guard, Scheduler, current_run
@@ -363,9 +363,9 @@ def write_frame(spool: Any, rows: Frame) -> None:  # noqa: ANN401 - a Spool
 
 
 def read_frame(spool: Any, spark: object) -> Frame:  # noqa: ANN401 - a Spool
-    """Read at once: a run that has begun to read a file has it, whatever becomes of its name."""
-    rows = pq.read_table(Path(spool.folder) / "part-0.parquet").to_pylist()
-    return Frame(lambda: [(row["id"], row["value"]) for row in rows])
+    """As lazy as Spark: a part that is gone by then fails the write."""
+    part = Path(spool.folder) / "part-0.parquet"
+    return Frame(lambda: [(row["id"], row["value"]) for row in pq.read_table(part).to_pylist()])
 
 
 def reach(point: str) -> None:
@@ -374,9 +374,9 @@ def reach(point: str) -> None:
         run.scheduler.reach(point)
 
 
-def remove_spool(spool: Any, remove: Callable[[Any], None] = Spool.remove) -> None:  # noqa: ANN401 - a Spool
-    reach("remove the spool")
-    remove(spool)
+def remove_spools_late(jobs_folder: str, upto: int) -> None:
+    reach("remove the spools")
+    remove_spools(jobs_folder, upto)
 
 
 class StillHeart:
@@ -395,11 +395,12 @@ def without_spark() -> Iterator[None]:
     """The few places where the step itself names something of Spark's."""
     with (
         patch("floodmark.stores.lease.threading", SimpleNamespace(Thread=StillHeart, Event=threading.Event)),
+        patch("os.fsync", lambda descriptor: None),  # no story has a power cut
         patch("floodmark.step.engine.jvm_pid", lambda spark: None),
         patch("floodmark.step.batch.observe_rows", FrameCounter),
         patch("floodmark.step.refused.letter_rows", lambda frame, *_: frame),
         patch("floodmark.step.spool.Spool.write", write_frame),
         patch("floodmark.step.spool.Spool.read", read_frame),
-        patch("floodmark.step.spool.Spool.remove", remove_spool),
+        patch("floodmark.step.run.remove_spools", remove_spools_late),
     ):
         yield

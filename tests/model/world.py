@@ -43,6 +43,8 @@ class Setting:
     batches_before: int = 0
     has_malformed_row: bool = False
     changes: tuple[str, ...] = ("nothing",)
+    points: tuple[str, ...] = ()
+    """Words of the calls at which something may happen; none: at every call."""
     runs: int = 2
     kills: int = 0
     pauses: int = 1
@@ -70,7 +72,7 @@ class World:
     """Place, row and number of what a person gave up although the target has it."""
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.choices, Budget(0, 0, 0))
+        self.scheduler = Scheduler(self.choices, Budget(0, 0, 0), points=self.setting.points)
         self.pages = MemoryPages()
         self.table = (Log if self.setting.is_immutable else Table)(self.scheduler)
         self.targets = [Target(Guard(self.scheduler), f"target {n}") for n in range(len(self.setting.sinks))]
@@ -270,6 +272,7 @@ ROW_CHANGES = ("other rows", "the spool is lost, and other rows")
 """What happens to a table, and never to a log."""
 CHANGES: dict[str, Callable[[World], None]] = {
     "nothing": lambda world: None,
+    "new rows": lambda world: world.add_rows(2),
     "other code": change_code,
     "the code as it was": change_code_back,
     "other rows": change_rows,
