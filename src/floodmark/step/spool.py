@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.formats import with_format, without_format
-from floodmark.locations import arrow_place, local_path
+from floodmark.locations import arrow_place, local_path, path_in_marks
 from floodmark.machine import ensure_folder, replace_file, sync_folder
 from floodmark.rules import Tally
 from floodmark.sources.contract import Reading
@@ -221,7 +221,7 @@ def remove_spools(jobs_folder: str, upto: int) -> None:
     """Remove what batches up to this number froze: they are committed or closed. A successor's spool stays."""
     from pyarrow.fs import FileSelector, FileType
 
-    system, path = arrow_place(jobs_folder)
+    system, path = arrow_place(path_in_marks(jobs_folder))
     for entry in system.get_file_info(FileSelector(path, allow_not_found=True)):
         number = entry.base_name.partition("-")[0]
         if entry.type == FileType.Directory and number.isdigit() and int(number) <= upto:

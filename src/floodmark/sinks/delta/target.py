@@ -265,11 +265,17 @@ class RestorePoint:
         """Whether a version has the very rows that the table will have."""
         return version >= self.version and self.holds(version)
 
-    def restore(self, spark: SparkSession, number: int) -> None:
-        """In one commit, with the number of this act; done twice it is the same."""
+    def restore(self, spark: SparkSession, number: int, job: str) -> None:
+        """In one commit, with the number of this act; done twice it is the same.
+
+        Raises Overtaken if a batch has this number or a higher one: whoever wrote it took this act's place.
+        """
         own, target = isolated_session(spark), self.table.target
         own.conf.set("spark.databricks.delta.commitInfo.userMetadata", note(self.ledger, number, None))
         with target.lock(spark, self.ledger):
+            recorded = target.recorded(self.ledger, lambda: spark)
+            if recorded and (recorded.number > number or (recorded.number == number and not recorded.is_fence)):
+                raise Overtaken(job, sink=self.table.name, number=number)
             own.sql(f"RESTORE TABLE {target.place.sql} TO VERSION AS OF {self.version}").collect()
 
 
