@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.errors import LeaseHeld
+import floodmark as fm
+from floodmark.errors import CodeChanged, FloodmarkError, LeaseHeld
 from floodmark.machine import is_stopped
 from tests.crash import shop, waiting
 from tests.crash.killing import ids_in_table
@@ -79,6 +80,71 @@ def test_a_run_that_was_paused_beyond_its_lease_can_neither_write_nor_commit(
     assert (waiting_run.returncode, "LeaseLost" in said) == (1, True)
     assert ids_in_table(spark, tmp_path / "lake") == list(range(100))
     assert shop.open_store(tmp_path).read("shop").number == number
+
+
+@pytest.mark.parametrize("batches_before", [0, 1])
+def test_a_run_paused_inside_its_write_and_other_code_since_leave_every_row_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_before: int
+) -> None:
+    """Python and JVM are stopped, the next run has other code and waits in its fence when they go on.
+
+    Also for the first batch, where there is no table yet. Either the paused run's rows are seen, or it is shut out.
+    """
+    monkeypatch.setenv("FLOODMARK_LEASE_SECONDS", "3")
+    store, job = shop.open_store(tmp_path), shop.shop(tmp_path, ["lake"])
+    if batches_before:
+        shop.deliver(tmp_path, "day0", range(100, 200))
+        job.run(spark, store)
+    shop.deliver(tmp_path, "day1", range(100))
+    paused = subprocess.Popen(
+        [sys.executable, waiting.__file__, str(tmp_path), "inside"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(tmp_path / "waiting")
+    stopped = processes_of_session(paused.pid)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    outcomes: list[object] = []
+    rerun = threading.Thread(target=lambda: outcomes.append(outcome_of(job, spark, store)))
+    rerun.start()
+    wait_until_held_by(store, os.getpid())
+    time.sleep(3)  # the rerun has decided, or waits for the table that the paused run holds
+    (tmp_path / "go").touch()
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    _, message = paused.communicate(timeout=120)
+    rerun.join(120)
+
+    assert paused.returncode == 1, message
+    assert "Overtaken" in message or "after it had written to lake" in message
+    [outcome] = outcomes
+    if isinstance(outcome, CodeChanged):
+        job.run(spark, store, finish=True)
+    else:
+        assert isinstance(outcome, fm.Receipt)
+    assert ids_in_table(spark, tmp_path / "lake") == list(range(100 + 100 * batches_before))
+
+
+def outcome_of(job: fm.Job, spark: SparkSession, store: fm.stores.MarkStore) -> object:
+    try:
+        return job.run(spark, store)
+    except FloodmarkError as error:
+        return error
+
+
+def processes_of_session(leader: int) -> list[int]:
+    """Python, its JVM and its workers."""
+    found = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, text=True, check=True)
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def wait_until_held_by(store: fm.stores.MarkStore, pid: int) -> None:
+    deadline = time.monotonic() + 60
+    while (lease := store.lease("shop")) is None or lease.owner.pid != pid:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_jvm_that_outlives_its_python_is_waited_for(

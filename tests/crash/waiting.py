@@ -1,6 +1,6 @@
 """The crash job with a transform that waits until it is let go: a run that can be met in the middle.
 
-python waiting.py FOLDER
+python waiting.py FOLDER [inside]     waits before its write, or inside it
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import floodmark as fm
 from tests.crash.shop import SETTINGS, open_store, shop
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 if __name__ == "__main__":
@@ -30,5 +33,13 @@ if __name__ == "__main__":
             time.sleep(0.05)
         return rows
 
-    session = fm.spark_session(SETTINGS)
-    replace(shop(home, ["lake"]), transform=wait_to_be_let_go).run(session, open_store(home))
+    def wait_inside(rows: DataFrame) -> DataFrame:
+        def wait_with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                wait_to_be_let_go(rows)
+                yield batch
+
+        return rows.mapInArrow(wait_with_rows, rows.schema)
+
+    session, transform = fm.spark_session(SETTINGS), wait_inside if "inside" in sys.argv else wait_to_be_let_go
+    replace(shop(home, ["lake"]), transform=transform).run(session, open_store(home))

@@ -23,7 +23,7 @@ from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import Judgement
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, OpenBatch
-from floodmark.step.looking import Ledgers, read_ledgers, require_agreement
+from floodmark.step.looking import Ledgers, ledgers_of, read_ledgers, require_agreement
 from floodmark.step.spool import RowCounts
 from floodmark.step.work import Work
 from floodmark.stores.extras import RecordExtras, SinkLedger
@@ -164,6 +164,19 @@ def test_the_record_keeps_what_dead_letters_and_quarantine_confirmed_until_they_
     assert {name: ledger.number for name, ledger in saved[0].items()} == {"dead_letters": 2, "lake": 4, "quarantine": 4}
 
 
+def test_a_sink_may_be_called_as_the_quarantine_is() -> None:
+    """What the record knows under the name is the sink's; the numbers of both count."""
+    work = work_of(quarantine=Recorded(2, "digest"))
+    sink = ListSink("quarantine", ledger={f"{LEDGER}.quarantine": Recorded(3, "digest")})
+    work = replace(work, sinks=(sink,))
+    ledgers = read_of(work)
+    extras = RecordExtras().with_sinks(ledgers_of(work, "default", 3, [work.quarantine]))
+    require_agreement(
+        work, "default", JobRecord("numbers", 3, {"rows": ColumnIntHWM("rows", 9)}, extras=extras), ledgers
+    )
+    assert (ledgers.highest, ledgers.sinks_below(work.sinks, 3)) == (3, [])
+
+
 @pytest.mark.parametrize("name", ["dead_letters", "quarantine"])
 def test_rows_put_aside_that_are_gone_are_noticed(name: str) -> None:
     """The table was dropped or is an older copy: rows that nobody dealt with may be missing."""
@@ -217,6 +230,17 @@ def test_rows_are_put_aside_before_the_mark_passes_them(spark: SparkSession, tmp
         Step(FailingStore(MemoryMarkStore(), {"commit": 1}), lambda: spark, work).run()
     kept = [[row.get("record") or row["id"] for row in sink.rows] for sink in work.all_sinks]  # type: ignore[attr-defined]
     assert kept == [[2], ['{"id":3}'], ['{"id":-1}']]
+
+
+def test_dead_letters_and_quarantine_may_share_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    """A replay of the letters leaves the quarantined rows open: they are past the transform, and go nowhere with it."""
+    sink, store = ListSink("lake"), fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+    rows, shared = [{"id": -1}, {"id": 2}, {"id": 3}], {"rules": [POSITIVE], "quarantine": str(tmp_path / "dead")}
+    replace(letters_job(tmp_path, rows, sink), **shared).run(spark, store)
+    replay_letters(replace(letters_job(tmp_path, rows, sink, lenient), **shared), (), lambda: spark, store)
+    kept = rows_set_aside(str(tmp_path / "dead"), "numbers")
+    assert [row["id"] for row in sink.rows] == [2, 3]
+    assert sorted((row.kind, row.status) for row in kept) == [("dead_letter", "replayed"), ("quarantine", "open")]
 
 
 REFUSES_THE_COMMIT = """

@@ -110,6 +110,16 @@ def test_abandon_fences_every_sink_also_behind_one_that_has_the_batch(store: Mar
     assert (copy.rows, copy.calls[:1]) == ([1], ["fence 1"])
 
 
+def test_abandon_closes_the_batch_also_where_nothing_is_left_to_plan(store: MarkStore) -> None:
+    """The next plan may be a day away, and the paused run is there now."""
+    lake, copy, rows = LedgerSink("lake"), LedgerSink("copy", pauses=True), [1]
+    pause(store, rows, lake, copy)
+    rows.clear()
+    assert step_of(store, rows, lake, copy, request=RunRequest(abandon=True)).run().status == "nothing_new"
+    with pytest.raises(Overtaken):
+        copy.thaw()
+
+
 def test_an_open_batch_of_the_same_code_is_finished_without_a_fence(store: MarkStore) -> None:
     """The ordinary rerun costs nothing more."""
     lake = LedgerSink("lake", pauses=True)

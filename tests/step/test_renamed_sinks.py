@@ -55,6 +55,10 @@ def test_renamed_sink(store: MarkStore) -> None:
     lake, copy = LedgerSink("lake"), LedgerSink("copy", pauses=True)
     crash(store, lake, copy)
     bronze = sink("bronze", lake)
+    record = store.read("numbers")
+    assert record is not None
+    found = step_of(store, [1, 2], bronze, copy).recover(record)
+    assert (found.confirmed_sinks if found else None) == ("lake",)
     receipt = step_of(store, [1, 2], bronze, copy).run()
     assert (receipt.number, lake.rows, copy.rows) == (1, [1, 2], [1, 2])
     step_of(store, [1, 2, 3], bronze, copy).run()

@@ -13,7 +13,7 @@ from floodmark.sinks.console import Console
 from floodmark.sinks.contract import Recorded
 from floodmark.step.engine import Clock, OpenBatch
 from floodmark.step.looking import ledgers_of
-from floodmark.step.run import accept_sinks, reset_marks, set_mark
+from floodmark.step.run import accept_sinks, reset_marks, save_decision, set_mark
 from floodmark.step.work import RunRequest
 from floodmark.stores.extras import IntentExtras, OutsideBatch, SinkLedger
 from floodmark.stores.lease import hold
@@ -181,6 +181,33 @@ def test_a_mark_that_is_set_or_reset_accepts_what_the_sinks_have(store: MarkStor
     reset_marks(step_of(store, rows, lake))
     step_of(store, rows, lake).run()
     assert lake.rows == [1, 2, 3]
+
+
+def test_what_sinks_of_another_store_confirmed_is_not_taken_over_with_its_marks(store: MarkStore) -> None:
+    """Its numbers are not ours: marks that are imported decide where to go on, and nothing else."""
+    lake = LedgerSink("lake")
+    rows = deliver(store, lake, batches=1)
+    foreign = record_in(store).extras.with_sinks({"lake": SinkLedger(LAKE, "list of lake", 50)})
+    step = step_of(store, rows, lake)
+    with hold(store, "numbers") as lease:
+        save_decision(step, replace(record_in(store), extras=foreign, origin="import"), lease)
+    rows.append(2)
+    step_of(store, rows, lake).run()
+    assert lake.rows == [1, 2]
+
+
+def test_a_number_that_was_confirmed_under_another_id_says_nothing(store: MarkStore) -> None:
+    """The ids of a job may change, as when dots came to be escaped: a ledger that is new is not behind."""
+    lake = LedgerSink("lake")
+    rows = deliver(store, lake, batches=1)
+    old = record_in(store)
+    confirmed = old.extras.with_sinks({"lake": SinkLedger("an older id", "list of lake", 1)})
+    with hold(store, "numbers") as lease:
+        store.intend(replace(old, extras=confirmed), expected=1, lease=lease.lease)
+    lake.ledger.clear()
+    rows.append(2)
+    step_of(store, rows, lake).run()
+    assert lake.rows == [1, 2]
 
 
 def test_a_sink_without_a_ledger_confirms_nothing(store: MarkStore) -> None:

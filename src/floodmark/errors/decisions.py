@@ -131,7 +131,8 @@ class SinkAhead(DecisionNeeded):
     def __init__(self, job: str, *, sink: str, recorded: int, stored: int) -> None:
         super().__init__(
             f"sink '{sink}' of job '{job}' has recorded batch {recorded}, the store knows only {stored}: "
-            "the store was restored from an older copy, or belongs to another run of this job.",
+            "the store was restored from an older copy, a rollback was broken off, or another project with the same "
+            "namespace and job writes there too.",
             hint=f"bring back the newer store, or `floodmark marks reset {job}` and `run --full-refresh`",
         )
         self.job, self.sink, self.recorded, self.stored = job, sink, recorded, stored

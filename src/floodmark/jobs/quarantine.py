@@ -131,7 +131,7 @@ class Quarantine:
         return [row for row in self._rows() if row.status == "open" and selection.means(row)]
 
     def _rows(self) -> list[SetAsideRow]:
-        return rows_set_aside(self.path, self.job)
+        return rows_set_aside(self.path, self.job, "quarantine")
 
     def discard(self, selection: Selection, store: MarkStore) -> int:
         """Give open rows up; they stay in the table as discarded. Raises LeaseHeld while a run works on the job."""

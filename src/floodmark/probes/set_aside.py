@@ -72,10 +72,11 @@ class SetAsideRow:
         return f"{self.number}:{f'{self.file}:{self.line}' if has_place else str(self.id)[:8]}"
 
 
-def rows_set_aside(path: str, job: str) -> list[SetAsideRow]:
+def rows_set_aside(path: str, job: str, kind: Kind | None = None) -> list[SetAsideRow]:
     """What a job put aside in this table, each row as it is now, in the order of batch and place.
 
-    Nothing, if there is no table. Raises SourceUnreadable.
+    Of one kind, or of both: dead letters and quarantine may share a table. Nothing, if there is no table. Raises
+    SourceUnreadable.
     """
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
@@ -91,7 +92,8 @@ def rows_set_aside(path: str, job: str) -> list[SetAsideRow]:
         return []
     except (DeltaError, OSError) as error:
         raise SourceUnreadable(f"delta table {path}", reason=str(error).splitlines()[0]) from error
-    return latest_states(SetAsideRow.of(row) for row in stored.to_pylist() if row["job"] == job)
+    rows = (SetAsideRow.of(row) for row in stored.to_pylist() if row["job"] == job)
+    return latest_states(row for row in rows if kind in (None, row.kind))
 
 
 def latest_states(rows: Iterable[SetAsideRow]) -> list[SetAsideRow]:

@@ -114,13 +114,18 @@ class Ledgers:
     """The same of dead letters and quarantine. They are behind as a rule: few batches put a row aside."""
 
     @property
-    def entries(self) -> Mapping[str, Recorded | None]:
-        return {**self.by_sink, **self.aside}
+    def entries(self) -> tuple[tuple[str, Recorded | None], ...]:
+        """All of them by name; a sink may be called as the quarantine is."""
+        return (*self.by_sink.items(), *self.aside.items())
+
+    @property
+    def by_name(self) -> Mapping[str, Recorded | None]:
+        return {**self.aside, **self.by_sink}
 
     @property
     def highest(self) -> int:
         """No number up to this is free, fences included: a sink, or the dead letters, would take it for a repeat."""
-        return max((entry.number for entry in self.entries.values() if entry), default=0)
+        return max((entry.number for _, entry in self.entries if entry), default=0)
 
     def sinks_with(self, number: int) -> list[str]:
         return [sink for sink, entry in self.by_sink.items() if has_batch(entry, number)]
@@ -133,11 +138,11 @@ class Ledgers:
 
     def sinks_closed_to(self, number: int) -> list[str]:
         """Sinks where a fence took this number: the batch cannot be written there any more."""
-        return [sink for sink, entry in self.entries.items() if entry and entry.is_fence and entry.number >= number]
+        return [sink for sink, entry in self.entries if entry and entry.is_fence and entry.number >= number]
 
     def sinks_below(self, sinks: Sequence[Sink], number: int) -> list[Sink]:
         """Those that have not recorded this number: a paused run that has it, or a lower one, could still write."""
-        entries = self.entries
+        entries = self.by_name
         return [sink for sink in with_ledger(sinks) if number_in(entries[sink.name]) < number]
 
 
@@ -169,13 +174,13 @@ def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
 
 def ledgers_of(work: Work, namespace: str, number: int, aside: Iterable[Sink] = ()) -> dict[str, SinkLedger]:
     """Where the batch of this number is recorded, by sink; `aside` are those of dead letters and quarantine with it."""
-    sinks = with_ledger((*work.sinks, *aside))
+    sinks = with_ledger((*aside, *work.sinks))  # whose name is the same is known by what every batch writes to
     return {s.name: SinkLedger(ledger_id(namespace, work.name, s.name), s.describe(), number) for s in sinks}
 
 
 def sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> list[SinkBehind]:
     """Sinks that do not have what they had confirmed, dead letters and quarantine among them."""
-    entries, sinks = ledgers.entries, with_ledger(work.all_sinks)
+    entries, sinks = ledgers.by_name, with_ledger(work.all_sinks)
     found = (sink_behind(sink, namespace, record, entries[sink.name]) for sink in sinks)
     return [behind for behind in found if behind is not None]
 
@@ -206,7 +211,7 @@ def require_agreement(work: Work, namespace: str, record: JobRecord, ledgers: Le
     if replace(record, extras=RecordExtras()) == JobRecord(work.name):  # a first look may leave a fence and no mark
         return
     expected = record.highest_number
-    for sink, entry in ledgers.entries.items():
+    for sink, entry in ledgers.entries:
         if entry and entry.number > expected:
             raise SinkAhead(work.name, sink=sink, recorded=entry.number, stored=record.number)
         if entry and record.intent and entry.number == expected:

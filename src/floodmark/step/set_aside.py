@@ -84,14 +84,15 @@ class Letters:
         return _in_shape(reopened, batch).unionByName(discarded_rows(given_up, batch))
 
     def _all_states(self, spark: SparkSession) -> DataFrame | None:
-        """Everything the table tells about the rows of this job, before the batch."""
+        """Everything the table tells about the rows of this job and kind, before the batch; both may share a table."""
         from pyspark.sql import functions as F
 
         table = self.sink.read(lambda: spark)
         if table is None or "id" not in table.columns:
             return None
         rows = in_one_shape(table, self.kind)
-        return rows.where((F.col("job") == self.job) & (F.col("number") < self.before) & F.col("id").isNotNull())
+        own = (F.col("job") == self.job) & (F.col("kind") == self.kind)
+        return rows.where(own & (F.col("number") < self.before) & F.col("id").isNotNull())
 
     def replayable_letters(self, spark: SparkSession, ids: Sequence[str] = (), where: str = "true") -> DataFrame | None:
         """Open letters that hold their record: those of these ids, or all; `where` is SQL over them."""

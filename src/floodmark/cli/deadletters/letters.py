@@ -52,7 +52,7 @@ class JobLetters:
     kind = "job"
 
     def all(self) -> list[Letter]:
-        return [_letter_of_job(self.name, row) for row in rows_set_aside(self.path, self.name)]
+        return [_letter_of_job(self.name, row) for row in rows_set_aside(self.path, self.name, "dead_letter")]
 
 
 @dataclass(frozen=True)
