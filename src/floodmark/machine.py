@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import struct
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from floodmark.patience import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PROC = Path("/proc")
 LOCK_PAUSE_SECONDS = 0.005
@@ -28,6 +29,10 @@ NETWORK_DISKS = frozenset({
 """File systems of other machines, by the names that Linux has for them, without the `fuse.` before some of them."""
 PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 LONGEST_NAME = 120
+OWN_RECORD_LOCK = 37
+"""Linux calls it F_OFD_SETLK."""
+RECORD_LOCK = "@hhqqi4x"
+"""How Linux lays out `struct flock`."""
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -123,6 +128,27 @@ def _lock_within(seconds: float, descriptor: int, kind: int, path: Path) -> None
         )
     except BlockingIOError as error:
         raise TimeoutError(f"{path} was locked for {seconds:g} s") from error
+
+
+def try_record_lock(descriptor: int) -> Callable[[], None] | None:
+    """Lock the open file, as POSIX has it, and give what lets go of it; None if another process or thread has it.
+
+    It stands against a JVM's lock of the same file, which `file_lock` does not, and ends with this process.
+    """
+    import fcntl
+
+    def lock(kind: int) -> None:
+        # That of the description, where the system has it: one of the process ends with any other close of the file.
+        if sys.platform == "linux":
+            fcntl.fcntl(descriptor, OWN_RECORD_LOCK, struct.pack(RECORD_LOCK, kind, os.SEEK_SET, 0, 0, 0))
+        else:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    try:
+        lock(fcntl.F_WRLCK)
+    except (BlockingIOError, PermissionError):
+        return None
+    return lambda: lock(fcntl.F_UNLCK)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import NewPartitions
 
 from tests.crash import pieces
 from tests.crash.shop import deliver, open_store
 from tests.sinks.kafka.messages import values
+from tests.sources.kafka.topics import add_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,14 +47,14 @@ def run_until_some_are_out(home: Path, kafka: Broker, topic: str) -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("trial", range(3))
-def test_a_container_killed_inside_a_transaction_is_followed_at_once(
+def test_killed_inside_a_transaction(
     spark: SparkSession, kafka: Broker, topic: Callable[..., str], tmp_path: Path, trial: int
 ) -> None:
     """Python, JVM and workers die together; meanwhile the topic gets a partition, which this batch must not use."""
     name = topic(partitions=2)
     deliver(tmp_path, "monday", range(ROWS))
     run_until_some_are_out(tmp_path, kafka, name)
-    kafka.admin().create_partitions([NewPartitions(name, 3)])[name].result(20)
+    add_partitions(kafka, name, 3)
     since = time.monotonic()
     receipt = pieces.job(tmp_path, kafka.bootstrap, name).run(spark, open_store(tmp_path))
     assert time.monotonic() - since < SOON_SECONDS

@@ -7,7 +7,9 @@ is there: a new version of a format gets a folder of its own, made by the progra
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import sqlite3
 from dataclasses import replace
 from datetime import date, datetime, timezone
@@ -22,6 +24,7 @@ from floodmark.errors import FormatTooNew
 from floodmark.health.alerts import HealthMemory, recall
 from floodmark.hwm import FileListHWM, FileMoment, FileStat
 from floodmark.jobs.workflow.running import Memory
+from floodmark.machine import start_of_process, this_machine
 from floodmark.probes.delta import Commit
 from floodmark.sinks.delta.lock import LOCK_FILE, Holder, TableBusy, table_lock
 from floodmark.sinks.files import Manifest, manifest_of
@@ -183,11 +186,17 @@ def test_letters_of_a_stream_are_gone_on_with_in_todays_shape(stored: Path) -> N
 
 
 def test_the_lock_of_a_table_is_read(tmp_path: Path) -> None:
-    """Two versions side by side on one machine still commit one after the other."""
-    shutil.copy(FIRST / "delta_lock.json", tmp_path / LOCK_FILE)
-    with pytest.raises(TableBusy) as busy, table_lock(tmp_path, 1, patience_seconds=0):
+    """Two versions side by side on one machine still commit one after the other; one of another host is passed over."""
+    stored = json.loads((FIRST / "delta_lock.json").read_text())
+    me = {"host": socket.gethostname(), "boot": this_machine().boot, "pid": os.getpid()}
+    here = {**stored, **me, "started": start_of_process(os.getpid())}
+    (tmp_path / LOCK_FILE).write_text(json.dumps(here))
+    with pytest.raises(TableBusy) as busy, table_lock(tmp_path, None, patience_seconds=0):
         pass
-    assert busy.value.holder == Holder("host", "boot", 1234, "99", "token")
+    assert busy.value.holder == Holder(**{name: here[name] for name in ("host", "boot", "pid", "started", "token")})
+    (tmp_path / LOCK_FILE).write_text(json.dumps(stored))
+    with table_lock(tmp_path, None, patience_seconds=0):
+        pass
 
 
 def newer(text: str, version: int = 2) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import floodmark as fm
-from floodmark.errors import ConfigError, SinkAhead
+from floodmark.errors import ConfigError, Overtaken, SinkAhead
 from floodmark.jobs.quarantine import Selection, replay
 from floodmark.jobs.rollback import restore_points
 from floodmark.probes.set_aside import rows_set_aside
@@ -72,11 +72,23 @@ def test_a_rollback_that_was_broken_off_stops_runs_until_it_is_done(spark: Spark
     lake = shop.job.sinks[0]
     lake.fence("floodmark.default.shop.lake", 3, lambda: spark)
     step = shop.job.step(spark, shop.store, RunRequest())
-    restore_points(step, 1)[0].restore(spark, 3)
+    restore_points(step, 1)[0].restore(spark, 3, "shop")
     with pytest.raises(SinkAhead):
         shop.arrive(spark, 2)
     shop.job.rollback("1", spark, shop.store)
     shop.job.run(spark, shop.store)
+    assert shop.lake(spark) == [1, 2, 3]
+
+
+def test_a_rollback_that_was_overtaken_takes_no_row_of_its_successor(spark: SparkSession, tmp_path: Path) -> None:
+    """It was paused before it restored; the number that it would take is that of a batch by now."""
+    shop = Shop(tmp_path)
+    shop.arrive(spark, 0)
+    shop.arrive(spark, 1)
+    [point] = restore_points(shop.job.step(spark, shop.store, RunRequest()), 1)
+    shop.arrive(spark, 2)
+    with pytest.raises(Overtaken):
+        point.restore(spark, 3, "shop")
     assert shop.lake(spark) == [1, 2, 3]
 
 

@@ -5,7 +5,7 @@ What decides (the step, its intents, the marks, the lease) is the real code; onl
 
 from __future__ import annotations
 
-import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,10 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from floodmark.hwm import ColumnIntHWM, Span
 from floodmark.sinks.contract import Atomic, Batch, Recorded, require_own_number
 from floodmark.sources.contract import Immutable, Reading, Request, Sight
-from floodmark.step.spool import RowCounts, Spool
+from floodmark.step.spool import RowCounts, remove_spools
 from floodmark.stores.memory import MemoryMarkStore, MemoryPages
 from floodmark.stores.record import JobRecord, Lease, Owner
 from tests.model.scheduling import Guard, Scheduler, current_run
@@ -134,9 +137,11 @@ class Target:
     place: str
     rows: list[tuple[int, str, int]] = field(default_factory=list)
     ledger: dict[str, Recorded] = field(default_factory=dict)
-    parts: dict[str, tuple[int, str, int]] = field(default_factory=dict)
-    """By ledger: the number and digest of a batch of which part is out, and how many of its rows are."""
+    parts: dict[str, tuple[int, str, list[Row]]] = field(default_factory=dict)
+    """By ledger: the number and digest of a batch of which part is out, and the rows that are."""
     copies: list[tuple[list[tuple[int, str, int]], dict[str, Recorded]]] = field(default_factory=list)
+    loses_rows: bool = False
+    """Whether the last row of a batch never arrives, as where a disk is not shared."""
 
     def put(self, rows: list[Row], batch: Batch) -> None:
         self.rows += [(place, value, batch.number) for place, value in rows]
@@ -173,9 +178,12 @@ class TargetSink(Atomic):
     def holds_rows(self, session: object) -> bool:
         return bool(self.target.rows)
 
+    def counts_every_row(self) -> bool:
+        return True
+
     def write(self, rows: Frame, batch: Batch) -> int | None:
         self.scheduler.reach(f"{self.name}: before the guard")
-        taken = rows.collect()
+        taken = rows.collect()[: -1 if self.target.loses_rows else None]
         with self.target.guard:
             if self._has(batch):
                 return sum(number == batch.number for _, _, number in self.target.rows)
@@ -245,6 +253,7 @@ class PieceSink:
     recorded = TargetSink.recorded
     holds_rows = TargetSink.holds_rows
     fence = TargetSink.fence
+    counts_every_row = TargetSink.counts_every_row
     _has = TargetSink._has
 
     def freeze(self, session: object) -> dict[str, Any]:
@@ -261,26 +270,26 @@ class PieceSink:
             with self.target.guard:
                 if self._has(batch):
                     return sum(number == batch.number for _, _, number in self.target.rows)
-                if place < self._out(batch):
+                if place < self._rows_out(taken, batch):
                     continue
                 self.scheduler.reach(f"{self.name}: piece {place + 1} under the guard")
                 if place == 0:
                     self.target.keep_copy()
                 self.target.put(taken[place : place + 1], batch)
-                self.target.parts[ledger] = (batch.number, batch.digest, place + 1)
+                self.target.parts[ledger] = (batch.number, batch.digest, taken[: place + 1])
                 if place == len(taken):
                     self.target.ledger[ledger] = Recorded(batch.number, batch.digest)
                     del self.target.parts[ledger]
         self.scheduler.reach(f"{self.name}: after its commit")
         return len(taken)
 
-    def _out(self, batch: Batch) -> int:
-        """How many rows of this batch are out."""
-        number, digest, rows = self.target.parts.get(batch.ledger(self.name), (0, "", 0))
+    def _rows_out(self, rows: list[Row], batch: Batch) -> int:
+        """How many rows of this batch are out. Raises SinkDisagrees if they are others than are to be sent."""
+        number, digest, out = self.target.parts.get(batch.ledger(self.name), (0, "", []))
         if number != batch.number:
             return 0
-        require_own_number(Recorded(number, digest), batch, self.name)
-        return rows
+        require_own_number(Recorded(number, digest if out == rows[: len(out)] else "other rows"), batch, self.name)
+        return len(out)
 
 
 class WatchedStore(MemoryMarkStore):
@@ -350,16 +359,19 @@ class FrameCounter:
 
 
 def write_frame(spool: Any, rows: Frame) -> None:  # noqa: ANN401 - a Spool
-    """The rows of a spool as JSON, where Spark would write Parquet."""
+    """The rows of a spool as one part, where Spark would write several."""
     reach("write the spool")
-    folder = Path(spool.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "rows.json").write_text(json.dumps(rows.collect()))
+    folder, taken = Path(spool.folder), rows.collect()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    columns = {"id": [place for place, _ in taken], "value": [value for _, value in taken]}
+    pq.write_table(pa.table(columns), folder / "part-0.parquet")
 
 
 def read_frame(spool: Any, spark: object) -> Frame:  # noqa: ANN401 - a Spool
-    text = (Path(spool.folder) / "rows.json").read_text()
-    return Frame(lambda: [(place, value) for place, value in json.loads(text)])
+    """As lazy as Spark: a part that is gone by then fails the write."""
+    part = Path(spool.folder) / "part-0.parquet"
+    return Frame(lambda: [(row["id"], row["value"]) for row in pq.read_table(part).to_pylist()])
 
 
 def reach(point: str) -> None:
@@ -368,9 +380,9 @@ def reach(point: str) -> None:
         run.scheduler.reach(point)
 
 
-def remove_spool(spool: Any, remove: Callable[[Any], None] = Spool.remove) -> None:  # noqa: ANN401 - a Spool
-    reach("remove the spool")
-    remove(spool)
+def remove_spools_late(jobs_folder: str, upto: int) -> None:
+    reach("remove the spools")
+    remove_spools(jobs_folder, upto)
 
 
 class StillHeart:
@@ -389,11 +401,12 @@ def without_spark() -> Iterator[None]:
     """The few places where the step itself names something of Spark's."""
     with (
         patch("floodmark.stores.lease.threading", SimpleNamespace(Thread=StillHeart, Event=threading.Event)),
+        patch("os.fsync", lambda descriptor: None),  # no story has a power cut
         patch("floodmark.step.engine.jvm_pid", lambda spark: None),
         patch("floodmark.step.batch.observe_rows", FrameCounter),
         patch("floodmark.step.refused.letter_rows", lambda frame, *_: frame),
         patch("floodmark.step.spool.Spool.write", write_frame),
         patch("floodmark.step.spool.Spool.read", read_frame),
-        patch("floodmark.step.spool.Spool.remove", remove_spool),
+        patch("floodmark.step.run.remove_spools", remove_spools_late),
     ):
         yield

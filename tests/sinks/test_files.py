@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shutil
+import socket
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from floodmark.errors import ConfigError, Overtaken
 from floodmark.sinks import Files
 from floodmark.sinks.contract import POSITION, Recorded
 from floodmark.sinks.files import FileFormat
+from floodmark.spark.faults import FolderMarker, fault_in
 from tests.sinks.batches import batch, frame, on_disk
 
 if TYPE_CHECKING:
@@ -207,3 +209,14 @@ def test_what_this_sink_cannot_do_is_refused_at_once(options: dict[str, Any]) ->
     """An object store has no rename that publishes a folder, and the error says what to use there."""
     with pytest.raises(ConfigError):
         Files(**options)
+
+
+def test_tasks_of_a_cluster_look_for_the_marker_on_their_way(
+    ab: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that see it write what they would have written; one that does not says where it is."""
+    monkeypatch.setattr("floodmark.spark.faults.runs_here", lambda spark: False)
+    assert Files(str(tmp_path / "out")).write(ab, batch(1)) == 2
+    with pytest.raises(Exception, match="does not see") as caught:
+        FolderMarker(tmp_path / "elsewhere", "other").guard(ab).collect()
+    assert fault_in(caught.value, "disk") == f"{socket.gethostname()} does not see {tmp_path / 'elsewhere'}"

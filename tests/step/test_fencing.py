@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -118,6 +119,30 @@ def test_abandon_closes_the_batch_also_where_nothing_is_left_to_plan(store: Mark
     assert step_of(store, rows, lake, copy, request=RunRequest(abandon=True)).run().status == "nothing_new"
     with pytest.raises(Overtaken):
         copy.thaw()
+
+
+def test_a_batch_that_is_given_up_is_closed_to_dead_letters_too(store: MarkStore) -> None:
+    """They are written after the sinks, so a run may be paused before them with every sink done."""
+    lake, letters = LedgerSink("lake", pauses=True), LedgerSink("dead_letters")
+    pause(store, [1], lake)
+    lake.pauses = False
+    step = step_of(store, [1], lake, request=RunRequest(abandon=True))
+    replace(step, work=replace(step.work, dead_letters=letters)).run()
+    assert letters.calls == ["fence 1"]
+
+
+def test_a_batch_may_be_dropped_by_others_once_it_is_fenced_and_nobody_had_it(store: MarkStore) -> None:
+    """As a replay that failed is: what the paused run wrote just before the fence keeps the batch open."""
+    lake = LedgerSink("lake", pauses=True)
+    pause(store, [1], lake)
+    lake.pauses, record = False, store.read("numbers")
+    assert record is not None
+    assert record.intent is not None
+    step = step_of(store, [1], lake)
+    assert (step.is_droppable(record.intent), lake.ledger[LAKE]) == (True, Recorded(1, is_fence=True))
+    lake.ledger.clear()
+    lake.before_fence = lake.thaw
+    assert not step.is_droppable(record.intent)
 
 
 def test_an_open_batch_of_the_same_code_is_finished_without_a_fence(store: MarkStore) -> None:

@@ -10,6 +10,7 @@ import pytest
 from floodmark.errors import BatchClosed, CodeChanged, SinkBehind
 from floodmark.sinks.contract import Batch, Recorded
 from floodmark.step.run import reset_marks
+from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.testing import InjectedFailure
 from tests.step.unsparked import LedgerSink, ledger_of, step_of
@@ -31,6 +32,7 @@ class PieceSink(LedgerSink):
     part: int | None = None
     layouts: list[str] = field(default_factory=lambda: ["first", "second"])
     target_is_old: bool = True
+    forgotten_part: int | None = None
     written_as: list[Any] = field(default_factory=list)
 
     def freeze(self, session: Session) -> dict[str, Any]:
@@ -44,6 +46,10 @@ class PieceSink(LedgerSink):
 
     def may_have_forgotten(self, ledger: str) -> bool:
         return self.target_is_old
+
+    def make_good(self, batch: Batch, session: Session) -> None:
+        self.calls.append(f"make good {batch.number} {batch.frozen[self.name]['layout']}")
+        self.part = self.part or self.forgotten_part
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
         self.calls.append("recorded")
@@ -95,7 +101,7 @@ def test_what_a_sink_froze_with_the_intent_comes_back_at_every_attempt(store: Ma
 def test_what_a_killed_run_left_open_is_settled_before_the_sink_is_asked(store: MarkStore, topic: PieceSink) -> None:
     """Else the first question waits until the broker has ended the transaction."""
     step_of(store, [1, 2], topic).run()
-    assert topic.calls[:2] == ["settle", "recorded"]
+    assert [call for call in topic.calls if not call.startswith("make")][:2] == ["settle", "recorded"]
 
 
 def test_a_reset_settles_too(store: MarkStore, topic: PieceSink) -> None:
@@ -127,3 +133,14 @@ def test_a_target_that_was_made_anew_is_a_loss(store: MarkStore) -> None:
     topic.ledger.clear()
     with pytest.raises(SinkBehind):
         step_of(store, [1, 2], topic).run()
+
+
+def test_half_a_batch_whose_ledger_was_forgotten_is_not_taken_for_none(store: MarkStore, topic: PieceSink) -> None:
+    """The target is asked before it is decided; whoever gives the batch up need not know."""
+    topic.part, topic.forgotten_part = None, 1
+    with pytest.raises(CodeChanged):
+        step_of(store, [1, 2], topic, code="2").run()
+    assert topic.calls[:2] == ["settle", "make good 1 first"]
+    topic.calls.clear()
+    step_of(store, [1, 2], topic, code="2", request=RunRequest(abandon=True)).run()
+    assert "make good 1 first" not in topic.calls

@@ -99,7 +99,7 @@ def test_a_spool_that_is_lost_while_a_sink_has_the_batch_is_a_decision(spool: Sp
     ("damage", "is_finished_here"),
     [
         ("the counts are gone", True),
-        ("all of it is gone, as on another host", True),
+        ("all of it is gone, as on another host", False),
         ("a part is empty", False),
         ("the counts are empty", False),
     ],
@@ -107,7 +107,7 @@ def test_a_spool_that_is_lost_while_a_sink_has_the_batch_is_a_decision(spool: Sp
 def test_a_spool_that_is_lost_while_no_sink_has_the_batch(
     spool: Spool, work: Work, damage: str, *, is_finished_here: bool
 ) -> None:
-    """Never finished here: it is made anew. One that was may be in a paused run's hands: the batch is dropped."""
+    """Never finished here: it is made anew. One that was, or is gone, may be in a paused run's hands: it is dropped."""
     file, act = DAMAGES[damage]
     act(Path(spool.folder) / file)
     assert has_rows(work, intent_of(spool), NONE_HAS_IT, RunRequest()) is is_finished_here
@@ -116,6 +116,7 @@ def test_a_spool_that_is_lost_while_no_sink_has_the_batch(
 def test_a_batch_whose_spool_lies_on_another_host_is_dropped_while_no_sink_has_it(work: Work) -> None:
     """Whoever began it may be paused there, with rows that nobody here can see."""
     here = spool_folder(work, 3, "a1")
+    Spool(here).begin()
     elsewhere = f"{here.rpartition('@')[0]}@other-host"
     kept = [has_rows(work, intent_of(Spool(each)), NONE_HAS_IT, RunRequest()) for each in (here, elsewhere)]
     assert kept == [True, False]

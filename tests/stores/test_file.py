@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from floodmark.stores import FileMarkStore
 from floodmark.testing.laws.records import files, receipt, record, save
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -68,6 +70,37 @@ def test_a_log_that_was_cut_off_is_unreadable(keep: int, store: FileMarkStore, t
     log.write_bytes(log.read_bytes()[:keep])
     with pytest.raises(MarkUnreadable):
         FileMarkStore(tmp_path).read("orders")
+
+
+def test_a_log_that_lost_its_last_lines_is_unreadable(store: FileMarkStore, tmp_path: Path) -> None:
+    """What is left reads well, and would be a shorter list: its files would be read again."""
+    save(store, record(1, landing=files("/in/a", "/in/b")))
+    log = tmp_path / "default" / "orders.items.1.jsonl"
+    log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
+    with pytest.raises(MarkUnreadable, match="is shorter"):
+        FileMarkStore(tmp_path).read("orders")
+
+
+@pytest.mark.parametrize("left", [lambda lines: lines[0], lambda lines: lines[0] + lines[1][:-1]])
+def test_a_mark_file_that_ends_before_its_record_does_is_told_so(
+    left: Callable[[list[bytes]], bytes], store: FileMarkStore, tmp_path: Path
+) -> None:
+    """Without the record, and with all of it but the end of its line."""
+    save(store, record(1))
+    path = tmp_path / "default" / "orders.mark.jsonl"
+    path.write_bytes(left(path.read_bytes().splitlines(keepends=True)))
+    with pytest.raises(MarkUnreadable, match="middle of the record"):
+        FileMarkStore(tmp_path).read("orders")
+
+
+def test_a_reset_keeps_the_past_of_a_damaged_file_and_nothing_else(store: FileMarkStore, tmp_path: Path) -> None:
+    """What cannot be told from damage is not carried along."""
+    lease = save(store, record(1))
+    path = tmp_path / "default" / "orders.mark.jsonl"
+    path.write_bytes(b"damaged\n" + b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    store.commit(replace(record(5), origin="reset"), expected=0, lease=lease)
+    assert [each.number for each in FileMarkStore(tmp_path).history("orders")] == [5, 1]
+    assert "damaged" not in path.read_text()
 
 
 def test_a_log_that_is_gone_is_unreadable(store: FileMarkStore, tmp_path: Path) -> None:

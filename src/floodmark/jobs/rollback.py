@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, get_args
 
-from floodmark.errors import ConfigError, NoGoodRun, RunNotFound, SinkFailed
+from floodmark.errors import ConfigError, FloodmarkError, NoGoodRun, RunNotFound, SinkFailed
 from floodmark.failpoints import reach
 from floodmark.jobs.dead_letters import act_batch
 from floodmark.jobs.diff import Receipts, end_time
@@ -337,7 +337,9 @@ def _restore(step: Step, points: Sequence[RestorePoint], number: int, session: S
     is_needed = any(point.first_change is not None for point in points)
     for point in points if is_needed else ():
         try:
-            point.restore(session(), number)
+            point.restore(session(), number, step.work.name)
+        except FloodmarkError:
+            raise
         except Exception as error:
             raise SinkFailed(step.work.name, sink=point.table.name, reason=first_lines(error)) from error
     reach("after_restore")

@@ -21,7 +21,7 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import ledger_id
 from floodmark.sinks.delta.lock import table_lock
 from floodmark.sinks.scd import Scd1
-from floodmark.spark.session import isolated_session, jvm_pid
+from floodmark.spark.session import isolated_session
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import hold
@@ -187,11 +187,11 @@ class TableWork:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        folder, pid = local_path(self.probe.where), jvm_pid(self.spark)
-        if folder is None or pid is None:
+        folder = local_path(self.probe.where)
+        if folder is None:
             yield
             return
-        with table_lock(folder, pid, patience_seconds=LOCK_PATIENCE_SECONDS):
+        with table_lock(folder, self.spark, patience_seconds=LOCK_PATIENCE_SECONDS):
             yield
 
 

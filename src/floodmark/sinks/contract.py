@@ -218,6 +218,13 @@ class Forgetting(Protocol):
         Called where the sink had confirmed a batch and its ledger has no entry.
         """
 
+    def make_good(self, batch: Batch, session: Session) -> None:
+        """Record again what is out of this batch, if the ledger has forgotten it.
+
+        Called under the lease, before it is decided whether the open batch is finished or dropped. Raises
+        SinkUndecided if the target does not tell either.
+        """
+
 
 @runtime_checkable
 class Expressing(Protocol):

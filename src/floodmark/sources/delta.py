@@ -25,6 +25,8 @@ MarkOf = Callable[[int], VersionHWM]
 CHANGE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 ORDER_IN_A_COMMIT = ("delete", "update_preimage", "insert", "update_postimage")
 """What a commit took away comes before what it put there: the last row of a key is the one that counts."""
+ASK_AGAIN_SECONDS = 60.0
+"""How long an idle loop believes what the catalog said about a name."""
 VACUUMED = ("FILE_NOT_EXIST", "FileNotFoundException", "DELTA_CHANGE_DATA_FILE_NOT_FOUND", "DELTA_FILE_NOT_FOUND")
 
 
@@ -56,13 +58,18 @@ class Delta(Immutable):
         return DeltaPlace(self.path, self.table)
 
     def fingerprint(self, session: Session) -> str:
+        """A name may stand for another table by now: it is looked up for every batch, and now and then between."""
+        self._place.location_now(session, after_seconds=ASK_AGAIN_SECONDS)
         return f"delta {self._place} (table id {self._probe(session).table_id()})"
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
-        planner = VersionPlanner(
-            self._probe(session), str(self._place), self._place.sql, self.changes, request.max_rows
-        )
-        return self._sight(planner, mark, request)
+        where, place = self._where(session), self._place
+        planner = VersionPlanner(self._probe(session), str(place), place.sql, self.changes, request.max_rows)
+        sight = self._sight(planner, mark, request)
+        if sight.span is not None and place.location_now(session) != where:
+            reason = "the catalog has had it moved while it was looked at; the next look goes where it is now"
+            raise SourceUnreadable(f"delta table {place}", reason=reason)
+        return sight
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         rows = self._pinned_rows(spark.read.format("delta"), self._where(lambda: spark), span)
@@ -121,6 +128,8 @@ class Delta(Immutable):
 
     def _probe(self, session: Session) -> DeltaProbe:
         location = self._where(session)
+        if location not in self._probes:
+            self._probes.clear()
         probe = self._probes.setdefault(location, DeltaProbe(location))
         if not probe.refresh():
             raise SourceUnreadable(f"delta table {self._place}", reason="there is no such table")

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from floodmark.errors import SparkUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -72,6 +72,28 @@ def jvm_pid(spark: SparkSession) -> int | None:
         return None
     process = getattr(spark.sparkContext._gateway, "proc", None)
     return process.pid if process else os.getppid()  # without a process of ours, spark-submit's JVM started this Python
+
+
+def jvm_lock(spark: SparkSession, file: Path) -> Callable[[], None] | None:
+    """Have the driver's JVM lock a file, and give what lets go of it; None if somebody has it. It ends with the JVM.
+
+    The JVM and not Python, as it is what commits, and may outlive Python. One thread at a time may ask for a file: a
+    JVM that closes a file gives up every lock that it has of it. Raises OSError where the disk knows no locks.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    jvm = spark.sparkContext._jvm
+    try:
+        opened = jvm.java.io.RandomAccessFile(str(file), "rw")  # type: ignore[union-attr]
+        lock = opened.getChannel().tryLock()
+    except Py4JJavaError as error:
+        if "OverlappingFileLockException" in str(error.java_exception):
+            return None  # another Python of this JVM has it, and would lose it if the file were closed here
+        raise OSError(f"Spark's JVM could not lock {file}: {error.java_exception}") from error
+    if lock is None:
+        opened.close()
+        return None
+    return opened.close  # type: ignore[no-any-return]
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class DeltaPlace:
-    """A table given by path or by name; a name is looked up in Spark's catalog once, when somebody asks."""
+    """A table given by path or by name; a name is looked up in Spark's catalog when somebody asks, and remembered.
+
+    It may be dropped and made anew elsewhere at any time: whoever begins a batch asks again.
+    """
 
     def __init__(self, path: str | None, table: str | None) -> None:
         if (path is None) == (table is None):
@@ -23,6 +27,7 @@ class DeltaPlace:
             )
         self.table = table
         self._location = absolute(path) if path is not None else None
+        self._asked_at = 0.0
 
     def __str__(self) -> str:
         return self.table or str(self._location)
@@ -30,10 +35,16 @@ class DeltaPlace:
     def location(self, session: Callable[[], SparkSession]) -> str | None:
         """The folder or URL, or None if the catalog has no table of that name yet."""
         if self._location is None and self.table is not None:
-            spark = session()
+            spark, self._asked_at = session(), time.monotonic()
             if spark.catalog.tableExists(self.table):
                 self._location = str(spark.sql(f"DESCRIBE DETAIL {quote_table(self.table)}").collect()[0]["location"])
         return self._location
+
+    def location_now(self, session: Callable[[], SparkSession], *, after_seconds: float = 0.0) -> str | None:
+        """As `location`, but a name is looked up again if that was done longer ago than this."""
+        if self.table is not None and time.monotonic() - self._asked_at >= after_seconds:
+            self._location = None
+        return self.location(session)
 
     @property
     def sql(self) -> str:

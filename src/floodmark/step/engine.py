@@ -130,7 +130,8 @@ class Engine(ABC, Generic[LookT]):
     def recover(self, record: JobRecord) -> OpenBatch[LookT] | None:
         """The open batch of the record under a new attempt, or None if it is to be dropped and planned again.
 
-        Called under the lease, only if there is an open batch; nothing may be written here.
+        Called under the lease, only if there is an open batch. Nothing may be written here but fences, without which
+        nobody can say what a run that is paused with the batch will have written.
         """
 
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import TypeVar
@@ -19,7 +19,7 @@ from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
 from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Freezing, Settling, Sink, ledger_id
+from floodmark.sinks.contract import Batch, Forgetting, Freezing, Settling, Sink, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
@@ -27,7 +27,7 @@ from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
 from floodmark.step.transform import Identity
 from floodmark.step.work import OUTSIDE_KINDS, SOURCE, RunRequest, Work
-from floodmark.stores.extras import IntentExtras, OutsideBatch
+from floodmark.stores.extras import IntentExtras, OutsideBatch, SinkLedger
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
 log = get_logger(__name__)
@@ -99,8 +99,8 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
 
     Sinks are written only from a finished spool, so one that is not what it was while a sink has the batch is lost:
     raises SpoolLost, unless somebody accepts that the rest is read again. While none has it, a spool that was never
-    finished is made anew. One that was, or that may lie on another host, may be in the hands of a run that is paused
-    there: such a batch is dropped, which fences it. So is a repair, whose rows are nowhere else.
+    finished is made anew. One that was, or that is gone or may lie on another host, may be in the hands of a run that
+    is paused: such a batch is dropped, which fences it. So is a repair, whose rows are nowhere else.
     """
     flaw = Spool(intent.spool).flaw() if intent.spool else None
     if intent.spool is None or flaw is None:
@@ -108,7 +108,7 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
     is_repair = intent.kind == "repair"
     if touched and (is_repair or not request.finish):
         raise SpoolLost(work.name, number=intent.number, spool=intent.spool, flaw=flaw, confirmed=touched)
-    is_kept = bool(touched) or not (is_repair or lies_elsewhere(intent.spool) or Spool(intent.spool).has_counts())
+    is_kept = bool(touched) or not (is_repair or lies_elsewhere(intent.spool) or Spool(intent.spool).may_be_in_use())
     log.info("the spool of the open batch is given up", job=work.name, number=intent.number, flaw=flaw, kept=is_kept)
     return is_kept
 
@@ -155,6 +155,13 @@ def lies_elsewhere(spool: str) -> bool:
 def new_attempt() -> str:
     """Short enough for names of views and folders, and never the same twice."""
     return uuid.uuid4().hex[:12]
+
+
+def make_ledgers_good(work: Work, batch: Batch, session: Session) -> None:
+    """Half a batch must not be taken for none because its ledger was forgotten meanwhile."""
+    for sink in work.sinks:
+        if isinstance(sink, Forgetting):
+            sink.make_good(batch, session)
 
 
 def settle_sinks(work: Work, namespace: str, session: Session) -> None:
@@ -212,8 +219,12 @@ def named_as_begun(work: Work, intent: Intent | None) -> Work:
 
     Under another name it would be asked in a ledger that it never wrote, and would get the batch again.
     """
-    begun = intent.extras.sinks or {} if intent else {}
-    targets = {ledger.target: name for name, ledger in begun.items()}
+    return named_by_target(work, (intent.extras.sinks or {}) if intent else {})
+
+
+def named_by_target(work: Work, ledgers: Mapping[str, SinkLedger]) -> Work:
+    """The work with each sink under the name that its target has here; the work itself if no name is another."""
+    targets = {ledger.target: name for name, ledger in ledgers.items()}
     known = [sink for sink in work.sinks if targets.get(sink.describe(), sink.name) != sink.name]
     if not known:
         return work

@@ -43,9 +43,10 @@ def puts_rows_aside(work: Work, prepared: PreparedBatch, counts: RowCounts, batc
     """Whether `write_dead_letters` or `quarantine_broken` would write anything for this batch."""
     if isinstance(work.sources[0], SavedRecords):
         return True
-    has_letters = counts.dead or prepared.failed_records is not None or batch.kind == "refresh"
-    has_broken = counts.tally.quarantined or (batch.kind == "refresh" and bool(work.rules))
-    return bool((work.dead_letters is not None and has_letters) or (work.quarantine is not None and has_broken))
+    if batch.kind == "refresh":
+        return bool(work.aside_sinks)
+    has_letters = work.dead_letters is not None and (counts.dead or prepared.failed_records is not None)
+    return bool(has_letters or (work.quarantine is not None and counts.tally.quarantined))
 
 
 def letters_sink(work: Work) -> Sink | None:
@@ -55,12 +56,15 @@ def letters_sink(work: Work) -> Sink | None:
 
 
 def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int | None:
-    """Write what broke a rule to the quarantine; how many rows, or None if nothing had to be read or written."""
+    """Write what broke a rule to the quarantine; how many rows, or None if nothing had to be read or written.
+
+    A refresh gives up what was there, also where its rules were taken out: the rows are in the sinks then.
+    """
     broken = [judgement.quarantined_rows()] if tally.quarantined else []
     parts = [quarantine_rows(rows, judgement.legend, batch) for rows in broken]
     if work.quarantine is None:
         return None
-    if batch.kind == "refresh" and judgement.rules:
+    if batch.kind == "refresh":
         letters, spark = Letters.of(work, batch.number, "quarantine"), judgement.marked_rows.sparkSession
         return tally.quarantined if replace_letters(letters, parts, spark, batch) else None
     if not parts:
@@ -106,10 +110,8 @@ def write_outcome(source: SavedRecords, prepared: PreparedBatch, batch: Batch) -
 def replace_letters(letters: Letters, parts: list[DataFrame], spark: SparkSession, batch: Batch) -> bool:
     """A refresh reads every record again: earlier letters are given up, so that none is delivered a second time.
 
-    Says whether anything was written.
-
     The table may hold letters of other jobs, so it is not overwritten. A record that is put aside again at its place
-    has the id of its earlier letter, and stays open.
+    has the id of its earlier letter, and stays open. Says whether anything was written.
     """
     earlier = letters.open_letters(spark)
     if earlier is not None:

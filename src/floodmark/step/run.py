@@ -33,7 +33,9 @@ from floodmark.step.intents import (
     fence_all_below,
     fence_below,
     fence_until_found,
+    make_ledgers_good,
     named_as_begun,
+    named_by_target,
     new_intent,
     next_attempt,
     open_intent,
@@ -113,7 +115,10 @@ class Step(Engine[Outlook]):
         """
         if record.intent is None:
             return None
-        settle_sinks(self.work, self.store.namespace, self.session)
+        work = named_as_begun(self.work, record.intent)
+        settle_sinks(work, self.store.namespace, self.session)
+        if not self.request.drops_open_batch:
+            make_ledgers_good(work, batch_of(work, record, record.intent, self.store.namespace), self.session)
         ledgers = self.ledgers(record)
         intent = self.intent_to_finish(record, ledgers)
         if intent is None:
@@ -162,7 +167,16 @@ class Step(Engine[Outlook]):
         ledgers = read_ledgers(work, self.store.namespace, self.session)
         if not self.request.full_refresh:
             require_agreement(work, self.store.namespace, record, ledgers)
+            self.require_what_was_confirmed(record)
         return ledgers
+
+    def require_what_was_confirmed(self, record: JobRecord) -> None:
+        """A sink that was renamed since its last batch is asked under the old name, too. Raises SinkBehind."""
+        work = named_by_target(self.work, record.extras.sinks)
+        if work is not self.work:
+            ledgers = read_ledgers(work, self.store.namespace, self.session)
+            for behind in sinks_behind(work, self.store.namespace, record, ledgers):
+                raise behind
 
     def settled_ledgers(self, record: JobRecord) -> Ledgers:
         """As `ledgers`; a sink that has not recorded the last number is fenced with it, and asked after that."""
@@ -178,7 +192,16 @@ class Step(Engine[Outlook]):
         if intent.extras.sinks is None:
             sinks = ledgers_of(work_of(intent, self.work), self.store.namespace, intent.number)
             intent = replace(intent, extras=replace(intent.extras, sinks=sinks))
+        if intent.spool:
+            self.begin_spool(intent.spool)
         return super().write_batch(replace(batch, intent=intent), lease, clock)
+
+    def begin_spool(self, folder: str) -> None:
+        """Make the place for the frozen rows; a disk that does not take it fails the run before the batch is open."""
+        try:
+            Spool(folder).begin()
+        except OSError as error:
+            raise SinkFailed(self.job, sink="spool", reason=first_lines(error)) from error
 
     def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """Read, judge, write every sink, and raise the mark."""
@@ -295,8 +318,9 @@ def accept_sinks(step: Step) -> list[SinkBehind]:
     """
     with hold(step.store, step.job) as lease:
         record = step.read()
-        ledgers = read_ledgers(step.work, step.store.namespace, session_under(lease, step.session))
-        behind = sinks_behind(step.work, step.store.namespace, record, ledgers)
+        work = named_by_target(step.work, record.extras.sinks)
+        ledgers = read_ledgers(work, step.store.namespace, session_under(lease, step.session))
+        behind = sinks_behind(work, step.store.namespace, record, ledgers)
         known = record.extras.sinks
         for lost in behind:
             kept = known.pop(lost.sink)
@@ -317,10 +341,10 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """
     record = replace(record, extras=record.extras.without([SINKS]))
     session = session_under(lease, step.session)
-    if record.intent:
-        settle_sinks(step.work, step.store.namespace, session)
     fence = fence_all_below if record.intent else fence_below
     work = named_as_begun(step.work, record.intent)
+    if record.intent:
+        settle_sinks(work, step.store.namespace, session)
     ledgers = fence(work, step.store.namespace, record.highest_number, session)
     decided = lease.save(record, after=record, above=ledgers.highest)
     fence_below(step.work, step.store.namespace, decided.number, session)

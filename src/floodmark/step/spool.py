@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.formats import with_format, without_format
-from floodmark.locations import arrow_place, local_path
+from floodmark.locations import arrow_place, local_path, path_in_marks
 from floodmark.machine import ensure_folder, replace_file, sync_folder
 from floodmark.rules import Tally
 from floodmark.sources.contract import Reading
@@ -82,6 +82,16 @@ class Spool:
     def has_counts(self) -> bool:
         """Whether it was finished once, whatever became of it."""
         return self._stored_bytes() is not None
+
+    def begin(self) -> None:
+        """Make its folder, before the batch is intended: one that is not there later was lost, with what it held."""
+        folder = local_path(self.folder)
+        if folder is not None:
+            ensure_folder(folder)
+
+    def may_be_in_use(self) -> bool:
+        """Whether a run may hold its rows: it was finished once, or is gone from the disk where it was begun."""
+        return self.has_counts() or (local_path(self.folder) is not None and not self._is_there())
 
     def write(self, rows: DataFrame) -> None:
         """Without dictionaries, which are a tenth of the work: it is read once or twice, and soon."""
@@ -205,7 +215,7 @@ def remove_spools(jobs_folder: str, upto: int) -> None:
     """Remove what batches up to this number froze: they are committed or closed. A successor's spool stays."""
     from pyarrow.fs import FileSelector, FileType
 
-    system, path = arrow_place(jobs_folder)
+    system, path = arrow_place(path_in_marks(jobs_folder))
     for entry in system.get_file_info(FileSelector(path, allow_not_found=True)):
         number = entry.base_name.partition("-")[0]
         if entry.type == FileType.Directory and number.isdigit() and int(number) <= upto:

@@ -212,6 +212,7 @@ def test_marks_of_a_job_with_an_open_batch_are_not_copied(floodmark: Floodmark, 
         assert record is not None
         batch = Intent(8, "batch", {}, NOON, "attempt", None, {})
         store.intend(replace(record, intent=batch), expected=7, lease=held.lease)
+    assert "orders: batch 8 is open, and not exported" in floodmark("marks", "export").err
     said = floodmark("marks", "copy", "orders", "orders_v2", "--yes")
     assert (said.code, "batch 8 of job 'orders' is not finished" in said.err) == (2, True)
     assert [mark["job"] for mark in json.loads(floodmark("marks", "show", "--json").out)["marks"]] == ["orders"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from floodmark import sources
 from floodmark.errors import ConfigError, SinkFailed
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta
@@ -102,24 +104,6 @@ def test_a_batch_without_rows_records_its_number(
     assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b")]
 
 
-def test_a_fence_stops_whoever_is_paused_below_it(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
-    """The number is taken without a row, so an old run's write finds it taken."""
-    sink = Delta(str(tmp_path))
-    sink.write(ab, batch(1))
-    sink.fence(LEDGER, 9, lambda: spark)
-    assert sink.write(frame(spark, ID_V, (3, "zombie")), batch(9)) == 0
-    assert sink.write(frame(spark, ID_V, (3, "zombie")), batch(8)) is None
-    assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b")]
-    assert sink.recorded(LEDGER, no_session) == Recorded(9, None)
-
-
-def test_a_fence_on_a_table_that_is_not_there_does_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """There is no log to write the number to."""
-    sink = Delta(str(tmp_path / "t"))
-    sink.fence(LEDGER, 9, no_session)
-    assert sink.recorded(LEDGER, no_session) is None
-
-
 def test_a_missing_table_holds_no_rows_and_has_no_schema(tmp_path: Path) -> None:
     """Answered from the disk, without a JVM."""
     sink = Delta(str(tmp_path / "t"))
@@ -168,9 +152,9 @@ def test_appends_side_by_side_to_one_table_all_arrive(spark: SparkSession, tmp_p
 def test_a_table_that_another_process_commits_to_is_waited_for_and_then_given_up(ab: DataFrame, tmp_path: Path) -> None:
     """The error names who holds it; nothing was written."""
     sink = Delta(str(tmp_path), patience_seconds=0.1)
-    with table_lock(tmp_path, 1, patience_seconds=1), pytest.raises(SinkFailed) as caught:
+    with table_lock(tmp_path, None, patience_seconds=1), pytest.raises(SinkFailed) as caught:
         sink.write(ab, batch(1))
-    assert "process 1 on" in caught.value.reason
+    assert f"process {os.getpid()} on" in caught.value.reason
     assert DeltaProbe(str(tmp_path)).refresh() is False
 
 
@@ -209,3 +193,24 @@ def test_options_that_do_not_go_together_are_refused_at_once(options: dict[str, 
     """Before any row is read."""
     with pytest.raises(ConfigError):
         Delta(**options)  # type: ignore[arg-type]
+
+
+def test_a_name_that_stands_for_another_table_by_now_is_asked_again_for_each_batch(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
+    """Dropped and made anew elsewhere in the middle of a loop: the ledger there has nothing, which the step sees."""
+    spark.sql("DROP TABLE IF EXISTS moved_sink")
+    ab.limit(0).write.format("delta").save(str(tmp_path / "one"))
+    ab.limit(0).write.format("delta").save(str(tmp_path / "two"))
+    sink, source = Delta(table="moved_sink"), sources.Delta(table="moved_sink", changes="append")
+    spark.sql(f"CREATE TABLE moved_sink USING delta LOCATION '{tmp_path / 'one'}'")
+    sink.write(ab, batch(1))
+    before = source.fingerprint(lambda: spark)
+    spark.sql("DROP TABLE moved_sink")
+    spark.sql(f"CREATE TABLE moved_sink USING delta LOCATION '{tmp_path / 'two'}'")
+    assert sink.recorded(LEDGER, lambda: spark) is None
+    sink.write(ab, batch(2))
+    assert [len(delta_rows(spark, tmp_path / name)) for name in ("one", "two")] == [2, 2]
+    source._place.location_now(lambda: spark)
+    assert source.fingerprint(lambda: spark) != before
+    spark.sql("DROP TABLE moved_sink")

@@ -124,6 +124,19 @@ def test_a_ledger_may_be_forgotten_where_the_topic_was_written_to(plan: WritePla
     assert (before, sink(plan).may_have_forgotten(plan.address.ledger)) == (False, True)
 
 
+def test_half_a_batch_is_known_again_after_its_ledger_was_forgotten(plan: WritePlan) -> None:
+    """Else a batch whose code was changed meanwhile would be dropped, and its rows come twice."""
+    with pytest.raises(Killed):
+        write(plan, then_killed(messages("a", "b", "c")))
+    delete_group(plan.address.options.servers, plan.address.ledger, plan.address.topic)
+    frozen = {"kafka": plan.layout.to_json()}
+    half = replace(batch(1), namespace=plan.address.topic, job="job", digest="d1", frozen=frozen)
+    sink(plan).make_good(half, no_spark)  # type: ignore[arg-type]
+    assert (half.ledger("kafka"), begun(plan), recorded(plan)) == (plan.address.ledger, 1, None)
+    assert write(plan, messages("a", "b", "c")) == Delivery(0, 3)
+    assert values_of(plan) == ["a", "b", "c"]
+
+
 def test_rows_of_other_ledgers_do_not_count_when_the_ledger_is_gone(plan: WritePlan) -> None:
     """Two jobs may write to one topic."""
     write(replace(plan, address=replace(plan.address, ledger="another")), messages("x", "y"))
@@ -158,7 +171,7 @@ def test_the_transaction_of_a_dead_writer_does_not_hide_how_far_another_got(plan
 def test_the_layout_that_was_frozen_with_the_intent_is_used(plan: WritePlan) -> None:
     """Today's would send rows through other writers, which do not know that these are out."""
     one = replace(batch(1), frozen={"kafka": replace(plan.layout, partitions=1).to_json()})
-    assert sink(plan)._plan(None, one, {}).layout == replace(plan.layout, partitions=1)  # type: ignore[arg-type]
+    assert sink(plan)._plan(no_spark, one, {}).layout == replace(plan.layout, partitions=1)  # type: ignore[arg-type]
 
 
 def test_a_ledger_that_goes_away_under_a_writer_cannot_be_decided(plan: WritePlan) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
-from floodmark.errors import ConfigError, ConflictingEvents
-from floodmark.sinks import Scd2
-from floodmark.sinks.contract import Ordered, Piecemeal, Recorded, Shaped
+from floodmark.errors import ConfigError, ConflictingEvents, Overtaken
+from floodmark.sinks import Delta, Scd2
+from floodmark.sinks.contract import Ordered, Piecemeal, Recorded, Session, Shaped
 from tests.sinks.batches import batch, frame, on_disk
 from tests.sinks.scd.histories import events, history, version_lines, whole_table
 
@@ -218,8 +219,57 @@ def test_a_batch_that_stopped_between_its_commits_is_begun_and_then_finished(
     assert (sink.begun(LEDGER, lambda: spark), version_lines(spark, tmp_path)) == (2, {"x": "a[1,)"})
     sink.fence(LEDGER, 7, lambda: spark)
     assert (sink.begun(LEDGER, lambda: spark), version_lines(spark, tmp_path)) == (None, {"x": "a[1,5) b[5,)"})
-    sink.write(events(spark, x="zombie@9"), batch(7))
+    with pytest.raises(Overtaken):
+        sink.write(events(spark, x="zombie@9"), batch(7))
     assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)"}
+
+
+@pytest.mark.spark
+def test_events_that_a_paused_run_adds_before_the_fence_reach_the_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it came first is asked after the log is fenced; the batch is then whole, and no fence hides it."""
+    sink, fence = history(tmp_path), Delta.fence
+
+    def write_first(self: Delta, ledger: str, number: int, session: Session) -> None:
+        monkeypatch.setattr(Delta, "fence", fence)
+        arriving = sink.reader.events(events(spark, x="a@1"), None, batch(1))
+        sink._tables.add(arriving, batch(1))
+        fence(self, ledger, number, session)
+
+    monkeypatch.setattr(Delta, "fence", write_first)
+    sink.fence(LEDGER, 1, lambda: spark)
+    assert sink.recorded(LEDGER, lambda: spark) == Recorded(1, "d1")
+    assert version_lines(spark, tmp_path) == {"x": "a[1,)"}
+
+
+@pytest.mark.spark
+def test_a_history_that_is_not_there_is_fenced_in_both_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """A fence is no batch that has begun, and the batch after it makes both tables."""
+    sink = history(tmp_path)
+    sink.fence(LEDGER, 1, lambda: spark)
+    assert sink.recorded(LEDGER, lambda: spark) == Recorded(1, is_fence=True)
+    assert (sink.begun(LEDGER, lambda: spark), sink.schema(lambda: spark)) == (None, None)
+    with pytest.raises(Overtaken):
+        sink.write(events(spark, x="zombie@9"), batch(1))
+    sink.write(events(spark, x="a@1"), batch(2))
+    assert version_lines(spark, tmp_path) == {"x": "a[1,)"}
+    assert DeltaTable(tmp_path / "t").metadata().configuration["delta.enableChangeDataFeed"] == "true"
+
+
+@pytest.mark.spark
+def test_a_refresh_that_stopped_between_its_commits_is_brought_over_whole_by_a_fence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The log was replaced, so a key that it no longer has leaves the table too."""
+    sink = history(tmp_path)
+    sink.write(events(spark, x="a@1", y="a@1"), batch(1))
+    sink._tables.add(sink.reader.events(events(spark, x="b@1"), None, batch(2)), batch(2, kind="refresh"))
+    sink._tables.log.sink.fence(LEDGER, 3, lambda: spark)  # a fence that was killed here
+    assert sink.begun(LEDGER, lambda: spark) == 2
+    sink.fence(LEDGER, 3, lambda: spark)
+    assert version_lines(spark, tmp_path) == {"x": "b[1,)"}
+    assert sink.recorded(LEDGER, lambda: spark) == Recorded(3, is_fence=True)
 
 
 @pytest.mark.spark

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
 import floodmark as fm
-from floodmark.errors import RecordMalformed, SourceChanged
+from floodmark.errors import RecordMalformed, SinkFailed, SourceChanged
 from floodmark.project.kinds import Site
 from floodmark.project.kinds.servers import KafkaSource
-from tests.sources.kafka.topics import JSON, fill, offsets_of, put, put_slowly, recreate, until
+from floodmark.testing import InjectedFailure
+from tests.sinks.kafka.messages import values
+from tests.sources.kafka.topics import JSON, alter, fill, offsets_of, put, put_slowly, recreate, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from floodmark.sinks.contract import Batch
     from floodmark.testing.servers import Broker
 
     Topics = Callable[..., str]
@@ -106,6 +110,36 @@ def test_a_compacted_topic_is_no_gap(kafka: Broker, topic: Topics, spark: SparkS
     receipt = job(fm.sources.Kafka(kafka.bootstrap, name, value=JSON), tmp_path).run(spark, fm.stores.open("memory"))
     assert receipt.mark_after == {"0": 4}
     assert ids(spark, tmp_path) == [offset + 1 for offset in offsets_of(kafka, name)]
+
+
+def test_compacted_topic(kafka: Broker, topic: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    """Killed after its rows were frozen; then the broker removes most of them: the rerun still delivers all."""
+    name = topic(**COMPACTED, **{"min.compaction.lag.ms": "600000"})
+    copy, store = topic(2), fm.stores.open("memory")
+    put_slowly(kafka, name, "a", "b", "c", "d", key="k")
+    sink = FailingKafka(kafka.bootstrap, copy, key="offset", value="text:value")
+    mirror = fm.Job("mirror", fm.sources.Kafka(kafka.bootstrap, name, value="text"), [sink], spool=str(tmp_path))
+    with pytest.raises(SinkFailed):
+        mirror.run(spark, store)
+    alter(kafka, name, {"min.compaction.lag.ms": "0", "max.compaction.lag.ms": "100"})
+    put_slowly(kafka, name, "e", key="the segment is full")
+    put_slowly(kafka, name, "f", key="and so is this one")
+    until(lambda: offsets_of(kafka, name) == [3, 4, 5])
+    receipt = mirror.run(spark, store)
+    assert (receipt.recovered, receipt.rows_written) == (True, {"kafka": 6})
+    assert values(kafka.bootstrap, copy) == ["a", "b", "c", "d", "e", "f"]
+
+
+@dataclass(frozen=True)
+class FailingKafka(fm.sinks.Kafka):
+    """The first write fails, once the rows are ready for it."""
+
+    failures: list[str] = field(default_factory=lambda: ["killed"], compare=False)
+
+    def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        if self.failures:
+            raise InjectedFailure(self.failures.pop())
+        return super().write(rows, batch)
 
 
 def test_the_project_file_spells_the_same_source(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import admin as admin_module
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from floodmark.hwm import KeyValueIntHWM
@@ -81,6 +82,17 @@ def expire(broker: Broker, topic: str, *, before: int, partition: int = 0) -> No
     admin = broker.admin()  # a client that nobody holds takes its questions with it
     deleted = admin.delete_records([TopicPartition(topic, partition, before)])
     next(iter(deleted.values())).result(10)
+
+
+def alter(broker: Broker, topic: str, settings: Mapping[str, str]) -> None:
+    """Other settings of the topic, from now on."""
+    admin, names = broker.admin(), admin_module
+    entries = [
+        names.ConfigEntry(name, value, incremental_operation=names.AlterConfigOpType.SET)
+        for name, value in settings.items()
+    ]
+    resource = names.ConfigResource(names.ResourceType.TOPIC, topic, incremental_configs=entries)
+    next(iter(admin.incremental_alter_configs([resource]).values())).result(10)
 
 
 def recreate(broker: Broker, topic: str, partitions: int = 1) -> None:

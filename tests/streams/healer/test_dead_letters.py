@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.errors import ConfigError, LeaseHeld, StoreUnreachable
+from floodmark.errors import ConfigError, LeaseHeld, Overtaken, StoreUnreachable
 from floodmark.stores.record import Intent, JobRecord
 from floodmark.streams import Stream, healing
 from floodmark.streams.elements import RecordId
@@ -84,6 +84,16 @@ def test_a_letter_of_a_turn_that_was_cut_off_is_not_replayed(letters: DeadLetter
         require_settled(letters.open_letters(), JobRecord("billing", 3, intent=intent))
     require_settled(letters.open_letters(), JobRecord("billing", 4))
     require_settled(letters.open_letters(), None)
+
+
+def test_a_run_that_was_paused_in_a_turn_gives_nothing_up_once_another_does_it_again(letters: DeadLetters) -> None:
+    """The other one may have healed the record; later turns are nobody else's."""
+    letters.fence(4, "second")
+    with pytest.raises(Overtaken):
+        letters.add([replace(LETTER, number=4)], "first")
+    letters.add([replace(TOMBSTONE, number=4)], "second")
+    letters.add([replace(LETTER, number=5)], "third")
+    assert [(each.record, each.number) for each in letters.all()] == [(TOMBSTONE.record, 4), (LETTER.record, 5)]
 
 
 def test_a_letter_has_the_shape_of_everything_that_is_put_aside(letters: DeadLetters) -> None:

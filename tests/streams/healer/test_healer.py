@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from floodmark.errors import ConfigError, HealingFailed, RecordsFailed
+from floodmark.errors import ConfigError, HealingFailed, Overtaken, RecordsFailed
 from floodmark.failpoints import VARIABLE
 from floodmark.stores.lease import hold
 from floodmark.streams import healing, healing_batch, retry
 from floodmark.streams.healer.dead_letters import DeadLetters
 from floodmark.streams.healer.turn import Turn
 from floodmark.streams.healer.unsettled import TurnLimit, TurnPlan
+from floodmark.streams.policy import dead_letter
 from floodmark.streams.running import run_once
 from floodmark.streams.task.journal import StateFolder
 from tests.streams.local_cluster import TOPIC, DriverDied, Frame, LocalCluster, Log, WorkerDied, healed_by
@@ -244,6 +245,27 @@ def test_a_driver_that_dies_between_two_acts_costs_no_record_a_second_run(
     calls = [*before.calls, *after.calls]
     assert len(calls) == len(set(calls))
     assert ({offset for offset, _ in calls}, cluster.marks()) == (set(range(8)), {0: 8})
+
+
+def test_a_run_that_was_paused_before_it_put_a_record_aside_cannot_do_so_after_another_healed_it(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay of such a letter would deliver the record a second time."""
+    paused: list[tuple[Any, ...]] = []
+
+    def pause(letters: DeadLetters, *arguments: Any) -> None:  # noqa: ANN401 (what add takes)
+        paused.append((letters, *arguments))
+        raise DriverDied
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(DeadLetters, "add", pause)
+        with pytest.raises(DriverDied):
+            run_once(cluster.healer(healed_by(RecordingStep(raising={3})), dead_letter))
+    run_once(cluster.healer(healed_by(RecordingStep()), dead_letter))
+    [(letters, *arguments)] = paused
+    with pytest.raises(Overtaken):
+        letters.add(*arguments)
+    assert (cluster.marks(), letters.all()) == ({0: 8}, ())
 
 
 def test_a_stream_without_healing_never_moves_its_mark(cluster: LocalCluster) -> None:

@@ -60,7 +60,12 @@ def export(
     """Write all marks of the namespace as JSON."""
     invocation: Invocation = ctx.obj
     store = invocation.store()
-    records = [record.without_intent().serialize() for job in store.jobs() if (record := store.read(job)) is not None]
+    found = [record for job in store.jobs() if (record := store.read(job)) is not None]
+    for record in found:
+        if record.intent is not None:  # on stderr: stdout may be the document
+            message = f"{record.job}: batch {record.intent.number} is open, and not exported: its rows may come twice"
+            typer.echo(f"{message} where these marks are taken over; floodmark run finishes it", err=True)
+    records = [record.without_intent().serialize() for record in found]
     document = {"format": f"{KIND}/{FORMAT}", "namespace": store.namespace, "records": records}
     if file is None:
         print_json(document)

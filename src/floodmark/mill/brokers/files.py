@@ -133,16 +133,16 @@ class JsonArray(Immutable):
         return found.st_size, found.st_mtime_ns
 
 
-INDEXES: dict[tuple[Path, int, int], ArrayIndex] = {}
-"""Of this process: a look and the reading after it need only one pass."""
+INDEXES: dict[Path, ArrayIndex] = {}
+"""Of this process, for the file as it was last: a look and the reading after it need only one pass."""
 
 
 def index_of(path: Path, size: int, modified_ns: int) -> ArrayIndex:
     """How many elements a file has, and where some of them begin, so that it can be read in parts."""
-    key = (path.absolute(), size, modified_ns)
-    if key not in INDEXES:
-        INDEXES[key] = ArrayIndex(size, modified_ns, tuple(_parts(path)))
-    return INDEXES[key]
+    index = INDEXES.get(path.absolute())
+    if index is None or (index.size, index.modified_ns) != (size, modified_ns):
+        index = INDEXES[path.absolute()] = ArrayIndex(size, modified_ns, tuple(_parts(path)))
+    return index
 
 
 def _parts(path: Path) -> Iterator[Part]:

@@ -83,11 +83,13 @@ class Delta(Atomic):
         return f"delta {self.target.place} {mode_fingerprint(self)}"
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
+        """Asked for each batch, so a name is looked up again: it may stand for another table by now."""
+        self.target.place.location_now(session)
         return self.target.recorded(ledger, session)
 
     def holds_rows(self, session: Session) -> bool:
-        probe = self.target.probe(session) if self.mode == "append" else None
-        return probe is not None and probe.holds_rows()
+        table = self.target.table(session) if self.mode == "append" else None
+        return table is not None and table.holds_rows()
 
     def schema(self, session: Session) -> StructType | None:
         from pyspark.sql.types import StructType
@@ -97,7 +99,7 @@ class Delta(Atomic):
 
     def read(self, session: Session) -> DataFrame | None:
         """The table as it is now; None if there is none yet."""
-        if self.target.probe(session) is None:
+        if self.target.table(session) is None:
             return None
         return session().read.format("delta").load(self.target.location(session()))
 
@@ -108,16 +110,14 @@ class Delta(Atomic):
         return self.mode == "merge" and not self.sequence
 
     def is_secluded(self, batch: Batch, session: Session) -> bool:
-        merges = bool(self.by) or (self.mode == "merge" and self.target.probe(session) is not None)
+        merges = bool(self.by) or (self.mode == "merge" and self.target.table(session) is not None)
         return merges and batch.kind != "refresh"
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         self.target.fence(ledger, number, session)
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
-        spark = rows.sparkSession
-        self.target.write_once(spark, batch, lambda exists: self._commit(rows, batch, exists=exists))
-        commit = self.target.commit_of(batch, spark)
+        commit = self.target.write_once(rows, batch, lambda exists: self._commit(rows, batch, exists=exists))
         if commit is None:
             return None
         return commit.inserted_rows if self.mode == "replace" else commit.rows_written
@@ -149,7 +149,8 @@ class Delta(Atomic):
             self._save(rows, batch, exists=exists)
 
     def _save(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
-        self._create_for_writer(rows, exists=exists)
+        if not exists:
+            self.target.prepare(rows, batch)
         location = self.target.location(rows.sparkSession)
         new = self._without_known(rows, location) if exists else rows
         writer = self.target.writer(without_own(new), batch).option("mergeSchema", str(self.evolve).lower())
@@ -158,17 +159,13 @@ class Delta(Atomic):
 
     def _refresh(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
         """The whole table in one commit, also with other columns than before."""
-        self._create_for_writer(rows, exists=exists)
+        if not exists:
+            self.target.prepare(rows, batch)
         newest = self._newest(rows).where(f"NOT {DELETE}") if self.mode == "merge" else rows
         writer = self.target.writer(without_own(newest), batch).mode("overwrite").option("overwriteSchema", "true")
         writer.save(self.target.location(rows.sparkSession))
         # A table that gets another schema loses its clustering; setting it again is a commit of its own.
         cluster_table(rows.sparkSession, self.target.place, self.cluster_by)
-
-    def _create_for_writer(self, rows: DataFrame, *, exists: bool) -> None:
-        """A writer makes a table at a path by itself, but neither a name in the catalog nor clusters."""
-        if not exists and (self.table or self.cluster_by):
-            self.target.create(rows)
 
     def _merge(self, rows: DataFrame, batch: Batch) -> None:
         """Columns that the table does not have yet cannot be compared with what it holds."""
@@ -182,7 +179,7 @@ class Delta(Atomic):
 
     def _replace_by(self, rows: DataFrame, batch: Batch, *, exists: bool) -> None:
         if not exists:
-            self.target.create(rows)
+            self.target.create(rows, batch)
         columns = written_columns(rows)
         with shared_view(without_own(rows)) as view:
             statement = replace_statement(self.target.place.sql, view, columns, self.by, evolve=self.evolve)

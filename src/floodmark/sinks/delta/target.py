@@ -7,20 +7,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, SinkFailed
+from floodmark.errors import ConfigError, Overtaken, SinkDisagrees, SinkFailed, SourceUnreadable
 from floodmark.locations import local_path
-from floodmark.probes.delta import DeltaProbe, missing_files, note
-from floodmark.sinks.contract import Batch, Recorded, Session, without_own
-from floodmark.sinks.delta.lock import TableBusy, table_lock
+from floodmark.probes.delta import FENCE_COLUMN, DeltaProbe, missing_files, note
+from floodmark.sinks.contract import Batch, Recorded, Session, require_own_number, without_own
+from floodmark.sinks.delta.lock import LockRefused, TableBusy, table_lock
 from floodmark.spark.faults import fault_in
-from floodmark.spark.session import isolated_session, jvm_pid
-from floodmark.spark.tables import DeltaPlace, create_table
+from floodmark.spark.session import isolated_session
+from floodmark.spark.tables import DeltaPlace, cluster_table, create_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
     from floodmark.probes.delta import Commit
     from floodmark.sinks.delta import Delta
+
+COLUMNS = "floodmark.columns"
+"""The ledger under which a table counts how often a fence's column gave way to those of rows."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,19 @@ class DeltaTarget:
     _probes: dict[str, DeltaProbe] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def probe(self, session: Session) -> DeltaProbe | None:
-        """The probe after a fresh look, or None if there is no table yet."""
+        """The probe of the table's log after a fresh look, or None if there is no log yet."""
         location = self.place.location(session)
         if location is None:
             return None
+        if location not in self._probes:
+            self._probes.clear()  # the table of that name lies elsewhere now
         probe = self._probes.setdefault(location, DeltaProbe(location))
-        return probe if probe.refresh() else None
+        return probe if probe.refresh() or probe.has_only_fences() else None
+
+    def table(self, session: Session) -> DeltaProbe | None:
+        """As `probe`, or None also where a fence was here and no batch yet."""
+        probe = self.probe(session)
+        return probe if _has_table(probe) else None
 
     def location(self, spark: SparkSession) -> str:
         """Where it lies. Raises ConfigError for a name that the catalog does not have."""
@@ -53,48 +63,107 @@ class DeltaTarget:
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
         """The highest number of the ledger, from the table's transactions; the digest while its commit is known."""
         probe = self.probe(session)
-        number = probe.recorded(ledger) if probe else None
-        if probe is None or number is None:
-            return None
-        commit = probe.commit_of(ledger, number)
-        return Recorded(number, commit.digest if commit else None)
+        return _recorded(probe, ledger) if probe else None
 
-    def commit_of(self, batch: Batch, spark: SparkSession) -> Commit | None:
-        """What the log says about a batch that was written, if it still does."""
-        probe = self.probe(lambda: spark)
-        return probe.commit_of(batch.ledger(self.sink), batch.number) if probe else None
+    def last_batch(self, ledger: str, session: Session) -> Commit | None:
+        """The commit of the last batch of the ledger that wrote, whatever was fenced since, if the log has it."""
+        probe = self.probe(session)
+        return probe.last_batch(ledger) if probe else None
 
-    def write_once(self, spark: SparkSession, batch: Batch, commit: Callable[[bool], None]) -> None:
-        """Let `commit` write the batch unless its number is recorded; it is told whether the table exists.
+    def write_once(self, rows: DataFrame, batch: Batch, commit: Callable[[bool], None]) -> Commit | None:
+        """Let `commit` write the batch unless it is written; return what the log says of it, if it still does.
 
-        A row that the plan itself refused becomes SinkFailed, with the reason alone.
+        `commit` is told whether the table was there before. Raises Overtaken where the number is taken, also if that
+        happened while `commit` was at work; a row that the plan itself refused becomes SinkFailed, with the reason
+        alone.
         """
+        spark = rows.sparkSession
+        is_new_name = self._make_name(rows, batch)
         with self.lock(spark, batch.job):
             probe = self.probe(lambda: spark)
-            if probe is not None and (probe.recorded(batch.ledger(self.sink)) or 0) >= batch.number:
-                return
-            try:
-                commit(probe is not None)
-            except Exception as error:
-                reason = fault_in(error, "sink")
-                if reason is None:
+            if not self._has(probe, batch):
+                try:
+                    commit(_has_table(probe) and not (is_new_name and probe is not None and probe.rows() == 0))
+                except Exception as error:
+                    self._explain(error, batch, spark)
                     raise
-                raise SinkFailed(batch.job, sink=self.sink, reason=reason) from error
+                probe = self.probe(lambda: spark)
+                # Delta passes over a transaction whose number it has without a word, whoever took it.
+                if not self._has(probe, batch):
+                    reason = f"the log of {self.place} does not have the commit that Spark has just made"
+                    raise SinkFailed(batch.job, sink=self.sink, reason=reason)
+            return probe.commit_of(batch.ledger(self.sink), batch.number) if probe else None
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
-        """An append without rows. A table that does not exist cannot be fenced: a paused run could still make it."""
-        if self.probe(session) is None:
-            return
+        """An append without rows. A table that is not there is made by it, without the columns that it will have."""
         spark = session()
-        location = self.location(spark)
+        nothing = spark.createDataFrame([], f"{FENCE_COLUMN} int")
+        if self.place.location(session) is None:
+            create_table(nothing, self.place, (), (), self.properties)
         with self.lock(spark, ledger):
-            nothing = spark.read.format("delta").load(location).limit(0)
-            self._writer(nothing, ledger, number, note(ledger, number, None)).mode("append").save(location)
+            location, probe = self.location(spark), self.probe(session)
+            recorded = _recorded(probe, ledger) if probe else None
+            if recorded is not None and recorded.number >= number:
+                return
+            rows = spark.read.format("delta").load(location).limit(0) if probe else nothing
+            self._writer(rows, ledger, number, note(ledger, number, None)).mode("append").save(location)
 
-    def create(self, rows: DataFrame) -> None:
-        """An empty table for such rows, where there is none."""
-        empty = rows.sparkSession.createDataFrame([], without_own(rows).schema)
-        create_table(empty, self.place, self.partition_by, self.cluster_by, self.properties)
+    def prepare(self, rows: DataFrame, batch: Batch) -> None:
+        """A writer makes a table at a path by itself, but no clusters, and it does not fit the column of a fence."""
+        if self.cluster_by or self.probe(lambda: rows.sparkSession) is not None:
+            self.create(rows, batch)
+
+    def create(self, rows: DataFrame, batch: Batch) -> None:
+        """An empty table for such rows, where there is none or only a fence. Raises Overtaken if it is this batch's."""
+        probe = self.probe(lambda: rows.sparkSession)
+        if probe is None:
+            create_table(_no_rows(rows), self.place, self.partition_by, self.cluster_by, self.properties)
+        elif not self._has(probe, batch) and probe.has_only_fences():
+            self._give_columns(rows, probe)
+
+    def _make_name(self, rows: DataFrame, batch: Batch) -> bool:
+        """Whether a name had to be given to the catalog: only then is it known which folder is to be locked."""
+        if self.place.location(lambda: rows.sparkSession) is not None:
+            return False
+        self.create(rows, batch)
+        return True
+
+    def _give_columns(self, rows: DataFrame, probe: DeltaProbe) -> None:
+        """Exchange the column of the fence for those of the rows, with partitions, clusters and properties.
+
+        It counts how often that was done, in a ledger of its own: of two writers that find the fence only one does it,
+        so neither takes the other's rows away, also where no lock is.
+        """
+        spark, location = rows.sparkSession, self.location(rows.sparkSession)
+        missing = self.properties.items() - probe.properties().items()
+        if missing:
+            options = ", ".join(f"'{name}' = '{value}'" for name, value in sorted(missing))
+            spark.sql(f"ALTER TABLE {self.place.sql} SET TBLPROPERTIES ({options})")
+        number = (probe.recorded(COLUMNS) or 0) + 1
+        writer = self._writer(_no_rows(rows), COLUMNS, number, note(COLUMNS, number, None))
+        writer = writer.partitionBy(*self.partition_by).mode("overwrite").option("overwriteSchema", "true")
+        writer.save(location)
+        cluster_table(spark, self.place, self.cluster_by)
+
+    def _has(self, probe: DeltaProbe | None, batch: Batch) -> bool:
+        """Whether the batch is written. Raises Overtaken or SinkDisagrees if its number stands for something else."""
+        recorded = _recorded(probe, batch.ledger(self.sink)) if probe else None
+        if recorded is None or recorded.number < batch.number:
+            return False
+        require_own_number(recorded, batch, self.sink)
+        return True
+
+    def _explain(self, error: Exception, batch: Batch, spark: SparkSession) -> None:
+        """Raise what a failed commit means, where that is known."""
+        reason = fault_in(error, "sink")
+        if reason is not None:
+            raise SinkFailed(batch.job, sink=self.sink, reason=reason) from error
+        try:
+            self._has(self.probe(lambda: spark), batch)
+        except (Overtaken, SinkDisagrees) as taken:
+            raise taken from error
+        except SourceUnreadable:
+            return  # what Spark said tells more
 
     def writer(self, rows: DataFrame, batch: Batch) -> DataFrameWriter:
         """A writer whose commit carries the batch's number, digest and marks."""
@@ -118,14 +187,13 @@ class DeltaTarget:
         """Nobody else commits to a table on a local disk meanwhile; other stores see to that themselves."""
         location = self.place.location(lambda: spark)
         folder = local_path(location) if location else None
-        pid = jvm_pid(spark)
-        if folder is None or pid is None:
+        if folder is None:
             yield
             return
         try:
-            with table_lock(folder, pid, patience_seconds=self.patience_seconds):
+            with table_lock(folder, spark, patience_seconds=self.patience_seconds):
                 yield
-        except TableBusy as error:
+        except (TableBusy, LockRefused) as error:
             raise SinkFailed(job, sink=self.sink, reason=str(error)) from error
 
     def _writer(self, rows: DataFrame, ledger: str, number: int, user_metadata: str) -> DataFrameWriter:
@@ -134,6 +202,24 @@ class DeltaTarget:
 
     def _note(self, batch: Batch) -> str:
         return note(batch.ledger(self.sink), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))
+
+
+def _has_table(probe: DeltaProbe | None) -> bool:
+    """Whether there is more than a fence."""
+    return probe is not None and not probe.has_only_fences()
+
+
+def _recorded(probe: DeltaProbe, ledger: str) -> Recorded | None:
+    number = probe.recorded(ledger)
+    if number is None:
+        return None
+    commit = probe.commit_of(ledger, number)
+    return Recorded(number, commit.digest or None, is_fence=commit.digest is None) if commit else Recorded(number)
+
+
+def _no_rows(rows: DataFrame) -> DataFrame:
+    """None, with the columns that a target gets."""
+    return rows.sparkSession.createDataFrame([], without_own(rows).schema)
 
 
 @dataclass(frozen=True)
@@ -179,11 +265,17 @@ class RestorePoint:
         """Whether a version has the very rows that the table will have."""
         return version >= self.version and self.holds(version)
 
-    def restore(self, spark: SparkSession, number: int) -> None:
-        """In one commit, with the number of this act; done twice it is the same."""
+    def restore(self, spark: SparkSession, number: int, job: str) -> None:
+        """In one commit, with the number of this act; done twice it is the same.
+
+        Raises Overtaken if a batch has this number or a higher one: whoever wrote it took this act's place.
+        """
         own, target = isolated_session(spark), self.table.target
         own.conf.set("spark.databricks.delta.commitInfo.userMetadata", note(self.ledger, number, None))
         with target.lock(spark, self.ledger):
+            recorded = target.recorded(self.ledger, lambda: spark)
+            if recorded and (recorded.number > number or (recorded.number == number and not recorded.is_fence)):
+                raise Overtaken(job, sink=self.table.name, number=number)
             own.sql(f"RESTORE TABLE {target.place.sql} TO VERSION AS OF {self.version}").collect()
 
 

@@ -137,6 +137,17 @@ class Kafka:
         with self._broker_errors():
             return self._topic.had_records()
 
+    def make_good(self, batch: Batch, session: Session) -> None:
+        """The stamps in the topic tell how far each writer got, if its page is gone."""
+        if self.name not in batch.frozen:
+            return
+        with self._broker_errors():
+            pages = self._pages(batch.ledger(self.name))
+            plan = self._plan(session, batch, pages)
+            for writer in (each for each, rows in plan.rows_out.items() if rows):
+                log.warning("the ledger forgot a batch; it is made good", sink=self.name, number=batch.number)
+                Writer(plan, writer).make_good()
+
     def holds_rows(self, session: Session) -> bool:
         with self._broker_errors():
             return self._topic.holds_records()
@@ -148,7 +159,7 @@ class Kafka:
             if newest is not None and ledgers.is_whole(pages, batch.number):
                 require_own_number(newest.recorded, batch, self.name)
                 return ledgers.rows_of(pages, batch.number)
-            plan = self._plan(rows.sparkSession, batch, pages)
+            plan = self._plan(lambda: rows.sparkSession, batch, pages)
         deliveries = {each.writer: each for each in self._deliver(rows, plan, batch)}
         # A writer whose partitions get no rows may have no task, and yet has to turn its page.
         absent = [writer for writer in range(plan.layout.writers) if writer not in deliveries]
@@ -177,10 +188,10 @@ class Kafka:
             if not ledgers.is_whole(self._pages(ledger), number):
                 raise SinkUnreachable(self.describe(), reason="writers come back faster than they are shut out")
 
-    def _plan(self, spark: SparkSession, batch: Batch, pages: Mapping[int, LedgerPage]) -> WritePlan:
+    def _plan(self, session: Session, batch: Batch, pages: Mapping[int, LedgerPage]) -> WritePlan:
         """A batch that was not frozen gets a layout here: right once, but a lost ledger could not be made good."""
         frozen = batch.frozen.get(self.name)
-        layout = Layout.from_json(frozen) if frozen else self._layout(spark)
+        layout = Layout.from_json(frozen) if frozen else self._layout(session())
         address = self._address(batch.ledger(self.name))
         plan = WritePlan(address, batch.number, batch.digest, layout, self.chunk_rows, self.chunk_seconds)
         try:

@@ -83,6 +83,7 @@ class Scd1:
         return f"{type(self).__name__.lower()} {self.describe()} ({options})"
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
+        self._tables.log.sink.target.place.location_now(session)
         return self._tables.table.sink.recorded(ledger, session)
 
     def tables(self) -> tuple[Delta, ...]:
@@ -90,8 +91,16 @@ class Scd1:
 
     def begun(self, ledger: str, session: Session) -> int | None:
         """A batch whose events are in the log and not yet in the table."""
-        number = self._tables.log.number(ledger, session)
-        return number if number > self._tables.table.number(ledger, session) else None
+        batch = self._begun_batch(ledger, session)
+        return batch.number if batch else None
+
+    def _begun_batch(self, ledger: str, session: Session) -> FenceBatch | None:
+        """A log that is fenced and a table that is not yet may be all that a killed fence has left."""
+        number = self._tables.table.number(ledger, session)
+        if self._tables.log.number(ledger, session) <= number:
+            return None
+        batch = self._tables.log.last_batch(ledger, session)
+        return batch if batch and batch.number > number else None
 
     def holds_rows(self, session: Session) -> bool:
         """Events that come a second time are the same events: nothing is doubled."""
@@ -113,11 +122,14 @@ class Scd1:
         return written
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
-        """Events that are in the log belong to the table, so they are brought there before the number is taken."""
-        recorded = self._tables.log.sink.recorded(ledger, session)
-        if recorded and self.begun(ledger, session):
-            self._tables.rebuild(session(), FenceBatch.of(ledger, recorded))
+        """Events that are in the log belong to the table, so they are brought there before the table is fenced.
+
+        The log comes first: who asked it before the fence would not see the events that a paused run adds meanwhile.
+        """
         self._tables.log.sink.fence(ledger, number, session)
+        begun = self._begun_batch(ledger, session)
+        if begun is not None:
+            self._tables.rebuild(session(), begun)
         self._tables.table.sink.fence(ledger, number, session)
 
     def refused(self, spark: SparkSession) -> DataFrame | None:

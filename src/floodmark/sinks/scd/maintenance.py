@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from floodmark.errors import ConfigError
 from floodmark.locations import quote
 from floodmark.probes.delta import note
-from floodmark.sinks.contract import Recorded
 from floodmark.sinks.scd.events import (
     FLOOR,
     REFUSED,
@@ -135,5 +134,5 @@ def _rebuild(tables: HistoryTables, spark: SparkSession) -> None:
         return
     keys = every.where(f"{REFUSED} = '{SET_ASIDE}'").select(*map(quote, tables.order.key)).distinct()
     number = tables.table.number(SETTLED, lambda: spark) + 1
-    batch = FenceBatch.of(SETTLED, Recorded(number, None))
+    batch = FenceBatch.of(SETTLED, number, None, "batch")
     tables.rebuild_keys(keys, every.where(f"{REFUSED} IS NULL"), held, batch)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConflictingEvents
 from floodmark.locations import quote
-from floodmark.sinks.contract import Batch, Recorded, Session, written_columns
+from floodmark.sinks.contract import Batch, Recorded, Session, require_own_number, written_columns
 from floodmark.sinks.delta import Delta
 from floodmark.sinks.delta.merge import merge_statement, shared_view
 from floodmark.sinks.scd.events import (
@@ -88,8 +88,9 @@ class HistoryTables:
         from pyspark.sql import functions as F
 
         ledger = batch.ledger(self.name)
-        done = self.table.number(ledger, lambda: spark)
-        if done >= batch.number:
+        recorded = self.table.sink.target.recorded(ledger, lambda: spark) or Recorded(0)
+        if recorded.number >= batch.number:
+            require_own_number(recorded, batch, self.name)
             return
         held, events = self.table.read(spark), self.log.accepted_events(spark)
         if events is None:
@@ -97,7 +98,7 @@ class HistoryTables:
         if held is None or batch.kind == "refresh":
             self.table.fill(self.rows_of(events), batch)
             return
-        keys = self.log.touched_keys(events, ledger, done)
+        keys = self.log.touched_keys(events, ledger, recorded.number)
         keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
         self.rebuild_keys(keys, events, held, batch, arrived)
 
@@ -183,8 +184,19 @@ class EventLog:
 
     def number(self, ledger: str, session: Session) -> int:
         """The highest batch whose events it has."""
-        recorded = self.sink.recorded(ledger, session)
+        recorded = self.sink.target.recorded(ledger, session)
         return recorded.number if recorded else 0
+
+    def last_batch(self, ledger: str, session: Session) -> FenceBatch | None:
+        """The last batch that brought events, whatever was fenced since; None if there was none, or nobody knows."""
+        target = self.sink.target
+        recorded, commit = target.recorded(ledger, session), target.last_batch(ledger, session)
+        if commit is not None and commit.number is not None:
+            kind: Literal["batch", "refresh"] = "refresh" if commit.replaces_all else "batch"
+            return FenceBatch.of(ledger, commit.number, commit.digest, kind)
+        if recorded is None or recorded.is_fence:
+            return None
+        return FenceBatch.of(ledger, recorded.number, recorded.digest, "batch")
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         """All events; None while there is no log."""
@@ -203,7 +215,7 @@ class EventLog:
 
     def floors(self, spark: SparkSession) -> DataFrame | None:
         """Per key, where it was pruned; None if that never happened, which the table's transactions tell at once."""
-        every = self.read(spark) if self.sink.recorded(PRUNED, lambda: spark) else None
+        every = self.read(spark) if self.sink.target.recorded(PRUNED, lambda: spark) else None
         if every is None:
             return None
         return every.where(f"{FLOOR} IS NOT NULL").select(*map(quote, self.order.key), FLOOR, SINCE)
@@ -223,7 +235,7 @@ class RebuiltTable:
 
     def number(self, ledger: str, session: Session) -> int:
         """The highest batch that it has."""
-        recorded = self.sink.recorded(ledger, session)
+        recorded = self.sink.target.recorded(ledger, session)
         return recorded.number if recorded else 0
 
     def read(self, spark: SparkSession) -> DataFrame | None:
@@ -248,7 +260,7 @@ class RebuiltTable:
                 parts = (target.place.sql, view, written_columns(changes), self.identity, ())
                 target.run(merge_statement(*parts, evolve=self.sink.evolve), batch, spark, settings)
 
-        target.write_once(spark, batch, merge)
+        target.write_once(changes, batch, merge)
 
 
 @dataclass(frozen=True)
@@ -258,9 +270,9 @@ class FenceBatch(Batch):
     ledger_name: str = ""
 
     @classmethod
-    def of(cls, ledger: str, recorded: Recorded) -> FenceBatch:
+    def of(cls, ledger: str, number: int, digest: str | None, kind: Literal["batch", "refresh"]) -> FenceBatch:
         now = datetime.now(timezone.utc)
-        return cls("", ledger, recorded.number, "fence", recorded.digest or "", "batch", now, ledger_name=ledger)
+        return cls("", ledger, number, "fence", digest or "", kind, now, ledger_name=ledger)
 
     def ledger(self, sink: str) -> str:
         return self.ledger_name

@@ -37,6 +37,7 @@ GROUP = "group:"
 OnGap = Literal["fail", "skip"]
 MALFORMED_AT = re.compile(r"(?P<topic>\S+) (?P<partition>\d+) (?P<offset>\d+): ")
 LOST = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRange", "UnknownTopicOrPartition")
+MOST_WARNINGS = 1_000
 
 
 class SharedState:
@@ -186,6 +187,8 @@ class Kafka(Immutable):
 
     def _warn(self, event: str, what: str, **facts: object) -> None:
         if what not in self.shared.warnings:
+            if len(self.shared.warnings) >= MOST_WARNINGS:
+                self.shared.warnings.clear()  # a loop that loses offsets again and again must not grow with each time
             self.shared.warnings.add(what)
             log.warning(event, source=self.name, where=what, **facts)
 

@@ -104,7 +104,9 @@ class Healer(Engine[TurnLook]):
         if record.intent is None:
             return None
         self.topic_look.require_same(record.intent.extras.sources or {})
-        return OpenBatch(record, replace(record.intent, attempt=new_attempt()), None)
+        again = replace(record.intent, attempt=new_attempt())
+        self.commit.fence(again.number, again.attempt)
+        return OpenBatch(record, again, None)
 
     def plan(self, record: JobRecord, look: TurnLook) -> OpenBatch[TurnLook]:
         """Fix what the turn reads, and where the partitions stand before it."""

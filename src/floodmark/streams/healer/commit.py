@@ -65,7 +65,7 @@ class TurnCommit:
         self, batch: OpenBatch[TurnLook], plan: TurnPlan, turn: Turn | None, lease: HeldLease, clock: Clock
     ) -> Receipt:
         """Commit the turn; what is only for others to know comes after it."""
-        rows_dead = self.put_aside(turn) if turn else 0
+        rows_dead = self.put_aside(turn, batch.intent.attempt) if turn else 0
         results = {place: turn.result(place) for place in plan.places} if turn else {}
         after = {**plan.progress, **{place: each.progress for place, each in results.items()}}
         record = record_after(batch.record, batch.intent, plan.progress, after)
@@ -92,13 +92,22 @@ class TurnCommit:
         self.tidy(plan, turn, {p: replace(each, progress=Progress.beginning(0)) for p, each in results.items()})
         return receipt_of(record, record, plan, results, clock, rows_dead=0, notes=notes)
 
-    def put_aside(self, turn: Turn) -> int:
+    @property
+    def dead_letters(self) -> DeadLetters:
+        return DeadLetters(self.state.dead_letters, self.group.group)
+
+    def fence(self, number: int, attempt: str) -> None:
+        """A turn that was begun before is this attempt's from now on: a run that was paused in it gives nothing up."""
+        if self.unsettled_records.budget.policy.puts_aside:
+            self.dead_letters.fence(number, attempt)
+
+    def put_aside(self, turn: Turn, attempt: str) -> int:
         """Keep what is given up as dead letters, if that is the policy; durable before the mark passes it."""
         records = self.unsettled_records.to_put_aside({place: turn.failures(place) for place in turn.plan.places})
         number = turn.plan.number
         letters = [letter_of(place, each, number) for place, own in records.items() for each in own]
         if letters:
-            DeadLetters(self.state.dead_letters, self.group.group).add(letters)
+            self.dead_letters.add(letters, attempt)
         for place, own in records.items():
             turn.mark_dead(place, [each.offset for each in own])
         return len(letters)

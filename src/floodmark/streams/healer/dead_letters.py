@@ -1,14 +1,15 @@
 """The records that a stream gave up, kept in a file of its state folder, and what was done with them since.
 
 They have the shape of everything that is put aside (`probes.set_aside`), each under the number of its turn: a turn that
-is cut off and done again adds none twice, and what was done about a letter meanwhile stays done.
+is cut off and done again adds none twice, and what was done about a letter meanwhile stays done. Whoever does it again
+puts a fence there first: a run that was only paused in the turn could still give up a record that is healed by then.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import unquote
 
-from floodmark.errors import ConfigError, LeaseHeld, StoreUnreachable
+from floodmark.errors import ConfigError, LeaseHeld, Overtaken, StoreUnreachable
 from floodmark.logs import redact
-from floodmark.machine import append_after, ensure_folder, file_lock, sync_folder
+from floodmark.machine import append_after, ensure_folder, file_lock, replace_file, sync_folder
 from floodmark.probes.set_aside import SetAsideRow, latest_states
 from floodmark.stores.record import JobRecord
 from floodmark.streams.elements import Element, Failure, RecordId
@@ -108,15 +109,34 @@ class DeadLetters:
         self.folder = folder
         self.stream = stream or unquote(folder.parent.name)
         self._file = folder / "letters.jsonl"
+        self._fence = folder / "fence.json"
 
-    def add(self, letters: Iterable[DeadLetter]) -> None:
-        """Keep these letters; durable on return. One that is open, or of a turn that is done again, is kept once."""
+    def fence(self, number: int, attempt: str) -> None:
+        """Nobody but this attempt adds letters of the turn, or of an earlier one, from now on; durable on return."""
         with self._lock():
+            mark_version(self.folder.parent)
+            replace_file(self._fence, json.dumps({"number": number, "attempt": attempt}))
+
+    def add(self, letters: Sequence[DeadLetter], attempt: str | None = None) -> None:
+        """Keep these letters; durable on return. One that is open, or of a turn that is done again, is kept once.
+
+        Raises Overtaken if another attempt has put its fence there: nothing was kept.
+        """
+        with self._lock():
+            self._require_unfenced(letters, attempt)
             rows = self._rows()
             known = {(row.id, row.number) for row in rows}
             open_ids = {row.id for row in latest_states(rows) if row.status == "open"}
             fresh = [each.row(self.stream) for each in letters]
             self._append([each for each in fresh if each.id not in open_ids and (each.id, each.number) not in known])
+
+    def _require_unfenced(self, letters: Sequence[DeadLetter], attempt: str | None) -> None:
+        if not self._fence.exists():
+            return
+        fence: dict[str, Any] = json.loads(self._fence.read_bytes())
+        late = [each for each in letters if each.number <= fence["number"] and attempt != fence["attempt"]]
+        if late:
+            raise Overtaken(self.stream, sink="dead letters", number=late[0].number)
 
     def resolve(self, record: RecordId, status: Literal["replayed", "discarded"], *, at: float) -> None:
         """A letter is dealt with; durable on return."""

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from floodmark.errors import SourceUnreadable
-from floodmark.formats import with_format, without_format
 from floodmark.hwm import Json
 from floodmark.locations import local_path, native_uri
+from floodmark.probes.delta.commits import Commit as Commit
+from floodmark.probes.delta.commits import note as note
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -26,42 +27,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FEED = "delta.enableChangeDataFeed"
-NOTE = "floodmark"
-"""The key under which a commit's user metadata names ledger, number and digest of its batch."""
+FENCE_COLUMN = "_fm_fence"
+"""The only column of a table that was made to take a number before any row came: it counts as not there yet."""
 
-MAINTENANCE = frozenset(
-    {
-        "ADD COLUMNS",
-        "ADD CONSTRAINT",
-        "ADD DELETION VECTOR FEATURE",
-        "CHANGE COLUMN",
-        "CHANGE COLUMNS",
-        "CLUSTER BY",
-        "COMPUTE STATS",
-        "CREATE TABLE",
-        "DROP COLUMNS",
-        "DROP CONSTRAINT",
-        "DROP FEATURE",
-        "FSCK",
-        "OPTIMIZE",
-        "RENAME COLUMN",
-        "REORG",
-        "REPLACE COLUMNS",
-        "SET TBLPROPERTIES",
-        "UNSET TBLPROPERTIES",
-        "UPDATE COLUMN METADATA",
-        "UPDATE SCHEMA",
-        "UPGRADE PROTOCOL",
-        "VACUUM END",
-        "VACUUM START",
-    }
-)
-"""Operations that never bring or take a row. One that is not listed counts as data: a needless read costs little."""
-
-INSERTED = ("numTargetRowsInserted", "numOutputRows", "num_inserted_rows", "num_added_rows")
-UPDATED = ("numTargetRowsUpdated", "numUpdatedRows", "num_updated_rows", "num_target_rows_updated")
-DELETED = ("numTargetRowsDeleted", "numDeletedRows", "num_deleted_rows", "num_target_rows_deleted")
-REMOVED_FILES = ("numRemovedFiles", "num_removed_files")
+KEPT_COMMITS = 1_000
+"""What a probe remembers of a log between two looks, at least: about a megabyte."""
 
 
 class DeltaProbe:
@@ -73,17 +43,31 @@ class DeltaProbe:
         self._table: DeltaTable | None = None
         self._head: tuple[int, int] | None = None
         self._commits: dict[int, Commit] = {}
+        self._asked_after: int | None = None
+        self._judged_version: int | None = None
+        self._is_fence = False
 
     def refresh(self) -> bool:
-        """Look again; False if there is no such table. Raises SourceUnreadable if it could not look."""
+        """Look again; False if there is no such table, or only a fence in its place.
+
+        Raises SourceUnreadable if it could not look.
+        """
         # A table that was dropped and made anew looks like one that stands still to a handle that is only updated:
         # it is updated only while the newest commit it knows is the very same file, which a remote store cannot tell.
         if self._table is not None and self._head is not None and self._head == self._head_now():
             self._call(self._table.update_incremental)
         else:
-            self._table, self._commits = self._open(), {}
+            self._table, self._commits, self._judged_version = self._open(), {}, None
         self._head = self._head_now()
-        return self._table is not None
+        self._forget_old_commits()
+        return self._table is not None and not self.has_only_fences()
+
+    def has_only_fences(self) -> bool:
+        """Whether the table was made by a fence, and no batch has given it columns yet."""
+        if self._table is not None and self._judged_version != self._table.version():
+            self._is_fence = list(column_types(self._table)) == [FENCE_COLUMN]
+            self._judged_version = self._table.version()
+        return self._table is not None and self._is_fence
 
     def latest(self) -> int:
         return self._handle().version()
@@ -132,6 +116,7 @@ class DeltaProbe:
     def commits(self, after: int, upto: int) -> tuple[Commit, ...]:
         """The commits above `after`, oldest first. Those that were cleaned away are missing at the front."""
         wanted = range(after + 1, upto + 1)
+        self._asked_after = after if self._asked_after is None else min(after, self._asked_after)
         if not all(version in self._commits for version in wanted):
             self._read_log(self.latest() - after)
         return tuple(self._commits[version] for version in wanted if version in self._commits)
@@ -144,6 +129,10 @@ class DeltaProbe:
     def commit_of(self, ledger: str, number: int) -> Commit | None:
         """The commit that wrote a batch, if the log still has it."""
         return next((c for c in self._newest_first() if (c.ledger, c.number) == (ledger, number)), None)
+
+    def last_batch(self, ledger: str) -> Commit | None:
+        """The newest commit of a ledger that is no fence, if the log still has it."""
+        return next((c for c in self._newest_first() if c.ledger == ledger and c.digest is not None), None)
 
     def commit_upto(self, ledger: str, number: int) -> Commit | None:
         """The last commit of a ledger up to a batch: that of the batch itself, unless it wrote to other tables only."""
@@ -171,6 +160,15 @@ class DeltaProbe:
         if any(version not in self._commits for version in range(max(first, 0), self.latest() + 1)):
             entries = self._call(lambda: self._handle().history(newest))
             self._commits.update({commit.version: commit for commit in map(Commit.parse, entries)})
+
+    def _forget_old_commits(self) -> None:
+        """A loop asks for ever: the newest are kept, and those asked for since the last look, as a backlog is."""
+        asked_after, self._asked_after = self._asked_after, None
+        if self._table is None or len(self._commits) <= KEPT_COMMITS:
+            return
+        newest_kept = self._table.version() - KEPT_COMMITS
+        last_forgotten = newest_kept if asked_after is None else min(newest_kept, asked_after)
+        self._commits = {version: commit for version, commit in self._commits.items() if version > last_forgotten}
 
     def _open(self) -> DeltaTable | None:
         from deltalake import DeltaTable
@@ -203,10 +201,12 @@ class DeltaProbe:
         return found.st_ino, found.st_mtime_ns
 
     def _handle(self) -> DeltaTable:
-        if self._table is None and not self.refresh():
+        if self._table is None:
+            self.refresh()
+        table = self._table  # once: another thread may look at the same table, and find it gone
+        if table is None:
             raise SourceUnreadable(f"delta table {self.where}", reason="there is no such table")
-        assert self._table is not None  # noqa: S101 - tells the type checker what refresh() just said
-        return self._table
+        return table
 
     def _call(self, look: Callable[[], T]) -> T:
         from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -217,116 +217,6 @@ class DeltaProbe:
             raise
         except (DeltaError, OSError) as error:
             raise SourceUnreadable(f"delta table {self.where}", reason=str(error).splitlines()[0]) from error
-
-
-@dataclass(frozen=True)
-class Commit:
-    """What the log says of one version; counts are None where the log does not give them."""
-
-    version: int
-    operation: str
-    timestamp_ms: int = 0
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, int] = field(default_factory=dict)
-    ledger: str | None = None
-    number: int | None = None
-    digest: str | None = None
-
-    @classmethod
-    def parse(cls, entry: Mapping[str, Any]) -> Commit:
-        note = _parse_note(entry.get("userMetadata"))
-        return cls(
-            version=int(entry["version"]),
-            operation=str(entry.get("operation", "")),
-            timestamp_ms=int(entry.get("timestamp", 0)),
-            parameters={name: str(value) for name, value in (entry.get("operationParameters") or {}).items()},
-            metrics=_whole_numbers(entry.get("operationMetrics") or {}),
-            ledger=note.get("ledger"),
-            number=note.get("number"),
-            digest=note.get("digest"),
-        )
-
-    @property
-    def inserted_rows(self) -> int | None:
-        found = self._first(INSERTED)
-        if found is None or self.operation == "MERGE":
-            return found
-        return found - self.metrics.get("numCopiedRows", 0)
-
-    @property
-    def updated_rows(self) -> int:
-        return self._first(UPDATED) or 0
-
-    @property
-    def deleted_rows(self) -> int:
-        return self._first(DELETED) or 0
-
-    @property
-    def rows_written(self) -> int | None:
-        """Rows of a batch that this commit put into the table, or took out of it by a merge."""
-        return (
-            (self.inserted_rows or 0) + self.updated_rows + self.deleted_rows
-            if self.operation == "MERGE"
-            else self.inserted_rows
-        )
-
-    @property
-    def rows_in_feed(self) -> int | None:
-        """How many rows the change feed has for it, where the log tells; an update has two."""
-        if not (self._is_counted or self.inserted_rows):
-            return None
-        return (self.inserted_rows or 0) + 2 * self.updated_rows + self.deleted_rows
-
-    @property
-    def rewrites(self) -> bool:
-        """Whether rows that were there before are gone or other ones now."""
-        if self.operation in MAINTENANCE:
-            return False
-        if self._is_counted:
-            return bool(self.updated_rows or self.deleted_rows)
-        return self.operation in ("RESTORE", "TRUNCATE") or bool(self._first(REMOVED_FILES))
-
-    @property
-    def changes_rows(self) -> bool:
-        """Whether a reader of changes has anything to see here; True where the log does not tell."""
-        if self.operation in MAINTENANCE:
-            return False
-        return self.rewrites or bool(self.inserted_rows) or (self.inserted_rows is None and not self._is_counted)
-
-    @property
-    def counts_rows(self) -> bool:
-        """Whether the log tells all that it did to rows: what an overwrite took away is not counted anywhere."""
-        return self._is_counted or (self.inserted_rows is not None and not self.rewrites)
-
-    @property
-    def _is_counted(self) -> bool:
-        return self._first(UPDATED + DELETED) is not None
-
-    def sets_property(self, name: str) -> bool:
-        return name in self.parameters.get("properties", "")
-
-    def _first(self, names: tuple[str, ...]) -> int | None:
-        return next((self.metrics[name] for name in names if name in self.metrics), None)
-
-
-def note(ledger: str, number: int, digest: str | None, **more: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
-    """The user metadata that goes into the commit of a batch."""
-    facts = {"ledger": ledger, "number": number, "digest": digest, **more}
-    return json.dumps({NOTE: with_format(facts)}, sort_keys=True)
-
-
-def _parse_note(text: object) -> Mapping[str, Any]:
-    """Other writers put what they like into user metadata, so anything that is not ours reads as nothing."""
-    try:
-        metadata = json.loads(text) if isinstance(text, str) else {}
-    except ValueError:
-        return {}
-    own = metadata.get(NOTE) if isinstance(metadata, dict) else None
-    return without_format(own, "a commit", where="the log of a Delta table") if isinstance(own, dict) else {}
-
-
-def _whole_numbers(metrics: Mapping[str, Any]) -> dict[str, int]:
-    return {name: int(value) for name, value in metrics.items() if str(value).lstrip("-").isdigit()}
 
 
 @dataclass(frozen=True)
