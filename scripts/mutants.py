@@ -27,8 +27,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".mutants" / "results.json"
 BEGIN, END = "<!-- mutants that no test notices -->", "<!-- end of mutants -->"
+DURABLE = "tests/test_durable.py"
 MODEL = "tests/model/test_model.py"
-STEP = ("tests/step/test_fencing.py", "tests/step/test_sink_behind.py", "tests/step/test_pieces.py")
+ACTS = "tests/model/test_acts.py"
+STEP = (
+    "tests/step/test_fencing.py",
+    "tests/step/test_sink_behind.py",
+    "tests/step/test_pieces.py",
+    "tests/step/test_renamed_sinks.py",
+    "tests/step/test_source_changed.py",
+    ACTS,
+)
 TESTS: dict[str, tuple[str, ...]] = {
     "step/engine.py": ("tests/step/test_engine.py", "tests/step/test_fencing.py", MODEL),
     "step/run.py": (*STEP, MODEL),
@@ -36,9 +45,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "step/looking.py": ("tests/step/test_looking.py", *STEP, MODEL),
     "step/commit.py": (*STEP, MODEL),
     "stores/lease.py": ("tests/stores/test_lease.py", "tests/stores/test_lease_owner.py"),
-    "stores/memory.py": ("tests/stores/test_paged.py::TestMemory",),
-    "stores/file.py": ("tests/test_durable.py", "tests/stores/test_file.py", "tests/stores/test_paged.py::TestFile"),
-    "stores/sqlite.py": ("tests/stores/test_sqlite.py", "tests/stores/test_paged.py::TestSqlite"),
+    "stores/memory.py": (DURABLE, "tests/stores/test_paged.py::TestMemory"),
+    "stores/file.py": (DURABLE, "tests/stores/test_file.py", "tests/stores/test_paged.py::TestFile"),
+    "stores/sqlite.py": (DURABLE, "tests/stores/test_sqlite.py", "tests/stores/test_paged.py::TestSqlite"),
     "stores/paged.py": ("tests/stores/test_paged.py::TestMemory",),
     "stores/extras.py": ("tests/stores/test_extras.py", "tests/stores/test_record.py"),
     "sinks/contract.py": ("tests/sinks/test_contract.py", MODEL),

@@ -7,13 +7,16 @@ makes it count, and its folder after it.
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from floodmark.machine import append_after, ensure_folder, replace_file
-from floodmark.stores import FileMarkStore
-from floodmark.testing.laws.records import files, record, save
+from floodmark.stores import FileMarkStore, SqliteMarkStore
+from floodmark.stores.memory import MemoryMarkStore, MemoryPages
+from floodmark.stores.sqlite import connect, create
+from floodmark.testing.laws.records import files, receipt, record, save
 
 
 @pytest.fixture
@@ -74,3 +77,45 @@ def test_a_record_of_the_file_store_is_durable_before_it_counts(tmp_path: Path, 
         "orders.mark.jsonl.tmp becomes orders.mark.jsonl",
         "sync default",
     ]
+
+
+def test_a_new_database_is_named_once_it_is_whole_and_its_folder_synced(tmp_path: Path, calls: list[str]) -> None:
+    """SQLite syncs what is in it; the name is ours."""
+    create(tmp_path / "marks.db", 1.0)
+    assert calls == ["marks.db.new becomes marks.db", f"sync {tmp_path.name}"]
+
+
+def test_a_commit_to_a_database_is_durable_with_the_end_of_its_journal(tmp_path: Path) -> None:
+    """`extra`, which SQLite calls 3: with less, a power cut right after a commit could undo it."""
+    create(tmp_path / "marks.db", 1.0)
+    with closing(connect(tmp_path / "marks.db", 1.0)) as connection:
+        assert connection.execute("pragma synchronous").fetchone() == (3,)
+
+
+def test_nothing_of_a_job_that_is_forgotten_stays_on_disk(tmp_path: Path) -> None:
+    """Its lists of files, too."""
+    store = FileMarkStore(tmp_path)
+    store.forget("orders", lease=save(store, record(1, landing=files("/in/a"))))
+    assert [path.name for path in (tmp_path / "default").iterdir()] == ["orders.lock"]
+
+
+def test_a_store_in_memory_keeps_no_more_than_it_shows() -> None:
+    """A loop that runs for weeks does not fill the memory."""
+    pages = MemoryPages()
+    store = MemoryMarkStore(pages, keep_history=2, keep_runs=2)
+    save(store, *(record(number) for number in range(1, 8)))
+    store.add_run(receipt(8))
+    store.add_run(receipt(9))
+    [page] = pages.all.values()
+    assert (len(page.committed), len(page.receipts)) == (2, 2)
+
+
+def test_a_database_keeps_no_more_than_its_store_shows(tmp_path: Path) -> None:
+    """Nor does its file grow, with history, receipts, or lists that no record needs."""
+    store = SqliteMarkStore(tmp_path / "marks.db", keep_history=2, keep_runs=2)
+    save(store, *(record(number, landing=files(f"/in/{number}")) for number in range(1, 8)))
+    store.close()
+    with closing(connect(tmp_path / "marks.db", 1.0)) as connection:
+        tables = ("floodmark_history", "floodmark_runs", "floodmark_items")
+        kept = [connection.execute(f"select count(*) from {table}").fetchone()[0] for table in tables]
+    assert kept == [2, 2, 2]

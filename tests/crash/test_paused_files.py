@@ -18,7 +18,7 @@ from tests.crash import pausing, shop
 from tests.crash.killing import ids_in_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -32,13 +32,34 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def processes_of_session(leader: int) -> list[int]:
     """Python, its JVM and its workers."""
-    found = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, text=True, check=True)
+    found = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, text=True, check=False)
     return [int(pid) for pid in found.stdout.split()]
 
 
+@pytest.fixture
+def start_paused() -> Iterator[Callable[[Path, str], subprocess.Popen[str]]]:
+    """Starts the writer in a session of its own; what is left of it ends with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(home: Path, kind: str) -> subprocess.Popen[str]:
+        program = [sys.executable, pausing.__file__, str(home), kind]
+        started.append(subprocess.Popen(program, stderr=subprocess.PIPE, text=True, start_new_session=True))
+        return started[-1]
+
+    yield start
+    for each in started:
+        for pid in processes_of_session(each.pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.crash
 @pytest.mark.parametrize("kind", ["batch", "refresh"])
 def test_a_paused_run_that_goes_on_takes_no_row_from_its_successors(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    start_paused: Callable[[Path, str], subprocess.Popen[str]],
+    kind: str,
 ) -> None:
     """Another run finishes its batch, a third is writing the next one when it goes on: every row is there once."""
     monkeypatch.setenv("FLOODMARK_LEASE_SECONDS", "3")
@@ -47,12 +68,8 @@ def test_a_paused_run_that_goes_on_takes_no_row_from_its_successors(
     shop.shop(tmp_path, ["out"]).run(spark, store)
     for name, first_id in (("first", 10), ("second", 20), ("third", 30)):
         shop.deliver(tmp_path, name, range(first_id, first_id + 4))
-    paused = subprocess.Popen(
-        [sys.executable, pausing.__file__, str(tmp_path), kind],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    (tmp_path / "pause").write_text("first")
+    paused = start_paused(tmp_path, kind)
     wait_until((tmp_path / "first-writes").exists)
     stopped = processes_of_session(paused.pid)
     for pid in stopped:
@@ -64,7 +81,11 @@ def test_a_paused_run_that_goes_on_takes_no_row_from_its_successors(
     shop.deliver(tmp_path, "fourth", range(40, 44))
     shop.deliver(tmp_path, "fifth second", range(50, 54))
     receipts = []
-    last = threading.Thread(target=lambda: receipts.append(pausing.pausing_job(tmp_path).run(spark, store)))
+
+    def run_last() -> None:
+        receipts.append(pausing.pausing_job(tmp_path).run(spark, shop.open_store(tmp_path)))
+
+    last = threading.Thread(target=run_last)
     last.start()
     wait_until((tmp_path / "last-writes").exists)
     (tmp_path / "first-goes-on").touch()

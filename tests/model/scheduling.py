@@ -140,6 +140,10 @@ class Scheduler:
     budget: Budget
     runs: list[Run] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
+    points: tuple[str, ...] = ()
+    """Words of the boundaries at which something may happen; none: all of them."""
+    kills_at: str = ""
+    """A boundary at which a run is killed, whatever the choices are."""
 
     def start(self, act: Callable[[], object]) -> Run:
         """Run it to its end, or to where it stops."""
@@ -163,9 +167,12 @@ class Scheduler:
         run = current_run()
         if run is None:
             return
-        if run.state == "killed":
+        if run.state == "killed" or point == self.kills_at:
+            run.state = "killed"
             raise Killed
         self.trace.append(f"{run.name}: {point}")
+        if self.points and not any(words in point for words in self.points):
+            return
         others = [each for each in self.paused() if each is not run]
         options = ["go on", *["kill"] * (self.budget.kills > 0), *["pause"] * (self.budget.pauses > 0)]
         options += [f"{each.name} goes on first" for each in others if self.budget.thaws > 0]

@@ -21,7 +21,7 @@ def hole(setting: Setting, *edits: tuple[str, str, str]) -> Hole:
 
 HOLES = {
     "a look that is older than the lease is used": hole(
-        Setting(),
+        Setting(points=("look", "store", "guard")),
         ("step.engine:Engine.run_held", "if current != record:", "if False:"),
     ),
     "rows are written before the intent is durable": hole(
@@ -57,7 +57,7 @@ HOLES = {
         ("step.looking:has_batch", "not entry.is_fence and ", ""),
     ),
     "an overtaken run goes on": hole(
-        Setting("aa", changes=OTHER_CODE),
+        Setting("aa", changes=OTHER_CODE, points=("store", "guard")),
         ("sinks.contract:require_own_number", "raise Overtaken(", "return; Overtaken("),
     ),
     "half a batch in a sink is not counted": hole(
@@ -110,6 +110,10 @@ HOLES = {
     "a lost spool is read anew while a paused run has its rows": hole(
         Setting("aa", is_immutable=False, thaws=0, changes=("the spool is lost, and other rows",)),
         ("step.intents:has_rows", "Spool(intent.spool).may_be_in_use()", "False"),
+    ),
+    "a run that is done removes its successor's spool": hole(
+        Setting("aa", is_immutable=False, changes=("new rows",), points=("remove", "before the guard")),
+        ("step.run:Step.carry_out", "batch.intent.number)", "10**9)"),
     ),
     "a mutable table is not frozen": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),

@@ -42,7 +42,10 @@ class Setting:
     is_immutable: bool = True
     batches_before: int = 0
     has_malformed_row: bool = False
+    loses_rows: bool = False
     changes: tuple[str, ...] = ("nothing",)
+    points: tuple[str, ...] = ()
+    """Words of the calls at which something may happen; none: at every call."""
     runs: int = 2
     kills: int = 0
     pauses: int = 1
@@ -70,12 +73,13 @@ class World:
     """Place, row and number of what a person gave up although the target has it."""
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.choices, Budget(0, 0, 0))
+        self.scheduler = Scheduler(self.choices, Budget(0, 0, 0), points=self.setting.points)
         self.pages = MemoryPages()
         self.table = (Log if self.setting.is_immutable else Table)(self.scheduler)
         self.targets = [Target(Guard(self.scheduler), f"target {n}") for n in range(len(self.setting.sinks))]
         self.letters = Target(Guard(self.scheduler), "letters")
         self.all_targets = [*self.targets, self.letters]
+        self.targets[-1].loses_rows = self.setting.loses_rows
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # what happens
@@ -95,12 +99,12 @@ class World:
         budget.kills, budget.pauses, budget.thaws = 0, 0, 0
         self.scheduler.thaw_all()
 
-    def settle(self) -> DecisionNeeded | None:
-        """Run until there is nothing new, or a person has to decide."""
+    def settle(self) -> FloodmarkError | None:
+        """Run until there is nothing new, or a person has to decide, or rows are missing and it is said."""
         self.add_rows(1)
         for _ in range(RUNS_TO_SETTLE):
             run = self.run()
-            if isinstance(run.error, DecisionNeeded):
+            if isinstance(run.error, DecisionNeeded) or type(run.error).__name__ == "NumbersDisagree":
                 return run.error
             if isinstance(run.result, Receipt) and run.result.status == "nothing_new":
                 return None
@@ -149,7 +153,7 @@ class World:
 
     # what must hold
 
-    def problems(self, decision: DecisionNeeded | None) -> Iterator[str]:
+    def problems(self, decision: FloodmarkError | None) -> Iterator[str]:
         record = WatchedStore(self.pages, self.scheduler).read(JOB) or JobRecord(JOB)
         upto = record.marks["rows"].value if record.marks else 0
         if decision is None and upto != self.last_row:
@@ -166,7 +170,11 @@ class World:
 
     def _is_needless(self, record: JobRecord) -> bool:
         """Whether a run could have gone on by itself: what was changed concerns only an open batch that nobody has."""
-        if self.excused or not self.decided <= {"code", "rows", "spool", "finish", "abandon"}:
+        if (
+            self.excused
+            or self.setting.loses_rows
+            or not self.decided <= {"code", "rows", "spool", "finish", "abandon"}
+        ):
             return False
         number = record.intent.number if record.intent else None
         return not self.decided or not any(row[2] == number for each in self.all_targets for row in each.rows)
@@ -270,6 +278,7 @@ ROW_CHANGES = ("other rows", "the spool is lost, and other rows")
 """What happens to a table, and never to a log."""
 CHANGES: dict[str, Callable[[World], None]] = {
     "nothing": lambda world: None,
+    "new rows": lambda world: world.add_rows(2),
     "other code": change_code,
     "the code as it was": change_code_back,
     "other rows": change_rows,

@@ -78,6 +78,12 @@ def test_a_quarantined_row_has_the_same_shape(tmp_path: Path) -> None:
 def test_no_table_is_no_row_and_one_that_cannot_be_read_is_said_to_be_so(tmp_path: Path) -> None:
     """The two must not be mixed up: rows may be waiting."""
     assert rows_set_aside(str(tmp_path / "nowhere"), "ids") == []
+
+
+def test_a_table_that_a_fence_made_holds_nothing(tmp_path: Path) -> None:
+    """It has no column of a row yet."""
+    write_deltalake(str(tmp_path / "dead"), pa.table({"_fm_fence": pa.array([], pa.int32())}))
+    assert rows_set_aside(str(tmp_path / "dead"), "ids", "dead_letter") == []
     broken = tmp_path / "broken" / "_delta_log"
     broken.mkdir(parents=True)
     (broken / "00000000000000000000.json").write_text("no json")

@@ -243,6 +243,17 @@ def test_dead_letters_and_quarantine_may_share_a_table(spark: SparkSession, tmp_
     assert sorted((row.kind, row.status) for row in kept) == [("dead_letter", "replayed"), ("quarantine", "open")]
 
 
+def test_a_quarantine_that_a_fence_made_takes_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch was given up before any row was put aside; its number stays closed there."""
+    store = fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+    job = fm.Job("numbers", RowsSource([{"id": -1}], "id long"), [ListSink("lake")], rules=[POSITIVE])
+    quarantine = job.quarantine_sink(store)
+    quarantine.fence(f"{LEDGER}.quarantine", 1, lambda: spark)
+    receipt = job.run(spark, store)
+    kept = [(row.record, row.status) for row in rows_set_aside(str(quarantine.path), "numbers", "quarantine")]
+    assert (receipt.number, receipt.rows_quarantined, kept) == (2, 1, [('{"id":-1}', "open")])
+
+
 REFUSES_THE_COMMIT = """
     create table numbers (id bigint);
     create function refuse() returns trigger language plpgsql as $$ begin raise 'the server goes down'; end $$;

@@ -84,8 +84,6 @@ def rows_set_aside(path: str, job: str, kind: Kind | None = None) -> list[SetAsi
 
     try:
         table = DeltaTable(native_uri(path))
-        if not table.schema().fields:  # made by a fence, before any row was put aside
-            return []
         # Not to_pyarrow_table: the threads of pyarrow call back into Python, and may abort the process as it ends.
         stored = pa.table(QueryBuilder().register("put_aside", table).execute("SELECT * FROM put_aside").read_all())
     except TableNotFoundError:
