@@ -281,9 +281,12 @@ class RowCounter:
     reading: Reading
 
     def result(self, *, was_executed: bool) -> RowCounts:
-        """What the write saw; where nothing was written (all sinks had it already), the span is counted on its own."""
+        """What the write saw; where nothing was written (all sinks had it already), the span is counted on its own.
+
+        Of the observed rows: Spark keeps an observation for ever whose plan its session has not run.
+        """
         seen = wait_for_observation(self.observation) if was_executed else None
-        return RowCounts(**(seen or self.reading.rows.agg(*measures(self.reading)).collect()[0].asDict()))
+        return RowCounts(**(seen or self.rows.agg(*measures(self.reading)).collect()[0].asDict()))
 
 
 def wait_for_observation(observation: Observation) -> dict[str, Any] | None:
