@@ -146,6 +146,11 @@ class Target:
     def put(self, rows: list[Row], batch: Batch) -> None:
         self.rows += [(place, value, batch.number) for place, value in rows]
 
+    def has_some_of(self, number: int | None) -> bool:
+        """Whether the batch, which may have no rows, or part of it is here."""
+        written = any(entry.number == number and not entry.is_fence for entry in self.ledger.values())
+        return written or any(row[2] == number for row in self.rows)
+
     def keep_copy(self) -> None:
         self.copies.append((list(self.rows), dict(self.ledger)))
 

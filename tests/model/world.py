@@ -177,7 +177,7 @@ class World:
         ):
             return False
         number = record.intent.number if record.intent else None
-        return not self.decided or not any(row[2] == number for each in self.all_targets for row in each.rows)
+        return not self.decided or not any(each.has_some_of(number) for each in self.all_targets)
 
     def _problems_of(self, target: Target, upto: int, title: str, *, is_asked: bool) -> Iterator[str]:
         counts = Counter(place for place, _, _ in target.rows)
