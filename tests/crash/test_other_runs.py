@@ -84,7 +84,11 @@ def test_a_run_that_was_paused_beyond_its_lease_can_neither_write_nor_commit(
 
 @pytest.mark.parametrize("batches_before", [0, 1])
 def test_a_run_paused_inside_its_write_and_other_code_since_leave_every_row_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_before: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    batches_before: int,
 ) -> None:
     """Python and JVM are stopped, the next run has other code and waits in its fence when they go on.
 
@@ -102,6 +106,7 @@ def test_a_run_paused_inside_its_write_and_other_code_since_leave_every_row_once
         text=True,
         start_new_session=True,
     )
+    request.addfinalizer(lambda: end_session(paused))
     wait_for(tmp_path / "waiting")
     stopped = processes_of_session(paused.pid)
     for pid in stopped:
@@ -125,6 +130,12 @@ def test_a_run_paused_inside_its_write_and_other_code_since_leave_every_row_once
     else:
         assert isinstance(outcome, fm.Receipt)
     assert ids_in_table(spark, tmp_path / "lake") == list(range(100 + 100 * batches_before))
+
+
+def end_session(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 def outcome_of(job: fm.Job, spark: SparkSession, store: fm.stores.MarkStore) -> object:
