@@ -11,7 +11,7 @@ from tests.model.world import CHANGES, ROW_CHANGES, Setting, explore
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
 
-STORIES = 3_000
+STORIES = 2_000
 LONG = {"kills": 2, "pauses": 2, "thaws": 2, "runs": 4}
 OF_A_TABLE = tuple(CHANGES)
 OF_A_LOG = tuple(name for name in CHANGES if name not in ROW_CHANGES)

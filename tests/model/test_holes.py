@@ -115,6 +115,10 @@ HOLES = {
         Setting("aa", is_immutable=False, changes=("new rows",), points=("remove", "before the guard")),
         ("step.run:Step.carry_out", "batch.intent.number)", "10**9)"),
     ),
+    "rows handed over and rows written are not compared": hole(
+        Setting("aa", is_immutable=False, loses_rows=True, **KILLED),
+        ("step.commit:BatchCommit.save", "self.require_agreement(written)", "pass"),
+    ),
     "a mutable table is not frozen": hole(
         Setting("aa", is_immutable=False, **KILLED, changes=("other rows",)),
         ("step.intents:new_intent", "if work.why_spooled() else None", "if False else None"),

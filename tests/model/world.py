@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from floodmark.errors import DecisionNeeded, FloodmarkError
+from floodmark.errors import DecisionNeeded, FloodmarkError, NumbersDisagree
 from floodmark.step.run import Step
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.memory import MemoryPages
@@ -104,7 +104,7 @@ class World:
         self.add_rows(1)
         for _ in range(RUNS_TO_SETTLE):
             run = self.run()
-            if isinstance(run.error, DecisionNeeded) or type(run.error).__name__ == "NumbersDisagree":
+            if isinstance(run.error, (DecisionNeeded, NumbersDisagree)):
                 return run.error
             if isinstance(run.result, Receipt) and run.result.status == "nothing_new":
                 return None

@@ -9,6 +9,7 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import SinkFailed, SpoolLost
+from floodmark.sources.contract import Reading
 from floodmark.step import spool as counting
 from floodmark.testing import ListSink, RowsSource
 
@@ -89,6 +90,14 @@ def test_a_console_that_shows_a_few_rows_does_not_spoil_the_count(
         {"console": 2},
         2,
     )
+
+
+def test_rows_that_are_counted_on_their_own_leave_no_observation_open(spark: SparkSession) -> None:
+    """A merge runs in another session: this one would keep what it was to observe for ever, one for each batch."""
+    frame = spark.createDataFrame(rows(0, 3), SCHEMA)
+    counter = counting.observe_rows(Reading(frame), frame)
+    assert counter.result(was_executed=False).read == 3
+    assert counting.wait_for_observation(counter.observation) == {"read": 3, "dead": 0}
 
 
 def half_written(spark: SparkSession, home: Path) -> tuple[ListSink, ListSink, fm.Job, MarkStore]:

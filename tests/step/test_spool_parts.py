@@ -200,3 +200,10 @@ def test_a_task_that_does_not_see_the_driver_s_disk_stops_the_run_by_name(work: 
     error = step.error_for(fault, sink, intent_of(spool), cast("Any", None))
     assert isinstance(error, DiskNotShared)
     assert (error.sink, "node7 does not see /data/out" in error.message) == (sink, True)
+
+
+def test_rows_of_a_spool_are_those_of_its_parts(spool: Spool) -> None:
+    """Before it is finished too, and without reading a page."""
+    assert spool.rows() == 20
+    spool.condemn()
+    assert spool.rows() == 20

@@ -58,6 +58,7 @@ FloodmarkError
 ├── RuleBroken                  a rule with the action `fail` does not hold: nothing was written
 ├── TaskFailed                  the program of a workflow's task ended badly
 │   └── TaskTimedOut            it did not end within its time
+├── NumbersDisagree             rows read, kept and written do not add up: the batch is not done
 ├── SinkFailed                  a sink could not be written
 │   ├── DiskNotShared           a task does not see the folder that the driver made
 │   ├── ConflictingEvents       two events of one key and moment say different things
@@ -102,6 +103,7 @@ from floodmark.errors.data import (
     JavaMissing,
     KeyDecreased,
     KeysCollide,
+    NumbersDisagree,
     PublicationFailed,
     RecordMalformed,
     RecordsFailed,
@@ -186,6 +188,7 @@ __all__ = [
     "MarkMoved",
     "MarkUnreadable",
     "NoGoodRun",
+    "NumbersDisagree",
     "Overtaken",
     "PublicationFailed",
     "RangeAboveMark",

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+
+def nearest_names(name: str, known: Iterable[str], *, most: int = 1, likeness: float = 0.6) -> list[str]:
+    """The known names that are most like this one; none, if none is like it."""
+    return get_close_matches(name, list(known), n=most, cutoff=likeness)
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    """The hint for a name that is near one or several others; empty if it is near none."""
+    return f"did you mean {', '.join(near)}?" if near else ""
 
 
 class FloodmarkError(Exception):
@@ -29,10 +39,11 @@ class ConfigError(FloodmarkError):
 class UnknownField(ConfigError):
     """A field nobody knows."""
 
-    def __init__(self, field: str, *, where: str, nearest: str | None) -> None:
-        hint = f"did you mean '{nearest}'?" if nearest else "floodmark schema shows every field"
+    def __init__(self, field: str, *, where: str, known: Sequence[str]) -> None:
+        near = nearest_names(field, known, likeness=0.5)
+        hint = did_you_mean(near) or "floodmark schema shows every field"
         super().__init__(f"unknown field '{field}' at {where}.", hint=hint)
-        self.field, self.where, self.nearest = field, where, nearest
+        self.field, self.where, self.nearest = field, where, near[0] if near else None
 
 
 class FieldInvalid(ConfigError):
@@ -94,7 +105,7 @@ class RunNotFound(ConfigError):
 
     def __init__(self, run: str, *, known: Sequence[str]) -> None:
         alike = [each for each in known if run and each.startswith(run)]
-        near = alike or get_close_matches(run, known, n=3, cutoff=0.4) or known[-3:]
+        near = alike or nearest_names(run, known, most=3, likeness=0.4) or known[-3:]
         said = f"{len(alike)} runs begin with '{run}'." if alike else f"there is no run '{run}'."
         nearest = f"one of: {', '.join(near)}; " if near else ""
         super().__init__(said, hint=f"{nearest}`floodmark runs` shows their ids")

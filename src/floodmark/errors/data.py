@@ -204,6 +204,21 @@ class SinkFailed(FloodmarkError):
         self.job, self.sink, self.reason = job, sink, reason
 
 
+class NumbersDisagree(FloodmarkError):
+    """Rows that were handed over and rows that came out are not as many; the batch is not done and stays open."""
+
+    def __init__(self, job: str, *, number: int, expected: int, counted_by: str, found: Mapping[str, int]) -> None:
+        others = " and ".join(f"{place} has {rows}" for place, rows in found.items())
+        super().__init__(
+            f"batch {number} of job '{job}' is not done: by {counted_by} it has {expected} rows, and {others}. "
+            "The mark stays where it is.",
+            hint="find where rows were lost or came twice (a disk that not all executors share, another writer), then "
+            f"`floodmark run --select {job} --full-refresh`; or `--abandon`, which reads the span again as a new batch "
+            "(append sinks that have rows of this one get them a second time)",
+        )
+        self.job, self.number, self.expected, self.found = job, number, expected, dict(found)
+
+
 class DiskNotShared(SinkFailed):
     """A task runs on a machine that does not see the folder of the driver: its rows would be left out."""
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from difflib import get_close_matches
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from floodmark.errors import ConfigError, ElementInvalid, JoinTreeInvalid
+from floodmark.errors.configuration import did_you_mean, nearest_names
 from floodmark.mill.brokers import VALUE
 from floodmark.mill.codec import Codec
 from floodmark.mill.codec.reading import Read
@@ -220,11 +220,8 @@ def _field_hint(cls: type, name: str, codec: Codec) -> object:
         return hints_of(cls)[name]
     if codec.deserializer is not None:
         return Any
-    near = get_close_matches(name, names, n=1)
-    raise ConfigError(
-        f"{cls.__name__} has no field '{name}'.",
-        hint=f"did you mean '{near[0]}'?" if near else f"one of: {', '.join(names)}",
-    )
+    hint = did_you_mean(nearest_names(name, names)) or f"one of: {', '.join(names)}"
+    raise ConfigError(f"{cls.__name__} has no field '{name}'.", hint=hint)
 
 
 def _without_none(hint: object) -> object:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
@@ -347,8 +346,7 @@ def _without_value(detail: ErrorDetails) -> str:
 
 
 def _unknown_field(name: str, where: str, detail: ErrorDetails) -> ConfigError:
-    nearest = get_close_matches(name, _known_fields(detail["loc"]), n=1, cutoff=0.5)
-    return UnknownField(name, where=where, nearest=nearest[0] if nearest else None)
+    return UnknownField(name, where=where, known=_known_fields(detail["loc"]))
 
 
 def _known_fields(location: Sequence[str | int]) -> list[str]:

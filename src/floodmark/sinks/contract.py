@@ -235,6 +235,17 @@ class Expressing(Protocol):
 
 
 @runtime_checkable
+class Counting(Protocol):
+    """A sink that may keep every row that it is handed, and counts exactly what it has committed."""
+
+    def counts_every_row(self) -> bool:
+        """Whether each row becomes one row of the target, so that `write` returns as many as it was handed.
+
+        Not where rows are merged, or left out; nor where the count is only that of the tasks.
+        """
+
+
+@runtime_checkable
 class Transactional(Protocol):
     """A sink that writes in a transaction in which the caller may do one thing more."""
 

@@ -135,6 +135,14 @@ class Deciding(Protocol):
 
 
 @runtime_checkable
+class Comparable(Protocol):
+    """A source whose span was fixed by what lay there: it can be compared once more when it has been read."""
+
+    def require_unchanged(self, span: Span) -> None:
+        """Called after a batch was read, before it counts as done. Raises SourceRewritten if something changed."""
+
+
+@runtime_checkable
 class Saving(Protocol):
     """A source whose dead letters hold the whole record, so that it can be parsed again without the source."""
 

@@ -232,6 +232,8 @@ def _local(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": UNBOUNDED,
         "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what a turn keeps is read once, and soon
         "spark.databricks.delta.snapshotPartitions": "1",  # one task knows all files of what one machine holds
+        # One merge needs nearly all of the hundred that Spark keeps: each would push out what the next compiles again.
+        "spark.sql.codegen.cache.maxEntries": "500",
         # Figures that nobody reads, counted anew at every commit.
         "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
         "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",

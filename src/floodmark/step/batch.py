@@ -9,14 +9,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, FloodmarkError, RuleBroken
+from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleBroken
 from floodmark.hwm import Span, digest
 from floodmark.sinks.contract import POSITION, Batch
-from floodmark.sources.contract import Explaining, Reading, Source, Telling
+from floodmark.sources.contract import Comparable, Explaining, Immutable, Reading, Source, Telling
 from floodmark.step.checks import Judgement, judge_on_the_way
 from floodmark.step.looking import marks_after
 from floodmark.step.spool import RowCounter, RowCounts, Spool, observe_rows
-from floodmark.step.transform import FrozenOutcomes, Function, Identity, SpanTransform, Sql
+from floodmark.step.transform import FrozenOutcomes, Function, Identity, SpanTransform, Sql, Transform
 from floodmark.step.work import Work
 from floodmark.stores.record import Intent, JobRecord
 
@@ -35,6 +35,8 @@ class PreparedBatch:
     readings: Mapping[str, Reading]
     failed_records: DataFrame | None = None
     """Records that the transform failed on and that become dead letters."""
+    spool: Spool | None = None
+    """Where the rows lie, if all of them, and nothing else, are there."""
 
     def row_counts(self, *, was_executed: bool) -> RowCounts:
         """What was counted on the way to the sinks; where nothing was written, the rows are counted on their own."""
@@ -53,7 +55,8 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> PreparedBatch:
     if spool and (counts := spool.counts()):
         judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen_tally=counts.tally)
         readings = read_spans(work, intent, spark) if counts.dead else {}  # else the source is not asked again
-        return PreparedBatch(judgement, (), counts, readings, outcomes.dead_records(spark) if outcomes else None)
+        failed = outcomes.dead_records(spark) if outcomes else None
+        return PreparedBatch(judgement, (), counts, readings, failed, spool)
     readings = read_spans(work, intent, spark)
     rows, counters = transform_rows(work, intent, readings, spark)
     rows = outcomes.freeze(rows, work.name) if outcomes else rows
@@ -62,7 +65,8 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> PreparedBatch:
     spool.write(work.rules.mark(rows) if work.rules else rows)
     judgement = Judgement(work.rules, spool.read(spark), intent.batch_time)
     failed = outcomes.dead_records(spark) if outcomes else None
-    return judge_frozen(work, spool, PreparedBatch(judgement, counters, None, readings, failed))
+    require_unchanged_sources(work, intent)
+    return judge_frozen(work, intent, PreparedBatch(judgement, counters, None, readings, failed, spool))
 
 
 def read_spans(work: Work, intent: Intent, spark: SparkSession) -> dict[str, Reading]:
@@ -88,16 +92,60 @@ def transform_rows(
     return made, tuple(counters.values())
 
 
-def judge_frozen(work: Work, spool: Spool, prepared: PreparedBatch) -> PreparedBatch:
-    """The frozen batch, once its rules were found to hold. Raises RuleBroken; then the spool is of no use any more."""
-    counts = prepared.row_counts(was_executed=True)
+def judge_frozen(work: Work, intent: Intent, prepared: PreparedBatch) -> PreparedBatch:
+    """The frozen batch, once its rules were found to hold and no row was lost on the way.
+
+    Raises RuleBroken or NumbersDisagree; then the spool is of no use any more.
+    """
+    counts, spool = prepared.row_counts(was_executed=True), prepared.spool
+    if spool is None:
+        return prepared
     try:
         prepared.judgement.require_no_failure(counts.tally, work.name)
-    except RuleBroken:
+        if keeps_every_row(work.transform):
+            found = {"the spool": spool.rows() - counts.tally.quarantined - counts.tally.dropped}
+            require_as_many_as_read(work, intent.number, prepared, counts, found)
+    except (RuleBroken, NumbersDisagree):
         spool.remove()
         raise
     spool.finish(counts)
     return replace(prepared, counters=(), frozen_counts=counts)
+
+
+def require_unchanged_sources(work: Work, intent: Intent) -> None:
+    """What was read is what the look had found: a file may change while it is read. Raises SourceRewritten."""
+    for source in work.sources:
+        if isinstance(source, Comparable) and source.name in intent.spans:
+            source.require_unchanged(intent.spans[source.name])
+
+
+def keeps_every_row(transform: Transform) -> bool:
+    """Whether each row of the source is known to become one row for the sinks."""
+    return isinstance(transform, Identity) or (isinstance(transform, Sql) and transform.keeps_every_row())
+
+
+def require_as_many_as_read(
+    work: Work, number: int, prepared: PreparedBatch, counts: RowCounts, found: Mapping[str, int]
+) -> None:
+    """Every row that was read and not refused is in each place. Raises NumbersDisagree.
+
+    What was observed on the way is too high where Spark ran tasks of a shuffle again. So a difference is believed only
+    if the source, read once more, confirms it: one that never changes by its own count, one that may have changed
+    since only if it still has as many rows as were observed.
+    """
+    observed = kept_rows(counts)
+    if all(rows == observed for rows in found.values()):
+        return
+    again = kept_rows(prepared.row_counts(was_executed=False))
+    is_immutable = all(isinstance(source, Immutable) for source in work.sources)
+    if all(rows == again for rows in found.values()) or (again != observed and not is_immutable):
+        return
+    raise NumbersDisagree(work.name, number=number, expected=again, counted_by="what was read", found=found)
+
+
+def kept_rows(counts: RowCounts) -> int:
+    """The rows that are left for the sinks where every row that can be parsed goes on."""
+    return counts.read - counts.dead - counts.tally.quarantined - counts.tally.dropped
 
 
 def judges_what_is_read(work: Work, readings: Mapping[str, Reading]) -> bool:

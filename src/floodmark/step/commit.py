@@ -14,10 +14,18 @@ from datetime import datetime, timezone
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from floodmark.errors import NumbersDisagree, SourceRewritten
 from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.rules import Tally
-from floodmark.step.batch import PreparedBatch
+from floodmark.sinks.contract import Counting
+from floodmark.sources.contract import Immutable
+from floodmark.step.batch import (
+    PreparedBatch,
+    keeps_every_row,
+    require_as_many_as_read,
+    require_unchanged_sources,
+)
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch, done
 from floodmark.step.looking import Outlook, ledgers_of, marks_after
@@ -60,26 +68,79 @@ class BatchCommit:
     @cached_property
     def counts(self) -> RowCounts:
         """What was read, dead and judged; asked once the last sink has seen every row."""
-        was_executed = self.is_observed and len(self.open_batch.confirmed_sinks) < len(self.work.sinks)
-        return self.prepared.row_counts(was_executed=was_executed)
+        return self.prepared.row_counts(was_executed=self.is_executed)
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether the rows were counted on their way in this attempt."""
+        return self.is_observed and len(self.open_batch.confirmed_sinks) < len(self.work.sinks)
 
     def puts_rows_aside(self) -> bool:
         """Whether anything but the mark is still to be written."""
         return puts_rows_aside(self.work, self.prepared, self.counts, self.batch)
 
-    def save(self, written: Mapping[str, int], save: Save) -> Receipt:
-        """Put aside what was refused, and raise the mark with the receipt of it all."""
+    def save(self, written: Mapping[str, int | None], save: Save) -> Receipt:
+        """Put aside what was refused, and raise the mark with the receipt of it all.
+
+        Raises NumbersDisagree or SourceRewritten, before the mark is touched.
+        """
+        self.require_agreement(written)
         counts = self.counts
         dead = write_dead_letters(self.work, self.prepared, counts, self.batch)
         log_rules(counts.tally, self.work.name)
         quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, self.batch)
+        self.require_unchanged()
         reach("before_commit")
-        outcome = BatchOutcome(written, counts.read, dead or 0, quarantined or 0, counts.tally)
+        outcome = BatchOutcome(
+            {name: rows or 0 for name, rows in written.items()}, counts.read, dead or 0, quarantined or 0, counts.tally
+        )
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
         letters = letters_sink(self.work)
         aside = [sink for sink, rows in ((letters, dead), (self.work.quarantine, quarantined)) if rows is not None]
         save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)
         return receipt
+
+    def require_agreement(self, written: Mapping[str, int | None]) -> None:
+        """Sinks that keep every row have committed as many as they were handed. Raises NumbersDisagree.
+
+        Exact are the footers of the spool's parts, what the rules counted over them, and what such a sink reports; they
+        are compared as they are. What was observed on the way is not, see `require_as_many_as_read`. Where a transform
+        may change the number, and nothing was frozen, sinks are compared with each other. A count that is not known is
+        not compared.
+        """
+        keeping = [sink.name for sink in self.work.sinks if isinstance(sink, Counting) and sink.counts_every_row()]
+        found = {f"sink '{name}'": rows for name in keeping if (rows := written.get(name)) is not None}
+        job, number, spool = self.work.name, self.batch.number, self.prepared.spool
+        if not found:
+            return
+        if spool is not None:
+            tally = self.counts.tally
+            handed = (tally.judged if tally.verdicts else spool.rows()) - tally.quarantined - tally.dropped
+            require_same(job, number, handed, "the rows that were frozen", found)
+        elif keeps_every_row(self.work.transform) and self.can_recount():
+            require_as_many_as_read(self.work, number, self.prepared, self.counts, found)
+        else:
+            first = next(iter(found))
+            require_same(job, number, found[first], f"what {first} took", found)
+
+    def can_recount(self) -> bool:
+        """Whether the rows of then can be counted: those of a source that changes, only while they are written."""
+        return self.is_executed or all(isinstance(source, Immutable) for source in self.work.sources)
+
+    def require_unchanged(self) -> None:
+        """Nothing changed in a source while the sinks read from it. Raises SourceRewritten: the mark stays."""
+        if self.prepared.spool is not None:
+            return  # compared when it was frozen
+        try:
+            require_unchanged_sources(self.work, self.open_batch.intent)
+        except SourceRewritten as error:
+            sinks = ", ".join(sink.name for sink in self.work.sinks)
+            raise SourceRewritten(
+                error.source,
+                what=f"{error.what}, and batch {self.batch.number} was written to {sinks} with what was read",
+                hint=f"look what is in the sinks; `floodmark run --select {self.work.name} --full-refresh` rebuilds "
+                "them, `--abandon` reads the span again as a new batch (append sinks get its rows a second time)",
+            ) from error
 
     def record_after(self, aside: Iterable[Sink]) -> JobRecord:
         """As `record_after`, with the number that each sink has confirmed by now; `aside` took rows of this batch."""
@@ -96,8 +157,8 @@ class JoinedCommit:
     """What the last sink is given, to commit the batch in its own transaction; `receipt`, if it did."""
 
     commit: BatchCommit
-    rows_written: dict[str, int]
-    """What the sinks before it took."""
+    rows_written: dict[str, int | None]
+    """What the sinks before it took, as far as they know."""
     receipt: Receipt | None = None
 
     def commit_within(self, connection: Connection[Any], rows: int) -> None:
@@ -109,8 +170,17 @@ class JoinedCommit:
         if not isinstance(store, JoiningStore) or not store.is_reached_by(connection, lease):
             return
         if not self.commit.puts_rows_aside():
-            written = {**self.rows_written, self.commit.work.sinks[-1].name: rows}
+            last = self.commit.work.sinks[-1].name
+            is_repeat = last in self.commit.open_batch.confirmed_sinks  # which may not know its rows, and says 0
+            written = {**self.rows_written, last: rows or (None if is_repeat else 0)}
             self.receipt = self.commit.save(written, partial(store.commit_within, connection))
+
+
+def require_same(job: str, number: int, expected: int, counted_by: str, found: Mapping[str, int]) -> None:
+    """Raises NumbersDisagree."""
+    other = {place: rows for place, rows in found.items() if rows != expected}
+    if other:
+        raise NumbersDisagree(job, number=number, expected=expected, counted_by=counted_by, found=other)
 
 
 @dataclass(frozen=True)

@@ -108,10 +108,17 @@ Sums and averages are not among them: of floating-point numbers they depend on t
 GENERATORS = words(
     """
     explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack variant_explode
-    variant_explode_outer
+    variant_explode_outer window window_time
     """
 )
 """Repeatable, but they make several rows of one, or none."""
+AGGREGATES = words(
+    """
+    any bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or count count_if every
+    grouping grouping_id max median min percentile percentile_cont percentile_disc regr_count some
+    """
+)
+"""Repeatable, but they make one row of many; sqlglot does not know all of them."""
 SYNTAX = words(
     """
     all as by char character cube dec distinct else except for from group having intersect join lateral minus numeric
@@ -163,8 +170,8 @@ def why_expression_volatile(sql: str) -> str | None:
 
 
 def makes_other_rows(sql: str) -> bool:
-    """Whether something in the list of a SELECT may make several rows of one, or none."""
-    return any(name in GENERATORS or name not in REPEATABLE for name in called_names(sql))
+    """Whether something in the list of a SELECT may make several rows of one, or one of several."""
+    return any(name in GENERATORS | AGGREGATES or name not in REPEATABLE for name in called_names(sql))
 
 
 def called_names(sql: str) -> set[str]:

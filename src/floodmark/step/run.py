@@ -257,13 +257,13 @@ class Step(Engine[Outlook]):
             return rows
         return fit(rows, sink, job=self.job, policy=self.work.on_schema_change, session=self.session)
 
-    def write_one(self, sink: Sink, rows: DataFrame, joined: JoinedCommit) -> int:
-        """How many rows one sink took; the last may take the mark into its own transaction."""
+    def write_one(self, sink: Sink, rows: DataFrame, joined: JoinedCommit) -> int | None:
+        """How many rows one sink took, if it knows; the last may take the mark into its own transaction."""
         commit = joined.commit
         try:
             if sink is self.work.sinks[-1] and isinstance(sink, Transactional):
-                return sink.write_joined(rows, commit.batch, joined.commit_within) or 0
-            return sink.write(rows, commit.batch) or 0
+                return sink.write_joined(rows, commit.batch, joined.commit_within)
+            return sink.write(rows, commit.batch)
         except Exception as error:
             raise self.error_for(error, sink.name, commit.open_batch.intent, rows.sparkSession) from error
 

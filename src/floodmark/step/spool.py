@@ -148,6 +148,12 @@ class Spool:
         if self.has_counts():
             system.delete_file(f"{path}/{COUNTS}")
 
+    def rows(self) -> int:
+        """How many there are: as they were counted when it was finished, before that by the footers of its parts."""
+        system, path = arrow_place(self.folder)
+        parts = (self._stored() or {}).get("parts") or part_facts(system, list_parts(system, path))
+        return sum(rows for _, rows, _ in parts.values())
+
     def holds(self, flag: str) -> bool:
         """Whether a boolean column is true in any row; asked of that column alone, without Spark."""
         import pyarrow.dataset as ds
@@ -275,9 +281,12 @@ class RowCounter:
     reading: Reading
 
     def result(self, *, was_executed: bool) -> RowCounts:
-        """What the write saw; where nothing was written (all sinks had it already), the span is counted on its own."""
+        """What the write saw; where nothing was written (all sinks had it already), the span is counted on its own.
+
+        Of the observed rows: Spark keeps an observation for ever whose plan its session has not run.
+        """
         seen = wait_for_observation(self.observation) if was_executed else None
-        return RowCounts(**(seen or self.reading.rows.agg(*measures(self.reading)).collect()[0].asDict()))
+        return RowCounts(**(seen or self.rows.agg(*measures(self.reading)).collect()[0].asDict()))
 
 
 def wait_for_observation(observation: Observation) -> dict[str, Any] | None:

@@ -161,12 +161,13 @@ class Sql:
 
     def keeps_every_row(self) -> bool:
         """Whether each row of the source is known to give exactly one."""
-        return self.is_row_by_row() and not self._tree.args.get("where") and not makes_other_rows(self.text)
+        is_plain = self.is_deterministic() and self.is_row_by_row() and not self._tree.args.get("where")
+        return is_plain and not makes_other_rows(self.text)
 
     def is_row_by_row(self) -> bool:
         from sqlglot import exp
 
-        ordering = ("order", "sort", "cluster", "distribute", "limit", "hint")
+        ordering = ("order", "sort", "cluster", "distribute", "limit", "offset", "hint")
         ordered = any(self._tree.args.get(part) for part in ordering)
         return self._is_plain() and not ordered and not self._tree.find(exp.Window)
 
@@ -206,7 +207,9 @@ class Sql:
 
         tree = self._tree
         plain = isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in ("with_", *SHAPED))
-        return plain and len(list(tree.find_all(exp.Table))) == 1 and not tree.find(exp.AggFunc, exp.Subquery)
+        return (
+            plain and len(list(tree.find_all(exp.Table))) == 1 and not tree.find(exp.AggFunc, exp.Subquery, exp.Pivot)
+        )
 
     def _place_of_from(self) -> int:
         import sqlglot

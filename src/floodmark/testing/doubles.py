@@ -150,6 +150,9 @@ class ListSink(Atomic):
         self.written[ledger, batch.number] = len(taken)
         return len(taken)
 
+    def counts_every_row(self) -> bool:
+        return True
+
     def fence(self, ledger: str, number: int, session: Session) -> None:
         if ledger not in self.ledger or self.ledger[ledger].number < number:
             self.ledger[ledger] = Recorded(number, is_fence=True)

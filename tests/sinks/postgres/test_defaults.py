@@ -1,4 +1,4 @@
-"""Databases whose defaults are others than PostgreSQL's own: isolation, durability, and writes that are shut off.
+"""Databases whose defaults are not PostgreSQL's own, and sessions that wait: isolation, durability, shut to writes.
 
 Needs a server and no Spark: what counts is the transaction of the ledger, and that of the marks.
 """
@@ -62,6 +62,18 @@ def test_a_fence_that_waited_sees_what_was_recorded_meanwhile(strict: str, entry
             OWN.record(connection, LedgerEntry(3, "d3", rows=7))
         fence.result()
     assert sink.recorded(LEDGER, no_session) == Recorded(3, "d3")
+
+
+def test_a_fence_does_not_wait_for_ever(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was stopped between its ledger and its commit keeps the entry: whoever comes next is told so."""
+    monkeypatch.setattr("floodmark.sinks.postgres.FENCE_SECONDS", 1)
+    sink = Postgres(database, "orders")
+    sink.fence(LEDGER, 1, no_session)
+    with PostgresServer(database).connect() as stopped, stopped.transaction():
+        OWN.lock(stopped)
+        with pytest.raises(SinkUnreachable, match="was stopped in its commit"):
+            sink.fence(LEDGER, 2, no_session)
+    assert sink.recorded(LEDGER, no_session) == Recorded(1, is_fence=True)
 
 
 @pytest.mark.parametrize("strict", STRICTER, indirect=True)

@@ -11,6 +11,7 @@ import floodmark as fm
 from floodmark.errors import CodeChanged, Overtaken, SinkBehind, SinkFailed
 from floodmark.sinks import Postgres
 from floodmark.testing import RowsSource
+from tests.sinks.postgres.test_defaults import with_default
 from tests.sinks.postgres.test_postgres import ask
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ def numbers(url: str, rows: list[dict[str, int]], code: Callable[[DataFrame], Da
     return fm.Job("numbers", RowsSource(rows), [Postgres(url, "numbers")], code)
 
 
-@pytest.fixture(params=["own", "joined"])
+@pytest.fixture(params=["own", "joined", "serializable"])
 def store(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> MarkStore:
-    """Marks elsewhere, or in the database of the rows, where they move in one transaction."""
-    return fm.stores.open(database if request.param == "joined" else f"sqlite:///{tmp_path}/marks.db")
+    """Marks elsewhere, or in the database of the rows, where they move in one transaction, however strict it is."""
+    if request.param == "serializable":
+        with_default(database, "default_transaction_isolation", "serializable")
+    return fm.stores.open(f"sqlite:///{tmp_path}/marks.db" if request.param == "own" else database)
 
 
 @pytest.fixture

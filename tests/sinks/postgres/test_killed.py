@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,15 @@ from floodmark.sinks import Postgres
 from floodmark.sinks.postgres.encoding import BinaryRows
 from floodmark.spark.session import spark_session
 from tests.sinks.batches import batch
-from tests.sinks.postgres.test_postgres import ask, staging_tables, wait_until_held
+from tests.sinks.postgres.test_postgres import LEDGER, ask, staging_tables, wait_until_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    Child = subprocess.Popen[bytes]
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[3]
@@ -70,7 +73,21 @@ def dies_after_sending(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
         yield rows.slice(100)
 
 
-def main(url: str, fate: str) -> None:
+def waits_on_its_way(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Every task stands still when some of its rows are with the server, until it may go on."""
+
+    def passed_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in batches:
+            yield rows.slice(0, 100)
+            (folder / "waits").touch()
+            while not (folder / "goes on").exists():
+                time.sleep(0.05)
+            yield rows.slice(100)
+
+    return passed_on
+
+
+def main(url: str, fate: str, folder: str = "") -> None:
     spark = spark_session({"spark.master": "local[2,4]", "spark.driver.memory": "512m"}, app_name="dies")
     rows, sink = thousand(spark), Postgres(url, "orders", staged=fate in ("retry", "move"))
     if fate == "before commit":
@@ -78,6 +95,8 @@ def main(url: str, fate: str) -> None:
     elif fate == "retry":
         sink.write(rows.mapInArrow(dies_after_copying(url), rows.schema), batch(1))
         spark.stop()
+    elif fate == "paused":
+        sink.write(rows.mapInArrow(waits_on_its_way(Path(folder)), rows.schema), batch(1))
     elif fate == "torn":
         sink.write(rows.mapInArrow(dies_after_sending, rows.schema), batch(1))
         spark.stop()
@@ -86,11 +105,9 @@ def main(url: str, fate: str) -> None:
         killed()
 
 
-def start(url: str, fate: str, **environment: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.sinks.postgres.test_killed", url, fate]
-    return subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, **environment}, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+def start(url: str, fate: str, *folder: str, stderr: int = subprocess.DEVNULL, **environment: str) -> Child:
+    command = [sys.executable, "-m", "tests.sinks.postgres.test_killed", url, fate, *folder]
+    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=stderr, start_new_session=True)
 
 
 @pytest.mark.crash
@@ -154,6 +171,31 @@ def test_a_task_that_was_lost_while_its_rows_streamed_does_not_count(database: s
     assert ask(database, "select id from orders order by id") == IDS
     assert ask(database, "select rows from floodmark_ledger") == [(1000,)]
     assert staging_tables(database) == []
+
+
+@pytest.mark.crash
+def test_a_run_that_is_paused_with_rows_on_the_server_writes_none_of_them_once_its_number_is_taken(
+    spark: SparkSession, database: str, tmp_path: Path
+) -> None:
+    """Python, its JVM and its workers are stopped in the middle of the COPY, and go on when the rows came otherwise."""
+    ask(database, "create table orders (id bigint)")
+    paused = start(database, "paused", str(tmp_path), stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "waits").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    found = subprocess.run(["ps", "-o", "pid=", "-s", str(paused.pid)], capture_output=True, text=True, check=True)
+    stopped = [int(pid) for pid in found.stdout.split()]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    sink = Postgres(database, "orders")
+    sink.fence(LEDGER, 1, lambda: spark)
+    assert sink.write(thousand(spark), batch(2, attempt="a2")) == 1000
+    (tmp_path / "goes on").touch()
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    _, message = paused.communicate(timeout=120)
+    assert (paused.returncode, b"Overtaken" in message) == (1, True), message
+    assert ask(database, "select id from orders order by id") == IDS
 
 
 if __name__ == "__main__":

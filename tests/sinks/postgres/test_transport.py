@@ -6,8 +6,10 @@ import csv
 import hashlib
 import io
 import struct
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -15,12 +17,14 @@ import pytest
 from floodmark.sinks import Postgres
 from floodmark.sinks.postgres import transport
 from floodmark.sinks.postgres.encoding import BinaryRows, CsvRows
-from floodmark.sinks.postgres.transport import Chunk, chunks_of
+from floodmark.sinks.postgres.statements import Move
+from floodmark.sinks.postgres.target import Target
+from floodmark.sinks.postgres.transport import BatchRefused, Chunk, CopyIn, StagedChunks, TaskReport, chunks_of
 from tests.sinks.batches import batch
 from tests.sinks.postgres.test_postgres import ask, staging_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -109,3 +113,56 @@ def test_every_row_of_many_tasks_arrives_as_it_was_whatever_its_width(
         (3_000, 3_000, 0)
     ]
     assert staging_tables(database) == []
+
+
+@dataclass(frozen=True)
+class StagingDouble:
+    """A staging table with these chunks."""
+
+    staged: tuple[Chunk, ...]
+
+    def chunks(self, _connection: object, winners: Sequence[TaskReport]) -> Generator[Chunk, None, None]:
+        assert [each.attempt for each in winners] == [7, 8]
+        yield from self.staged
+
+
+class ServerDouble:
+    """A server whose connections nobody asks anything."""
+
+    def connect(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def staged_chunks(*staged: Chunk) -> StagedChunks:
+    winners = (TaskReport(0, 7, 2), TaskReport(1, 8, 1))
+    return StagedChunks(cast("Any", ServerDouble()), cast("Any", StagingDouble(staged)), winners)
+
+
+def test_what_is_staged_is_what_the_tasks_reported() -> None:
+    """Then it is passed on, in its order."""
+    chunks = staged_chunks(Chunk(2, b"ab"), Chunk(1, b"c"))
+    assert (list(chunks.read()), chunks.reported_rows) == ([Chunk(2, b"ab"), Chunk(1, b"c")], 3)
+
+
+@pytest.mark.parametrize("staged", [(), (Chunk(2, b"ab"),), (Chunk(2, b"ab"), Chunk(2, b"cd"))], ids=len)
+def test_staged_rows_that_are_not_the_reported_ones_are_refused(staged: tuple[Chunk, ...]) -> None:
+    """A staging table has no log: after a crash of the server it is empty, and the batch must not be taken for done."""
+    with pytest.raises(BatchRefused, match="the tasks copied 3 rows"):
+        list(staged_chunks(*staged).read())
+
+
+@pytest.mark.parametrize("moved", [0, 2, 4])
+def test_rows_that_the_target_took_are_those_that_the_tasks_reported(moved: int) -> None:
+    """Or nothing is committed: the server counts what it took itself."""
+
+    class Copy(CopyIn):
+        def into(self, _connection: object, _table: object) -> int:
+            return moved
+
+    class Table(Target):
+        def takes_copy(self, _connection: object) -> bool:
+            return True
+
+    move = Move(Table("public", "orders"), (), Copy(BINARY, (), staged_chunks()))
+    with pytest.raises(BatchRefused, match=f"but {moved} are staged"):
+        move.append(cast("Any", None))

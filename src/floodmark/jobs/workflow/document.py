@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from floodmark.errors import ConfigError, FieldInvalid
+from floodmark.errors.configuration import did_you_mean, nearest_names
 from floodmark.jobs.workflow.schedule import Schedule, parse_schedule
 
 Needs = Mapping[str, tuple[str, ...]]
@@ -179,8 +179,8 @@ def _unused_in(part: Part, prefix: str) -> list[str]:
     known = list(type(part).model_fields)
     lines = []
     for name in part.model_extra or {}:
-        nearest = get_close_matches(name, known, n=1, cutoff=0.8)
-        lines.append(f"{prefix}{name}" + (f" (did you mean {nearest[0]}?)" if nearest else ""))
+        question = did_you_mean(nearest_names(name, known, likeness=0.8))
+        lines.append(f"{prefix}{name}" + (f" ({question})" if question else ""))
     return lines
 
 

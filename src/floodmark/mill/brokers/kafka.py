@@ -165,6 +165,9 @@ class KafkaOutput(KafkaSink):
     def takes_end(self) -> bool:
         return True
 
+    def counts_every_row(self) -> bool:
+        return False  # an end goes to every partition
+
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         from pyspark.sql import functions as F
 

@@ -5,13 +5,13 @@ No JVM, and no record is read. How a cluster is reached is in `client`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from floodmark.errors import SourceUnreadable
+from floodmark.errors.configuration import did_you_mean, nearest_names
 from floodmark.patience import patiently
 from floodmark.probes.kafka.client import KafkaOptions, driver, driver_message
 
@@ -261,8 +261,7 @@ class KafkaProbe:
 
 def similar_topics(name: str, topics: Iterable[str]) -> str:
     """`did you mean …?` with up to three names that are like this one; nothing if none is."""
-    near = difflib.get_close_matches(name, list(topics), n=3)
-    return f"did you mean {', '.join(near)}?" if near else ""
+    return did_you_mean(nearest_names(name, topics, most=3))
 
 
 def is_between_coordinators(error: BaseException | None) -> bool:

@@ -113,6 +113,10 @@ class Delta(Atomic):
         merges = bool(self.by) or (self.mode == "merge" and self.target.table(session) is not None)
         return merges and batch.kind != "refresh"
 
+    def counts_every_row(self) -> bool:
+        """The log has the rows of the files that were committed; an append that leaves known rows out writes fewer."""
+        return self.mode == "append" and not self._known_by
+
     def fence(self, ledger: str, number: int, session: Session) -> None:
         self.target.fence(ledger, number, session)
 

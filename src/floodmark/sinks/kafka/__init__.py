@@ -97,6 +97,10 @@ class Kafka:
         made = {"key": self.key, "partition": self.partition, "value": text if kind == "text" else None}
         return {name: sql for name, sql in made.items() if sql} | {f"headers {name}": headers[name] for name in headers}
 
+    def counts_every_row(self) -> bool:
+        """The ledger has how many rows of the batch are out."""
+        return True
+
     def needs_position(self) -> bool:
         """Only messages of one key, or of a chosen partition, have an order."""
         return self._format.has_order

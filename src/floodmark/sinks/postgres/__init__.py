@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from floodmark.sinks.postgres.write import InTransaction
 
 
+FENCE_SECONDS = 60
+"""How long a fence waits for the entry: a writer holds it for moments, unless it was stopped by a signal just then."""
+HELD = (
+    f"another session has held the ledger's entry for {FENCE_SECONDS} s, as a run does that was stopped in its commit: "
+    "let it go on or end it; pg_stat_activity shows it as floodmark-sink/JOB"
+)
+
+
 @dataclass(frozen=True)
 class Postgres(Atomic):
     """Rows in a PostgreSQL table; the first batch makes it, unless `create` is off.
@@ -90,13 +98,19 @@ class Postgres(Atomic):
         return self.mode == "merge" and not self.sequence
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
+        """Raises SinkUnreachable also where somebody holds the entry for a minute: nothing is decided then."""
         with self._connect() as connection:
             own = self._ledger(connection, ledger)
             own.ensure(connection)
             with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{FENCE_SECONDS}s'".encode())
                 entry = own.lock(connection)
                 if entry is None or entry.number < number:
                     own.record(connection, LedgerEntry(number))
+
+    def counts_every_row(self) -> bool:
+        """Rows are counted as they are moved, in the transaction."""
+        return self.mode == "append"
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         return self.write_joined(rows, batch, lambda _connection, _rows: None)
@@ -182,7 +196,8 @@ class Postgres(Atomic):
             with server.connect() as connection:
                 yield connection
         except psycopg.Error as error:
-            raise SinkUnreachable(self.describe(), reason=server.reason(error)) from None
+            is_held = isinstance(error, psycopg.errors.LockNotAvailable)
+            raise SinkUnreachable(self.describe(), reason=HELD if is_held else server.reason(error)) from None
 
     def _server(self, application: str = "floodmark") -> PostgresServer:
         return PostgresServer(self.url, application)

@@ -87,8 +87,12 @@ class Files(Immutable):
     def read(self, spark: SparkSession, span: Span) -> Reading:
         """The rows of the span's files. Raises SourceRewritten if one of them is gone or changed since."""
         files = files_of(span)
-        self._require_unchanged(files)
+        self._require_same(files, "since the batch was begun")
         return self._reading(spark, files).reading(self.malformed)
+
+    def require_unchanged(self, span: Span) -> None:
+        """Spark may have read half of a file as it was, and the rest as it is now."""
+        self._require_same(files_of(span), "while it was read")
 
     def without_rows(self, spark: SparkSession) -> Reading:
         """The declared columns, else those of the newest file. Raises ConfigError if there is neither."""
@@ -167,7 +171,7 @@ class Files(Immutable):
     def _options(self) -> dict[str, str]:
         return {name: _option_text(value) for name, value in (self.options or {}).items()}
 
-    def _require_unchanged(self, files: list[SeenFile]) -> None:
+    def _require_same(self, files: list[SeenFile], when: str) -> None:
         """Spark would read what is there now; after a crash the batch has to be the one that was begun."""
         found = current_files(seen.path for seen in files)
         for seen in files:
@@ -175,7 +179,7 @@ class Files(Immutable):
             if there is None or (seen.size >= 0 and there != seen):
                 raise SourceRewritten(
                     f"files {without_login(path_in_marks(self.path))}",
-                    what=f"{seen.path} {_difference(seen, there)} since the batch was begun",
+                    what=f"{seen.path} {_difference(seen, there)} {when}",
                     hint="bring the file back as it was and run again, or `floodmark run --abandon` to drop the open "
                     "batch and plan it again from what is there now",
                 )
