@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +86,11 @@ def test_a_run_that_was_paused_beyond_its_lease_can_neither_write_nor_commit(
 
 @pytest.mark.parametrize("batches_before", [0, 1])
 def test_a_run_paused_inside_its_write_and_other_code_since_leave_every_row_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_before: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    batches_before: int,
 ) -> None:
     """Python and JVM are stopped, the next run has other code and waits in its fence when they go on.
 
@@ -102,10 +108,9 @@ def test_a_run_paused_inside_its_write_and_other_code_since_leave_every_row_once
         text=True,
         start_new_session=True,
     )
+    request.addfinalizer(lambda: end_session(paused))
     wait_for(tmp_path / "waiting")
-    stopped = processes_of_session(paused.pid)
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    stopped = stop_between_beats(paused.pid, tmp_path / "marks.db")
     outcomes: list[object] = []
     rerun = threading.Thread(target=lambda: outcomes.append(outcome_of(job, spark, store)))
     rerun.start()
@@ -127,11 +132,34 @@ def test_a_run_paused_inside_its_write_and_other_code_since_leave_every_row_once
     assert ids_in_table(spark, tmp_path / "lake") == list(range(100 + 100 * batches_before))
 
 
+def end_session(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
 def outcome_of(job: fm.Job, spark: SparkSession, store: fm.stores.MarkStore) -> object:
     try:
         return job.run(spark, store)
     except FloodmarkError as error:
         return error
+
+
+def stop_between_beats(leader: int, database: Path) -> list[int]:
+    """Stop Python, its JVM and its workers; not in the middle of a heartbeat, whose lock nobody could end."""
+    while True:
+        stopped = processes_of_session(leader)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until_is_stopped(leader)
+        try:
+            with closing(sqlite3.connect(database, timeout=0.5, isolation_level=None)) as connection:
+                connection.execute("begin immediate")
+                return stopped
+        except sqlite3.OperationalError:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(0.3)
 
 
 def processes_of_session(leader: int) -> list[int]:

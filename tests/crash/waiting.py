@@ -27,19 +27,22 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     home = Path(sys.argv[1])
 
-    def wait_to_be_let_go(rows: DataFrame) -> DataFrame:
+    def wait() -> None:
         (home / "waiting").touch()
         while not (home / "go").exists():
             time.sleep(0.05)
+
+    def wait_before(rows: DataFrame) -> DataFrame:
+        wait()
         return rows
 
     def wait_inside(rows: DataFrame) -> DataFrame:
         def wait_with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                wait_to_be_let_go(rows)
+                wait()
                 yield batch
 
         return rows.mapInArrow(wait_with_rows, rows.schema)
 
-    session, transform = fm.spark_session(SETTINGS), wait_inside if "inside" in sys.argv else wait_to_be_let_go
+    session, transform = fm.spark_session(SETTINGS), wait_inside if "inside" in sys.argv else wait_before
     replace(shop(home, ["lake"]), transform=transform).run(session, open_store(home))
