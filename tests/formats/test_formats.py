@@ -27,7 +27,7 @@ from floodmark.jobs.workflow.running import Memory
 from floodmark.machine import start_of_process, this_machine
 from floodmark.probes.delta import Commit
 from floodmark.sinks.delta.lock import LOCK_FILE, Holder, TableBusy, table_lock
-from floodmark.sinks.files import Manifest, manifest_of
+from floodmark.sinks.files.folders import Manifest, manifest_of
 from floodmark.sinks.kafka.ledger import LedgerPage
 from floodmark.step.spool import RowCounts, Spool
 from floodmark.stores import FileMarkStore, Receipt, SqliteMarkStore, hold

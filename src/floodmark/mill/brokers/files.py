@@ -19,7 +19,8 @@ from floodmark.hwm import HWM, ColumnIntHWM, Json, Span
 from floodmark.mill.brokers import Inlet, Outlet, address_of
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.sinks.contract import POSITION, Batch, Recorded
-from floodmark.sinks.files import Files, batch_folder, batch_numbers, manifest_of
+from floodmark.sinks.files import Files
+from floodmark.sinks.files.folders import batch_folder, batch_numbers, manifest_of
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 
 if TYPE_CHECKING:

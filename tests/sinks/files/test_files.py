@@ -15,7 +15,7 @@ import pytest
 from floodmark.errors import ConfigError, Overtaken
 from floodmark.sinks import Files
 from floodmark.sinks.contract import POSITION, Recorded
-from floodmark.sinks.files import FileFormat
+from floodmark.sinks.files.folders import FileFormat
 from floodmark.spark.faults import FolderMarker, fault_in
 from tests.sinks.batches import batch, frame, on_disk
 
