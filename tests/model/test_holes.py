@@ -57,7 +57,7 @@ HOLES = {
         ("step.looking:has_batch", "not entry.is_fence and ", ""),
     ),
     "an overtaken run goes on": hole(
-        Setting("aa", changes=OTHER_CODE, points=("store", "guard")),
+        Setting("a", kills=1, runs=3, changes=(*OTHER_CODE, "the code as it was"), points=("fence", "guard")),
         ("sinks.contract:require_own_number", "raise Overtaken(", "return; Overtaken("),
     ),
     "half a batch in a sink is not counted": hole(
@@ -85,6 +85,11 @@ HOLES = {
     "a sink that is behind is not noticed": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is restored",)),
         ("step.looking:require_agreement", "raise behind", "pass"),
+        ("sinks.contract:require_confirmed", "raise SinkBehind(", "return; SinkBehind("),
+    ),
+    "a sink that falls behind under a paused run is not noticed": hole(
+        Setting("a", batches_before=1, changes=("a sink is restored",)),
+        ("sinks.contract:require_confirmed", "raise SinkBehind(", "return; SinkBehind("),
     ),
     "a sink is known by its name of today": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is renamed",)),

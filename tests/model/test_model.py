@@ -32,6 +32,7 @@ CASES = {
         "a", kills=0, pauses=0, runs=3, changes=("a sink is renamed", "a sink is restored")
     ),
     "a sink is restored": Setting("ap", **KILLED, batches_before=1, changes=("a sink is restored",)),
+    "a sink is restored under a paused run": Setting("a", batches_before=1, changes=("a sink is restored",)),
     "a sink that loses rows": Setting("aa", **KILLED, loses_rows=True, is_immutable=False),
     "dead letters": Setting("a", has_malformed_row=True, thaws=0),
     "dead letters and a mark that goes with the rows": Setting(

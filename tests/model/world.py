@@ -250,8 +250,9 @@ def lose_spool_and_change_rows(world: World) -> None:
 
 
 def restore_sink(world: World) -> None:
-    """The last target is brought back from a copy; nobody who was connected to it before still is."""
-    world.scheduler.end_all()
+    """The last target is brought back from a copy; a run that stands still within its guard is cut off by that."""
+    if world.targets[-1].guard.holder is not None:
+        world.scheduler.end_all()
     if world.targets[-1].copies:
         world.targets[-1].restore()
         world.decided.add("restored")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark import stores
+from floodmark.errors import LeaseLost
 from floodmark.step.engine import Clock, Engine, OpenBatch
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -141,3 +142,15 @@ def test_a_store_that_reads_its_record_anew_each_time_costs_no_second_look(
     monkeypatch.setattr(store, "read", lambda job, known=None: (record := read(job)) and replace(record))
     engine = NotingEngine(store, no_session, [Rows(3)])
     assert (engine.run().number, engine.calls) == (2, ["look", "plan 3", "carry out first"])
+
+
+def test_a_run_that_lost_its_lease_does_not_decide_about_an_open_batch(
+    store: MarkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fence the batch that its successor is writing."""
+    begin(store, 1)
+    engine = NotingEngine(store, no_session, [])
+    monkeypatch.setattr(store, "lease", lambda job: None)
+    with pytest.raises(LeaseLost):
+        engine.run()
+    assert engine.calls == []

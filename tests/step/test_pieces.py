@@ -41,7 +41,7 @@ class PieceSink(LedgerSink):
     def begun(self, ledger: str, session: Session) -> int | None:
         return self.part
 
-    def settle(self, ledger: str, session: Session) -> None:
+    def end_transactions(self, ledger: str, session: Session) -> None:
         self.calls.append("settle")
 
     def may_have_forgotten(self, ledger: str) -> bool:

@@ -13,7 +13,7 @@ from floodmark.rules import Action, RuleSet
 from floodmark.sinks.contract import Sink
 from floodmark.sources.contract import Source
 from floodmark.step.transform import Function, Identity, Sql, Transform
-from floodmark.step.work import Work
+from floodmark.step.work import Work, option_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -148,3 +148,10 @@ def test_a_row_that_comes_again_once_it_has_a_cursor_needs_a_sink_that_merges() 
     assert Work("orders", (WITHOUT_TIME,), (merging,)).sinks == (merging,)
     with pytest.raises(ConfigError, match="on_null: include"):
         Work("orders", (WITHOUT_TIME,), (merging, fm.sinks.Delta("other", name="other")))
+
+
+def test_an_option_that_is_part_of_itself_is_shown_once() -> None:
+    """A source of somebody else's may keep anything in its fields."""
+    options: dict[str, object] = {"path": "in", "password": "s3cret"}
+    options["more"] = [options]
+    assert option_text(options) == "[('more', \"['itself']\"), ('path', 'in')]"

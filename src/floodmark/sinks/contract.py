@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from floodmark.errors import ConfigError, Overtaken, SinkDisagrees
+from floodmark.errors import ConfigError, Overtaken, SinkBehind, SinkDisagrees
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -45,6 +45,8 @@ class Batch:
     marks: Mapping[str, Json] = field(default_factory=dict)
     frozen: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """By sink name: what a Freezing sink answered when this batch was intended, the same at every attempt."""
+    confirmed: Mapping[str, int] = field(default_factory=dict)
+    """By sink name: the last number that it confirmed to the store, so that its ledger cannot have less."""
 
     def ledger(self, sink: str) -> str:
         return ledger_id(self.namespace, self.job, sink)
@@ -73,6 +75,17 @@ class Recorded:
     number: int
     digest: str | None = None
     is_fence: bool = False
+
+
+def require_confirmed(recorded: Recorded | None, batch: Batch, sink: str, target: str) -> None:
+    """The ledger has at least what it had when the batch was planned. Raises SinkBehind.
+
+    Judged under the guard of the write: a target that was restored while the run stood still would get a batch on top
+    of those that it lost, and nobody could see any more that they are missing.
+    """
+    confirmed, number = batch.confirmed.get(sink, 0), recorded.number if recorded else None
+    if (number or 0) < confirmed:
+        raise SinkBehind(batch.job, sink=sink, target=target, recorded=number, confirmed=confirmed)
 
 
 def require_own_number(recorded: Recorded, batch: Batch, sink: str) -> None:
@@ -113,8 +126,8 @@ class Sink(Protocol):
         """Write the batch once, together with its number and digest; return the rows written (None: not known).
 
         A batch whose number and digest are recorded writes nothing and returns what was written then, if it is known.
-        `require_own_number` refuses any other number that is not above the recorded one; it is judged under the guard
-        that the write itself takes.
+        `require_own_number` refuses any other number that is not above the recorded one, `require_confirmed` a target
+        that lost what it had; both are judged under the guard that the write itself takes.
         A batch of kind "refresh" replaces the whole target in one commit.
         """
 
@@ -197,10 +210,10 @@ class Piecemeal(Protocol):
 
 
 @runtime_checkable
-class Settling(Protocol):
+class EndsTransactions(Protocol):
     """A sink whose ledger cannot be read while a run that is gone has something open in it."""
 
-    def settle(self, ledger: str, session: Session) -> None:
+    def end_transactions(self, ledger: str, session: Session) -> None:
         """Give up what another run left open, so that the ledger can be read at once.
 
         Called where a batch is open, before its ledger is read, and only by who holds the lease: a run that still

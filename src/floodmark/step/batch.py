@@ -14,7 +14,7 @@ from floodmark.hwm import Span, digest
 from floodmark.sinks.contract import POSITION, Batch
 from floodmark.sources.contract import Comparable, Explaining, Immutable, Reading, Source, Telling
 from floodmark.step.checks import Judgement, judge_on_the_way
-from floodmark.step.looking import marks_after
+from floodmark.step.looking import confirmed_numbers, marks_after
 from floodmark.step.spool import RowCounter, RowCounts, Spool, observe_rows
 from floodmark.step.transform import FrozenOutcomes, Function, Identity, SpanTransform, Sql, Transform
 from floodmark.step.work import Work
@@ -203,6 +203,7 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
         batch_time=intent.batch_time,
         marks={source: mark.show() for source, mark in marks_after(record, intent).items()},
         frozen=intent.extras.frozen_options or {},
+        confirmed={} if intent.kind == "refresh" else confirmed_numbers(work, record, namespace),
     )
 
 

@@ -161,6 +161,8 @@ class Engine(ABC, Generic[LookT]):
         current = self.read()
         if current != record:
             look = None
+        if current.intent:
+            lease.check()  # a run that stood still since it took the lease must not fence its successor's batch
         batch = self.recover(current) if current.intent else None
         if batch is None:
             current = self.drop(current, lease)

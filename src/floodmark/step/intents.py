@@ -19,7 +19,7 @@ from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
 from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Batch, Forgetting, Freezing, Settling, Sink, ledger_id
+from floodmark.sinks.contract import Batch, EndsTransactions, Forgetting, Freezing, Sink, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
@@ -164,11 +164,11 @@ def make_ledgers_good(work: Work, batch: Batch, session: Session) -> None:
             sink.make_good(batch, session)
 
 
-def settle_sinks(work: Work, namespace: str, session: Session) -> None:
+def end_transactions(work: Work, namespace: str, session: Session) -> None:
     """A run that was killed in the middle of a write may have left something open that hides what a sink has."""
     for sink in work.sinks:
-        if isinstance(sink, Settling):
-            sink.settle(ledger_id(namespace, work.name, sink.name), session)
+        if isinstance(sink, EndsTransactions):
+            sink.end_transactions(ledger_id(namespace, work.name, sink.name), session)
 
 
 def fence_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:

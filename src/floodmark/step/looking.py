@@ -196,6 +196,14 @@ def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded |
     return SinkBehind(record.job, sink=sink.name, target=sink.describe(), recorded=number, confirmed=last.number)
 
 
+def confirmed_numbers(work: Work, record: JobRecord, namespace: str) -> dict[str, int]:
+    """What each sink of today had confirmed in the same target; one that may forget its ledger is not held to it."""
+    lasting = [sink for sink in work.all_sinks if not isinstance(sink, Forgetting)]
+    found = [(s.name, s.describe(), record.extras.sinks.get(s.name)) for s in lasting]
+    known = [(name, last) for name, target, last in found if last and last.target == target]
+    return {name: last.number for name, last in known if last.id == ledger_id(namespace, record.job, name)}
+
+
 def is_forgotten(sink: Sink, ledger: str) -> bool:
     """Whether the sink may have lost the ledger alone, and none of the rows."""
     return isinstance(sink, Forgetting) and sink.may_have_forgotten(ledger)

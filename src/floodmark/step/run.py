@@ -30,6 +30,7 @@ from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
 from floodmark.step.intents import (
+    end_transactions,
     fence_all_below,
     fence_below,
     fence_until_found,
@@ -39,7 +40,6 @@ from floodmark.step.intents import (
     new_intent,
     next_attempt,
     open_intent,
-    settle_sinks,
     work_of,
 )
 from floodmark.step.looking import (
@@ -116,7 +116,7 @@ class Step(Engine[Outlook]):
         if record.intent is None:
             return None
         work = named_as_begun(self.work, record.intent)
-        settle_sinks(work, self.store.namespace, self.session)
+        end_transactions(work, self.store.namespace, self.session)
         if not self.request.drops_open_batch:
             make_ledgers_good(work, batch_of(work, record, record.intent, self.store.namespace), self.session)
         ledgers = self.ledgers(record)
@@ -344,7 +344,7 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     fence = fence_all_below if record.intent else fence_below
     work = named_as_begun(step.work, record.intent)
     if record.intent:
-        settle_sinks(work, step.store.namespace, session)
+        end_transactions(work, step.store.namespace, session)
     ledgers = fence(work, step.store.namespace, record.highest_number, session)
     decided = lease.save(record, after=record, above=ledgers.highest)
     fence_below(step.work, step.store.namespace, decided.number, session)

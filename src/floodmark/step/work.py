@@ -162,13 +162,19 @@ def shown_fields(part: object) -> dict[str, object]:
     return {name: getattr(part, name) for name in kept if name not in NOT_DECIDING}
 
 
-def option_text(value: object) -> str:
-    """An option as text that is the same in every process; never with a secret."""
+def option_text(value: object, around: tuple[object, ...] = ()) -> str:
+    """An option as text that is the same in every process; never with a secret.
+
+    `around` are the values that this one is part of: one that is part of itself has been shown already.
+    """
+    if any(value is each for each in around):
+        return "itself"
+    inside = (*around, value)
     if isinstance(value, Mapping):
-        shown = {str(name): option_text(each) for name, each in value.items() if not SECRET.search(str(name))}
+        shown = {str(name): option_text(each, inside) for name, each in value.items() if not SECRET.search(str(name))}
         return str(sorted(shown.items()))
     if isinstance(value, (list, tuple, set, frozenset)):
-        return str([option_text(each) for each in value])
+        return str([option_text(each, inside) for each in value])
     if value is None or isinstance(value, (str, int, float, os.PathLike)):
         return str(value)
     if isinstance(value, type):
@@ -176,7 +182,7 @@ def option_text(value: object) -> str:
     as_json = getattr(value, "json", None)
     if callable(as_json):  # a type of Spark
         return str(as_json())
-    return f"{type(value).__name__} {option_text(shown_fields(value))}"
+    return f"{type(value).__name__} {option_text(shown_fields(value), inside)}"
 
 
 def display_marks(marks: Mapping[str, HWM[Any]]) -> Json:

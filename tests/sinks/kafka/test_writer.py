@@ -369,7 +369,7 @@ def test_what_a_killed_run_left_open_does_not_hide_the_ledger(plan: WritePlan) -
     page, group = LedgerPage(2, 1, False, 2, 1, 1, "d2", "intent-2"), left._reader.consumer_group_metadata()
     left._producer.send_offsets_to_transaction([page.offset(plan.address.topic, 0)], group, 10)
     since = time.monotonic()
-    sink(plan).settle(plan.address.ledger, no_spark)  # type: ignore[arg-type]
+    sink(plan).end_transactions(plan.address.ledger, no_spark)  # type: ignore[arg-type]
     assert recorded(plan) == Recorded(1, "d1")
     assert time.monotonic() - since < 20
 

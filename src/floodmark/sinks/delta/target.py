@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, Overtaken, SinkDisagrees, SinkFailed, SourceUnreadable
+from floodmark.errors import ConfigError, Overtaken, SinkBehind, SinkDisagrees, SinkFailed, SourceUnreadable
 from floodmark.locations import local_path
 from floodmark.probes.delta import FENCE_COLUMN, DeltaProbe, missing_files, note
-from floodmark.sinks.contract import Batch, Recorded, Session, require_own_number, without_own
+from floodmark.sinks.contract import Batch, Recorded, Session, require_confirmed, require_own_number, without_own
 from floodmark.sinks.delta.lock import LockRefused, TableBusy, table_lock
 from floodmark.spark.faults import fault_in
 from floodmark.spark.session import isolated_session
@@ -146,8 +146,9 @@ class DeltaTarget:
         cluster_table(spark, self.place, self.cluster_by)
 
     def _has(self, probe: DeltaProbe | None, batch: Batch) -> bool:
-        """Whether the batch is written. Raises Overtaken or SinkDisagrees if its number stands for something else."""
+        """Whether the batch is written. Raises Overtaken, SinkBehind or SinkDisagrees where it must not be."""
         recorded = _recorded(probe, batch.ledger(self.sink)) if probe else None
+        require_confirmed(recorded, batch, self.sink, str(self.place))
         if recorded is None or recorded.number < batch.number:
             return False
         require_own_number(recorded, batch, self.sink)
@@ -160,7 +161,7 @@ class DeltaTarget:
             raise SinkFailed(batch.job, sink=self.sink, reason=reason) from error
         try:
             self._has(self.probe(lambda: spark), batch)
-        except (Overtaken, SinkDisagrees) as taken:
+        except (Overtaken, SinkBehind, SinkDisagrees) as taken:
             raise taken from error
         except SourceUnreadable:
             return  # what Spark said tells more

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Literal, get_args
 from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.locations import local_path
 from floodmark.machine import ensure_folder, file_lock, sync_folder
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, require_own_number, without_own
+from floodmark.sinks.contract import (
+    Atomic,
+    Batch,
+    Recorded,
+    Session,
+    require_confirmed,
+    require_own_number,
+    without_own,
+)
 from floodmark.sinks.files.folders import (
     FOLDER,
     FileFormat,
@@ -158,8 +166,9 @@ class Files(Atomic):
         return published.rows if published else manifest.rows
 
     def _published(self, batch: Batch) -> Manifest | None:
-        """This very batch, if it is there; asked under the lock. Raises Overtaken and SinkDisagrees."""
+        """This very batch, if it is there; asked under the lock. Raises Overtaken, SinkBehind and SinkDisagrees."""
         newest = newest_manifest(self._folder, batch.ledger(self.name))
+        require_confirmed(newest.recorded() if newest else None, batch, self.name, self.describe())
         if newest is None or newest.number < batch.number:
             return None
         require_own_number(newest.recorded(), batch, self.name)

@@ -117,7 +117,7 @@ class Kafka:
         with self._broker_errors():
             return ledgers.half_batch(self._pages(ledger))
 
-    def settle(self, ledger: str, session: Session) -> None:
+    def end_transactions(self, ledger: str, session: Session) -> None:
         """A transaction that a killed run left open hides the ledger until the broker ends it, minutes later.
 
         Every id that a writer can have had is taken over, which ends it at once; nothing is done where nothing is open.
@@ -181,7 +181,7 @@ class Kafka:
                 log.info("no fence is needed: the topic is not there", sink=self.name, topic=self.topic, number=number)
                 return
             count, address = self._topic.require(), self._address(ledger)
-            self.settle(ledger, session)
+            self.end_transactions(ledger, session)
             # Twice where a writer turned the pages of others before it was shut out: now nobody is left who would.
             for _ in range(FENCE_ROUNDS):
                 pages = self._pages(ledger)

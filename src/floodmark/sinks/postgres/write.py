@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import SinkUnreachable
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import Batch, require_own_number
+from floodmark.sinks.contract import Batch, require_confirmed, require_own_number
 from floodmark.sinks.postgres.encoding import Encoding
 from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.statements import Load
@@ -104,9 +104,10 @@ class Write:
                 for setting in settings:
                     connection.execute(setting.encode())
                 written = self.put(connection, load, chunks, self.batch.kind)
-                if self._is_recorded(self.ledger.lock(connection)):
+                batch, entry = self.batch, self.ledger.lock(connection)
+                require_confirmed(entry.recorded if entry else None, batch, self.sink, self.server.describe())
+                if self._is_recorded(entry):
                     raise AlreadyRecorded
-                batch = self.batch
                 self.ledger.record(connection, LedgerEntry(batch.number, batch.digest, written, batch.marks))
                 self.in_transaction(connection, written)
                 return written
