@@ -61,6 +61,7 @@ def test_the_installed_package_is_the_wheels(environment: Path, tmp_path: Path) 
     assert Path(found.strip()).is_relative_to(environment)
 
 
+@pytest.mark.crash
 @pytest.mark.spark
 def test_a_new_project_runs_outside_the_tree(environment: Path, tmp_path: Path) -> None:
     """`floodmark init demo && cd demo && floodmark run` is the first thing a user does."""

@@ -54,6 +54,7 @@ def waiting_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
+@pytest.mark.crash
 def test_of_two_runs_at_once_one_works_and_the_other_says_who(
     spark: SparkSession, tmp_path: Path, waiting_run: subprocess.Popen[str]
 ) -> None:
@@ -67,6 +68,7 @@ def test_of_two_runs_at_once_one_works_and_the_other_says_who(
     assert ids_in_table(spark, tmp_path / "lake") == list(range(100))
 
 
+@pytest.mark.crash
 def test_a_run_that_was_paused_beyond_its_lease_can_neither_write_nor_commit(
     spark: SparkSession, tmp_path: Path, waiting_run: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +86,7 @@ def test_a_run_that_was_paused_beyond_its_lease_can_neither_write_nor_commit(
     assert shop.open_store(tmp_path).read("shop").number == number
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("batches_before", [0, 1])
 def test_a_run_paused_inside_its_write_and_other_code_since_leave_every_row_once(
     spark: SparkSession,
@@ -175,6 +178,7 @@ def wait_until_held_by(store: fm.stores.MarkStore, pid: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.crash
 def test_a_jvm_that_outlives_its_python_is_waited_for(
     spark: SparkSession, tmp_path: Path, waiting_run: subprocess.Popen[str]
 ) -> None:

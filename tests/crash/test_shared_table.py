@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 BATCHES = 12
@@ -30,6 +31,7 @@ DELTALAKE = """
 import sys
 from pathlib import Path
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
 from floodmark.sinks.delta.lock import table_lock
 path, name = sys.argv[1:]
@@ -46,6 +48,7 @@ def containers() -> tuple[str, ...]:
     return NAMESPACE if is_allowed else ()
 
 
+@pytest.mark.crash
 def test_two_jvms_and_a_native_writer_lose_no_commit_of_each_other(tmp_path: Path) -> None:
     """Delta's log store has no guard on a local disk: without the lock one commit takes the place of another."""
     writers = {"one": SPARK, "two": SPARK, "native": DELTALAKE}

@@ -129,6 +129,7 @@ def desk(spark: SparkSession, tmp_path: Path) -> Desk:
     return desk
 
 
+@pytest.mark.crash
 @pytest.mark.spark
 def test_a_replay_that_fails_before_any_sink_has_it_leaves_the_job_free(desk: Desk) -> None:
     """The letters stay open as they were; the job's own batches go on, and a fixed replay takes the letters."""

@@ -84,6 +84,7 @@ def test_repaired_rows_reach_every_sink_once_and_the_rest_stays(shop: Shop) -> N
     assert shop.job.run(shop.spark, shop.store).status == "nothing_new"
 
 
+@pytest.mark.crash
 def test_a_replay_that_failed_between_two_sinks_is_finished_by_the_next_one(shop: Shop) -> None:
     """The rows are frozen in an open batch: the sink that has them gets none, the other gets the same."""
     shop.sinks[1].fail_times = 1
@@ -95,6 +96,7 @@ def test_a_replay_that_failed_between_two_sinks_is_finished_by_the_next_one(shop
     assert {each["amount"] for each in shop.sinks[1].rows} == {5, 1}
 
 
+@pytest.mark.crash
 def test_a_run_of_the_job_finishes_a_replay_that_was_begun(shop: Shop) -> None:
     """It is a batch of the job: the rows are done with, and none comes twice."""
     shop.sinks[1].fail_times = 1
@@ -113,6 +115,7 @@ def test_rows_that_are_being_replayed_cannot_be_discarded(shop: Shop) -> None:
         Quarantine.of(shop.job, lambda: shop.spark, shop.store).discard(Selection(), shop.store)
 
 
+@pytest.mark.crash
 def test_a_folder_of_files_takes_a_replay_as_it_takes_any_batch(spark: SparkSession, tmp_path: Path) -> None:
     """A row that still breaks a rule is found by the batch and the rule for which it was put aside."""
     store, out = fm.stores.open("sqlite:///marks.db", folder=tmp_path), tmp_path / "out"
@@ -142,6 +145,7 @@ def test_discarded_rows_are_not_replayed(shop: Shop) -> None:
     assert shop.replay(Selection(rule="small id")).rows_selected == 0
 
 
+@pytest.mark.crash
 def test_a_discard_that_was_paused_gives_up_nothing_that_a_replay_has_begun_to_write(shop: Shop) -> None:
     """It has a number of the job, and the replay fences the table with that before it reads what is open."""
     step, sink = shop.job.step(shop.spark, shop.store, RunRequest()), shop.job.quarantine_sink(shop.store)

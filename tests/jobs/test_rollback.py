@@ -80,6 +80,7 @@ def test_a_rollback_that_was_broken_off_stops_runs_until_it_is_done(spark: Spark
     assert shop.lake(spark) == [1, 2, 3]
 
 
+@pytest.mark.crash
 def test_a_rollback_that_was_overtaken_takes_no_row_of_its_successor(spark: SparkSession, tmp_path: Path) -> None:
     """It was paused before it restored; the number that it would take is that of a batch by now."""
     shop = Shop(tmp_path)
@@ -92,6 +93,7 @@ def test_a_rollback_that_was_overtaken_takes_no_row_of_its_successor(spark: Spar
     assert shop.lake(spark) == [1, 2, 3]
 
 
+@pytest.mark.crash
 def test_what_was_put_aside_goes_back_with_the_tables(spark: SparkSession, tmp_path: Path) -> None:
     """A row that was replayed since is open again, or it would be nowhere; one put aside since comes by itself."""
     shop = Shop(tmp_path)

@@ -57,6 +57,7 @@ def killed_and_finished(spark: SparkSession, home: Path, kafka: Broker, point: s
     return died, topics.rows_of(Joined)
 
 
+@pytest.mark.crash
 def test_a_mill_killed_while_it_writes_gives_every_element_once_and_in_order(
     spark: SparkSession, tmp_path: Path, kafka: Broker
 ) -> None:

@@ -46,6 +46,7 @@ def run_script(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.crash
 def test_a_fresh_process_gets_a_quiet_session_with_delta_and_without_the_network(tmp_path: Path) -> None:
     """Resolving would fail here (its settings do not exist); stderr stays empty; no folder but the table's is made."""
     done = run_script(tmp_path)

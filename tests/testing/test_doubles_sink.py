@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from floodmark.errors import Overtaken
 from floodmark.sinks.contract import POSITION, Recorded
 from floodmark.testing import InjectedFailure, ListSink
 from tests.sinks.batches import batch, frame
@@ -43,7 +44,10 @@ def test_it_fails_as_often_as_it_is_told(spark: SparkSession) -> None:
 
 
 def test_a_fence_takes_the_number(spark: SparkSession) -> None:
-    """Whoever comes with it or a lower one writes nothing."""
+    """Whoever comes with it or a lower one writes nothing, and is stopped."""
     sink = ListSink()
     sink.fence(LEDGER, 3, NOWHERE)
-    assert (sink.write(frame(spark, "id long", (1,)), batch(3)), sink.rows) == (None, [])
+    for number in (3, 2):
+        with pytest.raises(Overtaken):
+            sink.write(frame(spark, "id long", (1,)), batch(number))
+    assert sink.rows == []

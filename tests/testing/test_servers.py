@@ -75,6 +75,7 @@ def test_a_topic_is_never_made_by_accident(kafka: Broker) -> None:
     assert kafka.admin().list_topics("mistyped", timeout=10).topics["mistyped"].error is not None
 
 
+@pytest.mark.crash
 def test_a_killed_broker_comes_back_on_its_port_with_its_messages(tmp_path: Path) -> None:
     """An outage is an outage, and no loss."""
     with kafka_broker(tmp_path) as broker:

@@ -80,16 +80,17 @@ def jvm_lock(spark: SparkSession, file: Path) -> Callable[[], None] | None:
     The JVM and not Python, as it is what commits, and may outlive Python. One thread at a time may ask for a file: a
     JVM that closes a file gives up every lock that it has of it. Raises OSError where the disk knows no locks.
     """
-    from py4j.protocol import Py4JJavaError
-
     jvm = spark.sparkContext._jvm
     try:
         opened = jvm.java.io.RandomAccessFile(str(file), "rw")  # type: ignore[union-attr]
         lock = opened.getChannel().tryLock()
-    except Py4JJavaError as error:
-        if "OverlappingFileLockException" in str(error.java_exception):
+    except Exception as error:
+        reason = getattr(error, "java_exception", None)
+        if "OverlappingFileLockException" in str(reason):
             return None  # another Python of this JVM has it, and would lose it if the file were closed here
-        raise OSError(f"Spark's JVM could not lock {file}: {error.java_exception}") from error
+        if reason is None:
+            raise
+        raise OSError(f"Spark's JVM could not lock {file}: {reason}") from error
     if lock is None:
         opened.close()
         return None

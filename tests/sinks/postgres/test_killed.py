@@ -137,6 +137,7 @@ def test_a_kill_before_the_move_leaves_only_a_staging_table_and_the_next_attempt
     assert staging_tables(database) == []
 
 
+@pytest.mark.crash
 def test_a_kill_just_before_the_commit_leaves_no_row(spark: SparkSession, database: str) -> None:
     """Moved and recorded is not committed."""
     assert start(database, "before commit").wait(120) == -signal.SIGKILL
