@@ -76,6 +76,7 @@ def test_a_file_that_was_rewritten_needs_a_decision(project: Path) -> None:
     assert [line.split(":")[0] for line in refused.stderr.splitlines()] == ["Error", "Try"]
 
 
+@pytest.mark.crash
 def test_new_files_are_planned_dry_run_and_run(project: Path) -> None:
     """A plan with work is exit 6 when asked; a dry run prints low and high; neither touches anything."""
     arrived = '{"id": 5, "customer": "joan", "amount": "1.00", "ordered_at": "2026-01-03T08:00:00Z"}\n'

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 README = ROOT / "README.md"
-WITH_PYTHON = [page for page in PAGES if blocks(page, "python") and page != README]
+KILLS = ("failpoints.md",)
+"""Pages whose examples kill processes: for `make crash`."""
+WITH_PYTHON = [
+    pytest.param(page, marks=[pytest.mark.crash] if page.name in KILLS else [], id=page.name)
+    for page in PAGES
+    if blocks(page, "python") and page != README
+]
 
 
 @pytest.fixture
@@ -31,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WITH_PYTHON)
 def test_the_python_of_a_page_runs_and_prints_what_the_page_says(
     page: Path, spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,7 @@ class Shop:
         return [(row[0], row[2]) for row in delta_rows(spark, self.home / "latest")]
 
 
+@pytest.mark.crash
 def test_tables_and_marks_go_back_together_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
     """What came since is delivered again, once; a number never sinks, so the old ones cannot write any more."""
     shop = Shop.with_history(tmp_path)

@@ -84,6 +84,7 @@ def test_a_job_prunes_its_logs_under_its_lease(spark: SparkSession, tmp_path: Pa
         prune_events(fm.Job("k", source, [ListSink()]), 9, spark, store)
 
 
+@pytest.mark.crash
 def test_a_contradiction_is_decided_under_the_job_s_lease_and_stays_so(spark: SparkSession, tmp_path: Path) -> None:
     """The table is what it would be had the other event never come, also when that one comes once more."""
     sink = fm.sinks.Scd2(str(tmp_path / "t"), key=("k",), sequence=("at",), on_conflict="quarantine")

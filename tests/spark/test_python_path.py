@@ -55,6 +55,7 @@ def test_the_folder_of_a_project_file_is_among_those_of_a_local_session_and_a_us
     assert session_settings({"spark.master": "yarn", **chosen}, ())[name] == "/theirs"
 
 
+@pytest.mark.crash
 @pytest.mark.spark
 def test_a_function_of_a_module_beside_the_script_runs_in_sparks_workers(tmp_path: Path) -> None:
     """Run from another folder, with no variable set."""

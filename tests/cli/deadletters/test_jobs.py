@@ -34,6 +34,7 @@ jobs:
 """
 
 
+@pytest.mark.crash
 def test_letters_are_named_tried_told_and_closed(
     floodmark: Callable[..., CommandResult], spark: SparkSession, kafka: Broker, topic: Topics, folder: Path
 ) -> None:

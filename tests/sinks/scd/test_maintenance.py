@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.crash
 def test_a_pruned_log_keeps_the_open_version_and_refuses_what_is_below(spark: SparkSession, tmp_path: Path) -> None:
     """Versions that ended before the floor stay in the table; the open one keeps its start; the rest goes on."""
     sink = history(tmp_path)

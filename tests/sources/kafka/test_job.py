@@ -102,6 +102,7 @@ def test_several_topics_move_together(kafka: Broker, topic: Topics, spark: Spark
     assert ids(spark, tmp_path) == [1, 2, 3]
 
 
+@pytest.mark.crash
 def test_a_compacted_topic_is_no_gap(kafka: Broker, topic: Topics, spark: SparkSession, tmp_path: Path) -> None:
     """Older messages of a key are gone and leave holes; what is left is read, and the mark is the topic's end."""
     name = topic(**COMPACTED, **{"max.compaction.lag.ms": "100"})

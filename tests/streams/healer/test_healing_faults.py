@@ -53,6 +53,7 @@ def test_a_record_that_kills_its_worker_costs_itself_and_the_others_go_on(
     assert "killed its worker" in letter.error
 
 
+@pytest.mark.crash
 def test_a_compacted_topic_is_passed_over_its_holes(harness: StreamHarness, topic: Callable[..., str]) -> None:
     """Offsets that compaction took away are no records, and hold no mark."""
     name = topic(1, **COMPACTED)
