@@ -71,7 +71,7 @@ def failure_at_three(kafka: Broker, settings: Callable[[str], dict[str, object]]
     heal(source, kafka, "group", "test", seen)
     assert committed(kafka, "group", "test") == {0: 2}
     switch.touch()
-    print("  the function is mended")
+    print("  the function is fixed")
     heal(source, kafka, "group", "test", seen)
     assert committed(kafka, "group", "test") == {0: 4}
 
@@ -147,8 +147,8 @@ def main() -> int:
             options = {"bootstrap.servers": kafka.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
             return {"consumer_params": options, "store": store, "spark": spark}
 
-        failure_at_three(kafka, settings, folder / "mended")
-        three_workers_out_of_order(kafka, settings, folder / "mended")
+        failure_at_three(kafka, settings, folder / "fixed")
+        three_workers_out_of_order(kafka, settings, folder / "fixed")
         spark.stop()
         kafka.create_topic("testing", 3)
         produce(kafka, "testing", [{"no": number} for number in range(14)])
