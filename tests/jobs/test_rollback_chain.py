@@ -35,6 +35,7 @@ class Chain:
                 fm.rules.check("cents > 0", action="warn", name="cents_positive"),
                 fm.rules.check("id > 0", action="fail", name="id_positive"),
             ],
+            quarantine=str(home / "quarantine"),
         )
         self.gold = fm.Job("gold", fm.sources.Delta(str(home / "lake")), [fm.sinks.Delta(str(home / "gold"))])
 

@@ -116,6 +116,20 @@ def test_a_fence_above_what_was_confirmed_is_not_behind(store: MarkStore) -> Non
     assert lake.rows == [1, 2]
 
 
+def test_a_fence_at_the_number_that_was_confirmed_hides_nothing(store: MarkStore) -> None:
+    """A run that lost its lease fenced the sink after it had been restored; once accepted, the job goes on."""
+    lake = LedgerSink("lake")
+    rows = [*deliver(store, lake), 4]
+    forget_last(lake)
+    lake.ledger[LAKE] = Recorded(3, is_fence=True)
+    with pytest.raises(SinkBehind) as caught:
+        step_of(store, rows, lake).run()
+    assert (caught.value.recorded, caught.value.confirmed) == (2, 3)
+    accept_sinks(step_of(store, rows, lake))
+    step_of(store, rows, lake).run()
+    assert lake.rows == [1, 2, 4]
+
+
 def test_a_new_sink_and_one_with_a_new_target_are_easy(store: MarkStore) -> None:
     """They have confirmed nothing: they take what comes from now on."""
     lake = LedgerSink("lake")

@@ -186,14 +186,23 @@ def sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers
 
 
 def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded | None) -> SinkBehind | None:
-    """What the sink lost of what it had confirmed. One with another target is a new one, unless it has an entry."""
+    """What the sink lost of what it had confirmed. One with another target is a new one, unless it has an entry.
+
+    A fence at the very number that was confirmed came after the batch was lost, unless we had to make one: for a new
+    target, and for a ledger that the server forgot.
+    """
     last = record.extras.sinks.get(sink.name)
-    if last is None or last.id != ledger_id(namespace, record.job, sink.name) or number_in(entry) >= last.number:
+    if last is None or last.id != ledger_id(namespace, record.job, sink.name):
+        return None
+    is_same = last.target == sink.describe() and not isinstance(sink, Forgetting)
+    is_replaced = is_same and entry is not None and entry.is_fence and entry.number == last.number
+    number = number_in(entry) - is_replaced
+    if number >= last.number:
         return None
     if entry is None and (last.target != sink.describe() or is_forgotten(sink, last.id)):
         return None
-    number = entry.number if entry else None
-    return SinkBehind(record.job, sink=sink.name, target=sink.describe(), recorded=number, confirmed=last.number)
+    found = number if entry else None
+    return SinkBehind(record.job, sink=sink.name, target=sink.describe(), recorded=found, confirmed=last.number)
 
 
 def confirmed_numbers(work: Work, record: JobRecord, namespace: str) -> dict[str, int]:
