@@ -17,25 +17,13 @@ from floodmark.stores import FileMarkStore, SqliteMarkStore
 from floodmark.stores.memory import MemoryMarkStore, MemoryPages
 from floodmark.stores.sqlite import connect, create
 from floodmark.testing.laws.records import files, receipt, record, save
+from tests.disk import note_disk
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every sync and rename of this process from now on, by the names of the files."""
-    seen: list[str] = []
-    sync, rename = os.fsync, Path.replace
-
-    def noted_sync(descriptor: int) -> None:
-        seen.append(f"sync {without_pid(Path(f'/proc/self/fd/{descriptor}').readlink())}")
-        sync(descriptor)
-
-    def noted_rename(path: Path, target: Path) -> Path:
-        seen.append(f"{without_pid(path)} becomes {target.name}")
-        return rename(path, target)
-
-    monkeypatch.setattr(os, "fsync", noted_sync)
-    monkeypatch.setattr(Path, "replace", noted_rename)
-    return seen
+    return note_disk(monkeypatch, "replace", without_pid, lambda path, to: f"{without_pid(path)} becomes {to.name}")
 
 
 def without_pid(path: Path) -> str:

@@ -73,9 +73,13 @@ def ensure_folder(folder: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make renames and new names in a folder durable; Windows opens no folder, and does it by itself."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+    if sys.platform != "win32":
+        sync_file(folder)
+
+
+def sync_file(path: Path) -> None:
+    """Bring what another process wrote into a file to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from floodmark.hwm import ColumnIntHWM, Span
-from floodmark.sinks.contract import Atomic, Batch, Recorded, require_confirmed, require_own_number
+from floodmark.sinks.contract import Atomic, Batch, Recorded, is_written, require_own_number
 from floodmark.sources.contract import Immutable, Reading, Request, Sight
 from floodmark.step.spool import RowCounts, remove_spools
 from floodmark.stores.memory import MemoryMarkStore, MemoryPages
@@ -207,12 +207,7 @@ class TargetSink(Atomic):
                 self.target.ledger[ledger] = Recorded(number, is_fence=True)
 
     def _has(self, batch: Batch) -> bool:
-        entry = self.target.ledger.get(batch.ledger(self.name))
-        require_confirmed(entry, batch, self.name, self.target.place)
-        if entry is None or entry.number < batch.number:
-            return False
-        require_own_number(entry, batch, self.name)
-        return True
+        return is_written(self.target.ledger.get(batch.ledger(self.name)), batch, self.name, self.target.place)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from floodmark import machine
 from floodmark.errors import DiskNotShared, SpoolLost
 from floodmark.spark.faults import fault_text
 from floodmark.step import Step
@@ -22,6 +20,7 @@ from floodmark.step.spool import RowCounts, Spool, remove_spools
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Intent
+from tests.disk import note_disk
 from tests.sinks.batches import no_session
 
 HAVE_IT, NONE_HAS_IT = ("a",), ()
@@ -173,20 +172,10 @@ def test_parts_are_on_the_disk_before_the_spool_is_called_finished(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts and their folder; then the counts under another name, the rename, and the folder once more."""
-    acts: list[str] = []
-    sync, rename = os.fsync, Path.replace
-
-    def recorded_sync(descriptor: int) -> None:
-        acts.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name.split('.json.')[0]}")
-        sync(descriptor)
-
-    def recorded_rename(self: Path, to: Path) -> Path:
-        acts.append(f"rename to {to.name}")
-        return rename(self, to)
-
     (Path(spool.folder) / "_floodmark.json").unlink()
-    monkeypatch.setattr(os, "fsync", recorded_sync)
-    monkeypatch.setattr(machine.Path, "replace", recorded_rename)
+    acts = note_disk(
+        monkeypatch, "replace", lambda path: path.name.split(".json.")[0], lambda _, to: f"rename to {to.name}"
+    )
     spool.finish(RowCounts(read=20))
     assert sorted(acts[:2]) == ["sync part-0.parquet", "sync part-1.parquet"]
     assert acts[2:] == ["sync 3-a1", "sync _floodmark", "rename to _floodmark.json", "sync 3-a1", "sync orders"]

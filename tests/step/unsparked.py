@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from floodmark.errors import FloodmarkError
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Sink, ledger_id, require_own_number
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Sink, is_written, ledger_id
 from floodmark.step.batch import PreparedBatch
 from floodmark.step.run import Step
 from floodmark.step.spool import RowCounts
@@ -76,9 +76,8 @@ class LedgerSink(Atomic):
             self.held_writes.append((rows, batch))
             raise RunPaused
         self.calls.append(f"write {batch.number}")
-        recorded, taken = self.ledger.get(batch.ledger(self.name)), cast("list[Any]", rows)
-        if recorded and recorded.number >= batch.number:
-            require_own_number(recorded, batch, self.name)
+        taken = cast("list[Any]", rows)
+        if is_written(self.ledger.get(batch.ledger(self.name)), batch, self.name, self.describe()):
             return len(taken)
         self.rows[:] = taken if batch.kind == "refresh" else [*self.rows, *taken]
         self.ledger[batch.ledger(self.name)] = Recorded(batch.number, batch.digest)

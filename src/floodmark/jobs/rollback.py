@@ -20,7 +20,7 @@ from floodmark.sinks.contract import OnDelta, ledger_id
 from floodmark.sinks.delta.target import RestorePoint
 from floodmark.step import Step
 from floodmark.step.engine import session_under
-from floodmark.step.intents import fence_all_below, fence_below, named_as_begun
+from floodmark.step.intents import fence_each, fence_open_batch, named_as_begun
 from floodmark.step.looking import read_ledgers
 from floodmark.step.set_aside import Letters
 from floodmark.step.transform import first_lines
@@ -293,14 +293,12 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     rollback again ends it.
     """
     record, session = way.record, session_under(lease, step.session)
-    fence = fence_all_below if record.intent else fence_below
-    highest = fence(
-        named_as_begun(step.work, record.intent), step.store.namespace, record.highest_number, session
-    ).highest
+    highest = fence_open_batch(step.work, record, step.store.namespace, session).highest
     number = max(record.highest_number, highest) + 1
     marks = behind_restores(step.work.sources, way.goal.marks, session)
     if way.points:
-        _fence(step, number, session)
+        fence_each(step.work.sinks, step.job, step.store.namespace, number, session)
+        reach("after_fence")
         _restore(step, restore_points(step, way.goal.number), number, session)
         _put_aside_back(step, way.goal, number, session)
     elif not is_settled(step, record):
@@ -310,12 +308,6 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
     extras = way.goal.extras.with_went_back_to(batch_of(way.goal))
     goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
     return lease.save(goal, after=record, above=highest)
-
-
-def _fence(step: Step, number: int, session: Session) -> None:
-    for sink in step.work.sinks:
-        sink.fence(ledger_id(step.store.namespace, step.work.name, sink.name), number, session)
-    reach("after_fence")
 
 
 def _put_aside_back(step: Step, goal: JobRecord, number: int, session: Session) -> None:

@@ -77,6 +77,18 @@ class Recorded:
     is_fence: bool = False
 
 
+def is_written(recorded: Recorded | None, batch: Batch, sink: str, target: str) -> bool:
+    """Whether this very batch is in the target; asked under the guard of the write, with what is recorded there.
+
+    Raises SinkBehind, Overtaken or SinkDisagrees where it is not to be written either.
+    """
+    require_confirmed(recorded, batch, sink, target)
+    if recorded is None or recorded.number < batch.number:
+        return False
+    require_own_number(recorded, batch, sink)
+    return True
+
+
 def require_confirmed(recorded: Recorded | None, batch: Batch, sink: str, target: str) -> None:
     """The ledger has at least what it had when the batch was planned. Raises SinkBehind.
 
@@ -126,8 +138,8 @@ class Sink(Protocol):
         """Write the batch once, together with its number and digest; return the rows written (None: not known).
 
         A batch whose number and digest are recorded writes nothing and returns what was written then, if it is known.
-        `require_own_number` refuses any other number that is not above the recorded one, `require_confirmed` a target
-        that lost what it had; both are judged under the guard that the write itself takes.
+        `is_written` tells, and refuses any other number that is not above the recorded one, and a target that lost what
+        it had; it is asked under the guard that the write itself takes.
         A batch of kind "refresh" replaces the whole target in one commit.
         """
 

@@ -188,9 +188,26 @@ def fence_all_below(work: Work, namespace: str, number: int, session: Session) -
 def _fence_those_below(sinks: Sequence[Sink], work: Work, namespace: str, number: int, session: Session) -> Ledgers:
     ledgers = read_ledgers(work, namespace, session)
     below = ledgers.sinks_below(sinks, number)
-    for sink in below:
-        sink.fence(ledger_id(namespace, work.name, sink.name), number, session)
+    fence_each(below, work.name, namespace, number, session)
     return read_ledgers(work, namespace, session) if below else ledgers
+
+
+def fence_each(sinks: Sequence[Sink], job: str, namespace: str, number: int, session: Session) -> None:
+    """Take the number in each of these sinks of a job, in their order."""
+    for sink in sinks:
+        sink.fence(ledger_id(namespace, job, sink.name), number, session)
+
+
+def fence_open_batch(work: Work, record: JobRecord, namespace: str, session: Session) -> Ledgers:
+    """What the sinks have once nobody can write any more what the record knows of: for who decides where to go on.
+
+    A batch that is open is given up, under the names that its sinks had then, and with what it would put aside.
+    """
+    if record.intent is None:
+        return fence_below(work, namespace, record.number, session)
+    begun = named_as_begun(work, record.intent)
+    end_transactions(begun, namespace, session)
+    return fence_all_below(begun, namespace, record.highest_number, session)
 
 
 def fence_until_found(work: Work, namespace: str, number: int, session: Session) -> Ledgers:

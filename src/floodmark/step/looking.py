@@ -191,8 +191,8 @@ def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded |
     A fence at the very number that was confirmed came after the batch was lost, unless we had to make one: for a new
     target, and for a ledger that the server forgot.
     """
-    last = record.extras.sinks.get(sink.name)
-    if last is None or last.id != ledger_id(namespace, record.job, sink.name):
+    last = last_confirmed(sink, namespace, record)
+    if last is None:
         return None
     is_same = last.target == sink.describe() and not isinstance(sink, Forgetting)
     is_replaced = is_same and entry is not None and entry.is_fence and entry.number == last.number
@@ -208,9 +208,14 @@ def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded |
 def confirmed_numbers(work: Work, record: JobRecord, namespace: str) -> dict[str, int]:
     """What each sink of today had confirmed in the same target; one that may forget its ledger is not held to it."""
     lasting = [sink for sink in work.all_sinks if not isinstance(sink, Forgetting)]
-    found = [(s.name, s.describe(), record.extras.sinks.get(s.name)) for s in lasting]
-    known = [(name, last) for name, target, last in found if last and last.target == target]
-    return {name: last.number for name, last in known if last.id == ledger_id(namespace, record.job, name)}
+    found = [(sink, last_confirmed(sink, namespace, record)) for sink in lasting]
+    return {sink.name: last.number for sink, last in found if last and last.target == sink.describe()}
+
+
+def last_confirmed(sink: Sink, namespace: str, record: JobRecord) -> SinkLedger | None:
+    """The last batch that the sink confirmed under the id of today, in whichever target."""
+    last = record.extras.sinks.get(sink.name)
+    return last if last and last.id == ledger_id(namespace, record.job, sink.name) else None
 
 
 def is_forgotten(sink: Sink, ledger: str) -> bool:

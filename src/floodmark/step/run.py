@@ -23,7 +23,7 @@ from floodmark.errors import (
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional, ledger_id
+from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
 from floodmark.step.checks import fit
@@ -33,6 +33,8 @@ from floodmark.step.intents import (
     end_transactions,
     fence_all_below,
     fence_below,
+    fence_each,
+    fence_open_batch,
     fence_until_found,
     make_ledgers_good,
     named_as_begun,
@@ -182,8 +184,7 @@ class Step(Engine[Outlook]):
         """As `ledgers`; a sink that has not recorded the last number is fenced with it, and asked after that."""
         ledgers = self.ledgers(record)
         below = ledgers.sinks_below(self.work.sinks, record.number)
-        for sink in below:
-            sink.fence(ledger_id(self.store.namespace, self.job, sink.name), record.number, self.session)
+        fence_each(below, self.job, self.store.namespace, record.number, self.session)
         return self.ledgers(record) if below else ledgers
 
     def write_batch(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
@@ -341,10 +342,6 @@ def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
     """
     record = replace(record, extras=record.extras.without([SINKS]))
     session = session_under(lease, step.session)
-    fence = fence_all_below if record.intent else fence_below
-    work = named_as_begun(step.work, record.intent)
-    if record.intent:
-        end_transactions(work, step.store.namespace, session)
-    ledgers = fence(work, step.store.namespace, record.highest_number, session)
+    ledgers = fence_open_batch(step.work, record, step.store.namespace, session)
     decided = lease.save(record, after=record, above=ledgers.highest)
     fence_below(step.work, step.store.namespace, decided.number, session)

@@ -7,7 +7,6 @@ every part: one that is missing, empty or another is never taken for the batch.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import threading
 import zlib
@@ -15,12 +14,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.formats import with_format, without_format
 from floodmark.locations import arrow_place, local_path, path_in_marks
-from floodmark.machine import ensure_folder, replace_file, sync_folder
+from floodmark.machine import ensure_folder, replace_file, sync_file, sync_folder
 from floodmark.rules import Tally
 from floodmark.sources.contract import Reading
 from floodmark.spark.faults import FolderMarker
@@ -261,15 +259,6 @@ def footer_facts(system: FileSystem, part: FileInfo) -> list[int]:
         footer = pq.read_metadata(file)
         file.seek(part.size - FOOTER_END_BYTES - footer.serialized_size)
         return [part.size, footer.num_rows, zlib.crc32(file.read())]
-
-
-def sync_file(path: Path) -> None:
-    """Bring what another process wrote into a file to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True)

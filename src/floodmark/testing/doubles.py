@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from floodmark.errors import StoreUnreachable
 from floodmark.hwm import HWM, ColumnIntHWM, Span
-from floodmark.sinks.contract import Atomic, Batch, Recorded, require_confirmed, require_own_number, without_own
+from floodmark.sinks.contract import Atomic, Batch, Recorded, is_written, without_own
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 
 if TYPE_CHECKING:
@@ -137,10 +137,7 @@ class ListSink(Atomic):
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         ledger = batch.ledger(self.name)
-        recorded = self.ledger.get(ledger)
-        require_confirmed(recorded, batch, self.name, self.describe())
-        if recorded and recorded.number >= batch.number:
-            require_own_number(recorded, batch, self.name)
+        if is_written(self.ledger.get(ledger), batch, self.name, self.describe()):
             return self.written.get((ledger, batch.number))
         if self.fail_times > 0:
             self.fail_times -= 1

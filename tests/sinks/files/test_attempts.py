@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from floodmark.machine import file_lock
 from floodmark.sinks import Files, files
 from floodmark.sinks.contract import Recorded
 from floodmark.spark.faults import FolderMarker, fault_in
+from tests.disk import note_disk
 from tests.sinks.batches import batch, no_session
 
 if TYPE_CHECKING:
@@ -160,21 +160,13 @@ def test_a_swap_that_an_older_one_left_open_is_never_taken_for_the_newer(target:
 
 def test_files_are_on_the_disk_before_they_have_a_name(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, manifest and their folder, then the rename, then the folder that holds the new name."""
-    acts: list[str] = []
-    sync, rename = os.fsync, Path.rename
 
-    def recorded_sync(descriptor: int) -> None:
-        acts.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name.split('-a1-')[0]}")
-        sync(descriptor)
-
-    def recorded_rename(self: Path, to: Path) -> Path:
-        acts.append(f"rename to {to.name.split('-a1-')[0]}")
-        return rename(self, to)
+    def name(path: Path) -> str:
+        return path.name.split("-a1-")[0]
 
     sink = Files(str(target))
     sink.write(rows(1, 2), batch(1))
-    monkeypatch.setattr(os, "fsync", recorded_sync)
-    monkeypatch.setattr(Path, "rename", recorded_rename)
+    acts = note_disk(monkeypatch, "rename", name, lambda _, to: f"rename to {name(to)}")
     sink.write(rows(3, 4), batch(2))
     staged, published = acts[:4], acts[4:]
     assert sorted(staged[:3]) == ["sync _floodmark.json", "sync part-0.json", "sync part-1.json"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError, Overtaken, SinkBehind, SinkDisagrees, SinkFailed, SourceUnreadable
 from floodmark.locations import local_path
 from floodmark.probes.delta import FENCE_COLUMN, DeltaProbe, missing_files, note
-from floodmark.sinks.contract import Batch, Recorded, Session, require_confirmed, require_own_number, without_own
+from floodmark.sinks.contract import Batch, Recorded, Session, is_written, without_own
 from floodmark.sinks.delta.lock import LockRefused, TableBusy, table_lock
 from floodmark.spark.faults import fault_in
 from floodmark.spark.session import isolated_session
@@ -148,11 +148,7 @@ class DeltaTarget:
     def _has(self, probe: DeltaProbe | None, batch: Batch) -> bool:
         """Whether the batch is written. Raises Overtaken, SinkBehind or SinkDisagrees where it must not be."""
         recorded = _recorded(probe, batch.ledger(self.sink)) if probe else None
-        require_confirmed(recorded, batch, self.sink, str(self.place))
-        if recorded is None or recorded.number < batch.number:
-            return False
-        require_own_number(recorded, batch, self.sink)
-        return True
+        return is_written(recorded, batch, self.sink, str(self.place))
 
     def _explain(self, error: Exception, batch: Batch, spark: SparkSession) -> None:
         """Raise what a failed commit means, where that is known."""

@@ -22,8 +22,7 @@ from floodmark.sinks.contract import (
     Batch,
     Recorded,
     Session,
-    require_confirmed,
-    require_own_number,
+    is_written,
     without_own,
 )
 from floodmark.sinks.files.folders import (
@@ -168,11 +167,8 @@ class Files(Atomic):
     def _published(self, batch: Batch) -> Manifest | None:
         """This very batch, if it is there; asked under the lock. Raises Overtaken, SinkBehind and SinkDisagrees."""
         newest = newest_manifest(self._folder, batch.ledger(self.name))
-        require_confirmed(newest.recorded() if newest else None, batch, self.name, self.describe())
-        if newest is None or newest.number < batch.number:
-            return None
-        require_own_number(newest.recorded(), batch, self.name)
-        return newest
+        recorded = newest.recorded() if newest else None
+        return newest if is_written(recorded, batch, self.name, self.describe()) else None
 
     def _name(self, staged: Path, number: int) -> None:
         """Give a complete folder the name that readers look for; under the lock."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
 from floodmark.formats import with_format, without_format
+from floodmark.machine import sync_file, sync_folder
 from floodmark.sinks.contract import Recorded, is_ledger
 
 if TYPE_CHECKING:
@@ -93,12 +94,9 @@ def newest_manifest(folder: Path, ledger: str) -> Manifest | None:
 
 def make_durable(folder: Path) -> None:
     """Bring a folder, and what is directly in it, from the system's memory to the disk."""
-    for path in (*folder.iterdir(), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    for file in folder.iterdir():
+        sync_file(file)
+    sync_folder(folder)
 
 
 def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
