@@ -48,8 +48,8 @@ HOLES = {
         PAUSED,
         (
             "step.run:Step.recover",
-            "        intent = self.intent_to_finish(record, ledgers)\n    if intent is None:\n        return None",
-            "        return None",
+            "        again = self.attempt_to_finish(record, ledgers)\n    return",
+            "        return None\n    return",
         ),
     ),
     "a fence counts as the batch": hole(

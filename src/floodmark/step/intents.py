@@ -65,9 +65,9 @@ def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
 
 
 def open_intent(
-    work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest, session: Session
+    work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest, session: Session, flaw: str | None
 ) -> Intent | None:
-    """The open batch, if it is to be finished; None if it is to be dropped and planned again.
+    """The open batch, if it is to be finished; None if it is to be dropped and planned again. `flaw` is its spool's.
 
     Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest;
     BatchClosed where some have it and others were fenced against it, since nobody can write it there any more;
@@ -80,7 +80,7 @@ def open_intent(
     if closed and touched:
         raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)
     changed = work.changes_since(intent, session)
-    if not closed and (not changed or request.finish) and has_rows(work, intent, touched, request):
+    if not closed and (not changed or request.finish) and has_rows(work, intent, touched, request, flaw):
         return intent
     if not touched:
         require_all_asked(work, intent, ledgers)
@@ -88,13 +88,18 @@ def open_intent(
         why = "it was fenced to be dropped" if closed else f"{reason} and no sink has it"
         log.info("open batch is dropped", job=work.name, number=intent.number, why=why)
         return None
-    if has_rows(work, intent, touched, request) and is_whole_in_spool(intent, changed):
+    if has_rows(work, intent, touched, request, flaw) and is_whole_in_spool(intent, changed):
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
 
 
-def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunRequest) -> bool:
+def spool_flaw(intent: Intent) -> str | None:
+    """Why the spool of the batch cannot stand for it; None if it can, or has none. Every part of it is looked at."""
+    return Spool(intent.spool).flaw() if intent.spool else None
+
+
+def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunRequest, flaw: str | None) -> bool:
     """Whether the rows of the open batch can still be had: from its spool, or from the source if no sink has them yet.
 
     Sinks are written only from a finished spool, so one that is not what it was while a sink has the batch is lost:
@@ -102,7 +107,6 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
     finished is made anew. One that was, or that is gone or may lie on another host, may be in the hands of a run that
     is paused: such a batch is dropped, which fences it. So is a repair, whose rows are nowhere else.
     """
-    flaw = Spool(intent.spool).flaw() if intent.spool else None
     if intent.spool is None or flaw is None:
         return True
     is_repair = intent.kind == "repair"
@@ -115,7 +119,7 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
 
 def is_whole_in_spool(intent: Intent, changed: Sequence[str]) -> bool:
     """Whether the spool is all that finishing it takes: records that could not be parsed are read from the source."""
-    counts = Spool(intent.spool).counts() if intent.spool else None
+    counts = Spool(intent.spool).stored_counts() if intent.spool else None
     return counts is not None and not (counts.dead and any(what.startswith(SOURCE) for what in changed))
 
 
@@ -132,10 +136,10 @@ def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:
             return
 
 
-def next_attempt(work: Work, intent: Intent) -> Intent:
+def next_attempt(work: Work, intent: Intent, flaw: str | None) -> Intent:
     """The same batch, tried again: temporary names are new, a finished spool is kept."""
     attempt = new_attempt()
-    if intent.spool is None or Spool(intent.spool).flaw() is None:
+    if intent.spool is None or flaw is None:
         return replace(intent, attempt=attempt)
     return replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
 
