@@ -73,14 +73,18 @@ HOLES = {
         Setting("a", **KILLED, has_malformed_row=True),
         (
             "step.commit:BatchCommit.save",
-            "dead = write_dead_letters(self.work, self.prepared, counts, self.batch)",
+            "dead = write_dead_letters(self.work, self.prepared, counts, batch)",
             (
                 "dead, raise_mark = None, save\n"
                 "    def save(*arguments, **more):\n"
                 "        raise_mark(*arguments, **more)\n"
-                "        write_dead_letters(self.work, self.prepared, counts, self.batch)"
+                "        write_dead_letters(self.work, self.prepared, counts, batch)"
             ),
         ),
+    ),
+    "dead letters go to the table of today": hole(
+        Setting("a", **KILLED, has_malformed_row=True, changes=("the dead letters are moved",)),
+        ("step.work:Work.fingerprints", "**letters,", ""),
     ),
     "a sink that is behind is not noticed": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is restored",)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleBroken
 from floodmark.hwm import Span, digest
-from floodmark.sinks.contract import POSITION, Batch
+from floodmark.sinks.contract import POSITION, Batch, Sink
 from floodmark.sources.contract import Comparable, Explaining, Immutable, Reading, Source, Telling
 from floodmark.step.checks import Judgement, judge_on_the_way
 from floodmark.step.looking import confirmed_numbers, marks_after
@@ -203,8 +203,13 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
         batch_time=intent.batch_time,
         marks={source: mark.show() for source, mark in marks_after(record, intent).items()},
         frozen=intent.extras.frozen_options or {},
-        confirmed={} if intent.kind == "refresh" else confirmed_numbers(work, record, namespace),
+        confirmed=confirmed_by({sink.name: sink for sink in work.sinks}, record, intent, namespace),
     )
+
+
+def confirmed_by(by_key: Mapping[str, Sink], record: JobRecord, intent: Intent, namespace: str) -> dict[str, int]:
+    """What these sinks cannot have lost when the batch is written; a refresh does not ask."""
+    return {} if intent.kind == "refresh" else confirmed_numbers(by_key, record, namespace)
 
 
 def source_error(error: Exception, work: Work, spans: Mapping[str, Span], spark: SparkSession) -> FloodmarkError | None:

@@ -22,16 +22,17 @@ from floodmark.sinks.contract import Counting
 from floodmark.sources.contract import Immutable
 from floodmark.step.batch import (
     PreparedBatch,
+    confirmed_by,
     keeps_every_row,
     require_as_many_as_read,
     require_unchanged_sources,
 )
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch, done
-from floodmark.step.looking import Outlook, ledgers_of, marks_after
+from floodmark.step.looking import Outlook, last_confirmed, ledgers_of, marks_after
 from floodmark.step.refused import letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
 from floodmark.step.spool import RowCounts
-from floodmark.step.work import OUTSIDE_KINDS
+from floodmark.step.work import KEY_OF_ASIDE, OUTSIDE_KINDS
 from floodmark.stores.contract import JoiningStore, MarkStore
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
@@ -85,10 +86,10 @@ class BatchCommit:
         Raises NumbersDisagree or SourceRewritten, before the mark is touched.
         """
         self.require_agreement(written)
-        counts = self.counts
-        dead = write_dead_letters(self.work, self.prepared, counts, self.batch)
+        counts, batch = self.counts, self.aside_batch
+        dead = write_dead_letters(self.work, self.prepared, counts, batch)
         log_rules(counts.tally, self.work.name)
-        quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, self.batch)
+        quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, batch)
         self.require_unchanged()
         reach("before_commit")
         outcome = BatchOutcome(
@@ -99,6 +100,16 @@ class BatchCommit:
         aside = [sink for sink, rows in ((letters, dead), (self.work.quarantine, quarantined)) if rows is not None]
         save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)
         return receipt
+
+    @property
+    def aside_batch(self) -> Batch:
+        """The batch in the words of dead letters and quarantine, which may have the name of another sink."""
+        record, intent = self.open_batch.record, self.open_batch.intent
+        return replace(self.batch, confirmed=confirmed_by(self.aside_by_key, record, intent, self.store.namespace))
+
+    @property
+    def aside_by_key(self) -> dict[str, Sink]:
+        return {key: sink for key, sink in self.work.by_key().items() if key.startswith(KEY_OF_ASIDE)}
 
     def require_agreement(self, written: Mapping[str, int | None]) -> None:
         """Sinks that keep every row have committed as many as they were handed. Raises NumbersDisagree.
@@ -142,14 +153,15 @@ class BatchCommit:
                 "them, `--abandon` reads the span again as a new batch (append sinks get its rows a second time)",
             ) from error
 
-    def record_after(self, aside: Iterable[Sink]) -> JobRecord:
-        """As `record_after`, with the number that each sink has confirmed by now; `aside` took rows of this batch."""
+    def record_after(self, aside_sinks: Iterable[Sink]) -> JobRecord:
+        """As `record_after`, with the number that each sink has confirmed by now; `aside_sinks` have rows of it too."""
         record, intent = record_after(self.open_batch), self.open_batch.intent
-        confirmed = ledgers_of(self.work, self.store.namespace, intent.number, aside)
-        before, names = self.open_batch.record.extras.sinks, {sink.name for sink in self.work.aside_sinks}
-        if intent.kind != "repair":  # it writes to one sink alone
-            before = {name: ledger for name, ledger in before.items() if name in names}
-        return replace(record, extras=record.extras.with_sinks({**before, **confirmed}))
+        namespace, before = self.store.namespace, self.open_batch.record
+        confirmed = ledgers_of(self.work, namespace, intent.number, aside_sinks)
+        known = {key: last_confirmed(s, namespace, before, key) for key, s in self.aside_by_key.items()}
+        kept = before.extras.sinks if intent.kind == "repair" else {}  # it writes to one sink alone
+        aside = {key: ledger for key, ledger in known.items() if ledger is not None}
+        return replace(record, extras=record.extras.with_sinks({**kept, **aside, **confirmed}))
 
 
 @dataclass

@@ -26,7 +26,7 @@ from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
 from floodmark.step.transform import Identity
-from floodmark.step.work import OUTSIDE_KINDS, SOURCE, RunRequest, Work
+from floodmark.step.work import ASIDE, KEY_OF_ASIDE, OUTSIDE_KINDS, SOURCE, RunRequest, Work
 from floodmark.stores.extras import IntentExtras, OutsideBatch, SinkLedger
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
@@ -118,9 +118,13 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
 
 
 def is_whole_in_spool(intent: Intent, changed: Sequence[str]) -> bool:
-    """Whether the spool is all that finishing it takes: records that could not be parsed are read from the source."""
+    """Whether the spool is all that finishing it takes: records that could not be parsed are read from the source.
+
+    Rows that are put aside elsewhere since may lie in the first place already, and cannot be asked for there.
+    """
     counts = Spool(intent.spool).stored_counts() if intent.spool else None
-    return counts is not None and not (counts.dead and any(what.startswith(SOURCE) for what in changed))
+    is_moved = any(what.startswith(ASIDE) for what in changed)
+    return counts is not None and not is_moved and not (counts.dead and any(w.startswith(SOURCE) for w in changed))
 
 
 def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:
@@ -181,17 +185,19 @@ def fence_below(work: Work, namespace: str, number: int, session: Session) -> Le
     Where every entry is as expected the ledgers are read once and nothing is written. Dead letters and quarantine are
     left out, which are behind as a rule.
     """
-    return _fence_those_below(work.sinks, work, namespace, number, session)
+    return _fence_those_below({sink.name: sink for sink in work.sinks}, work, namespace, number, session)
 
 
 def fence_all_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
     """The same, dead letters and quarantine included: for a batch that is given up although sinks may have it."""
-    return _fence_those_below(work.all_sinks, work, namespace, number, session)
+    return _fence_those_below(work.by_key(), work, namespace, number, session)
 
 
-def _fence_those_below(sinks: Sequence[Sink], work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+def _fence_those_below(
+    by_key: Mapping[str, Sink], work: Work, namespace: str, number: int, session: Session
+) -> Ledgers:
     ledgers = read_ledgers(work, namespace, session)
-    below = ledgers.sinks_below(sinks, number)
+    below = ledgers.sinks_below(by_key, number)
     fence_each(below, work.name, namespace, number, session)
     return read_ledgers(work, namespace, session) if below else ledgers
 
@@ -245,7 +251,7 @@ def named_as_begun(work: Work, intent: Intent | None) -> Work:
 
 def named_by_target(work: Work, ledgers: Mapping[str, SinkLedger]) -> Work:
     """The work with each sink under the name that its target has here; the work itself if no name is another."""
-    targets = {ledger.target: name for name, ledger in ledgers.items()}
+    targets = {ledger.target: name for name, ledger in ledgers.items() if not name.startswith(KEY_OF_ASIDE)}
     known = [sink for sink in work.sinks if targets.get(sink.describe(), sink.name) != sink.name]
     if not known:
         return work

@@ -147,8 +147,8 @@ class SavedRecords(Immutable):
         return f"dead letters of job {self.letters.job}"
 
     def row_options(self) -> Mapping[str, object]:
-        """Which letters they are stands in the intent."""
-        return {"origin": self.origin, "changes": self.changes}
+        """Which letters they are stands in the intent; in another table, they would be others."""
+        return {"origin": self.origin, "changes": self.changes, "table": self.letters.sink.describe()}
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Nothing comes by itself: a person asks for a replay."""

@@ -180,13 +180,13 @@ class Step(Engine[Outlook]):
         work = named_by_target(self.work, record.extras.sinks)
         if work is not self.work:
             ledgers = read_ledgers(work, self.store.namespace, self.session)
-            for behind in sinks_behind(work, self.store.namespace, record, ledgers):
+            for behind in sinks_behind(work, self.store.namespace, record, ledgers).values():
                 raise behind
 
     def settled_ledgers(self, record: JobRecord) -> Ledgers:
         """As `ledgers`; a sink that has not recorded the last number is fenced with it, and asked after that."""
         ledgers = self.ledgers(record)
-        below = ledgers.sinks_below(self.work.sinks, record.number)
+        below = ledgers.sinks_below({sink.name: sink for sink in self.work.sinks}, record.number)
         fence_each(below, self.job, self.store.namespace, record.number, self.session)
         return self.ledgers(record) if below else ledgers
 
@@ -335,14 +335,14 @@ def accept_sinks(step: Step) -> list[SinkBehind]:
         ledgers = read_ledgers(work, step.store.namespace, session_under(lease, step.session))
         behind = sinks_behind(work, step.store.namespace, record, ledgers)
         known = record.extras.sinks
-        for lost in behind:
-            kept = known.pop(lost.sink)
+        for key, lost in behind.items():
+            kept = known.pop(key if key in known else lost.sink)
             if lost.recorded is not None:
-                known[lost.sink] = replace(kept, number=lost.recorded, target=lost.target)
+                known[key] = replace(kept, number=lost.recorded, target=lost.target)
         if behind:
             accepted = replace(record, extras=record.extras.with_sinks(known))
             step.store.intend(accepted, expected=record.number, lease=lease.lease)
-        return behind
+        return list(behind.values())
 
 
 def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:
