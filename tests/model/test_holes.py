@@ -86,6 +86,14 @@ HOLES = {
         Setting("a", **KILLED, has_malformed_row=True, changes=("the dead letters are moved",)),
         ("step.work:Work.fingerprints", "**letters,", ""),
     ),
+    "what could not be parsed is read again from a table": hole(
+        Setting("aa", is_immutable=False, **KILLED, has_malformed_row=True, changes=("malformed rows are corrected",)),
+        ("step.batch:freeze_dead", "work.dead_letters is None", "True"),
+    ),
+    "a table whose rows cannot all be parsed is not frozen": hole(
+        Setting("a", is_immutable=False, **KILLED, has_malformed_row=True, changes=("malformed rows are corrected",)),
+        ("step.work:Work.why_spooled", "reason is None", "False"),
+    ),
     "a sink that is behind is not noticed": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is restored",)),
         ("step.looking:require_agreement", "raise behind", "pass"),

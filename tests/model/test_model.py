@@ -38,6 +38,12 @@ CASES = {
     "dead letters that are moved": Setting(
         "a", has_malformed_row=True, kills=1, changes=("the dead letters are moved",), thaws=0
     ),
+    "dead letters of a table that is corrected": Setting(
+        "a", **KILLED, has_malformed_row=True, is_immutable=False, changes=("malformed rows are corrected",)
+    ),
+    "dead letters of a frozen table that is corrected": Setting(
+        "aa", **KILLED, has_malformed_row=True, is_immutable=False, changes=("malformed rows are corrected",)
+    ),
     "dead letters and a mark that goes with the rows": Setting(
         "t", **KILLED, has_malformed_row=True, changes=("other code",)
     ),

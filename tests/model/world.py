@@ -168,6 +168,8 @@ class World:
         for target in (*self.targets, self._all_letters()):
             yield from self._problems_of(target, upto, title, is_asked=decision is not None)
         yield from self._differences()
+        if "corrected" in self.decided:
+            yield from self._not_one_of_both(upto)
         if not self.decided & {"restored", "finish"}:
             for receipt in WatchedStore(self.pages, self.scheduler).runs(JOB):
                 yield from self._sums(receipt)
@@ -182,7 +184,7 @@ class World:
         if (
             self.excused
             or self.setting.loses_rows
-            or not self.decided <= {"code", "rows", "spool", "finish", "abandon", "letters"}
+            or not self.decided <= {"code", "rows", "spool", "finish", "abandon", "letters", "corrected"}
         ):
             return False
         number = record.intent.number if record.intent else None
@@ -198,6 +200,8 @@ class World:
         if is_asked and "restored" in self.decided:
             return
         is_letters = target not in self.targets
+        if "corrected" in self.decided:
+            return
         for place, value in self.table.rows if title == self.table.title else ():
             if place <= upto and is_letters == (value == MALFORMED) and not counts[place]:
                 yield f"row {place} is not in {target.place}, and the mark is {upto}"
@@ -206,6 +210,16 @@ class World:
         for place, value, _ in target.rows:
             if place <= upto and not is_letters and not value.startswith(title):
                 yield f"row {place} of {target.place} is '{value}', and the mark is one of {title}"
+
+    def _not_one_of_both(self, upto: int) -> Iterator[str]:
+        """A row is in every target or a letter, as it was when its batch was read."""
+        letters = {row for row, _, _ in self._all_letters().rows}
+        for target in self.targets:
+            there = {row for row, _, _ in target.rows}
+            for place, _ in self.table.rows:
+                if place <= upto and (place in there) == (place in letters):
+                    both = "a letter, and" if place in letters else "neither a letter, nor"
+                    yield f"row {place} is {both} in {target.place}"
 
     def _differences(self) -> Iterator[str]:
         if self.decided & {"finish", "restored", "abandon"}:
@@ -239,6 +253,14 @@ def change_rows(world: World) -> None:
     kept = world.table.rows[:-1] or world.table.rows
     world.table.rows = [(place, value if value == MALFORMED else f"{value} changed") for place, value in kept]
     world.decided.add("rows")
+
+
+def correct_rows(world: World) -> None:
+    """What could not be parsed can be now."""
+    rows, title = world.table.rows, world.table.title
+    world.table.rows = [(place, value.replace(MALFORMED, f"{title} {place}")) for place, value in rows]
+    if rows != world.table.rows:
+        world.decided.add("corrected")
 
 
 def change_source(world: World) -> None:
@@ -291,7 +313,7 @@ def finish(world: World) -> None:
     world.decided.add("finish")
 
 
-ROW_CHANGES = ("other rows", "the spool is lost, and other rows")
+ROW_CHANGES = ("other rows", "malformed rows are corrected", "the spool is lost, and other rows")
 """What happens to a table, and never to a log."""
 CHANGES: dict[str, Callable[[World], None]] = {
     "nothing": lambda world: None,
@@ -299,6 +321,7 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "other code": change_code,
     "the code as it was": change_code_back,
     "other rows": change_rows,
+    "malformed rows are corrected": correct_rows,
     "another source": change_source,
     "the spool is lost": lose_spool,
     "the spool is lost, and other rows": lose_spool_and_change_rows,

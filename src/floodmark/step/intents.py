@@ -21,6 +21,7 @@ from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks.contract import Batch, EndsTransactions, Forgetting, Freezing, Sink, ledger_id
 from floodmark.sources.contract import Session
+from floodmark.step.batch import frozen_dead
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
@@ -118,13 +119,15 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
 
 
 def is_whole_in_spool(intent: Intent, changed: Sequence[str]) -> bool:
-    """Whether the spool is all that finishing it takes: records that could not be parsed are read from the source.
+    """Whether the spool is all that finishing it takes: records that could not be parsed may have to be read again.
 
     Rows that are put aside elsewhere since may lie in the first place already, and cannot be asked for there.
     """
     counts = Spool(intent.spool).stored_counts() if intent.spool else None
-    is_moved = any(what.startswith(ASIDE) for what in changed)
-    return counts is not None and not is_moved and not (counts.dead and any(w.startswith(SOURCE) for w in changed))
+    if counts is None or any(what.startswith(ASIDE) for what in changed):
+        return False
+    is_other_source = any(what.startswith(SOURCE) for what in changed)
+    return not (counts.dead and is_other_source) or frozen_dead(intent).has_counts()
 
 
 def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 COUNTS = "_floodmark.json"
-COMPANIONS = ("-outcomes", "-unread")
+COMPANIONS = ("-outcomes", "-unread", "-dead")
 """What is frozen beside a batch, in folders that are called like it: it is finished first."""
 AT_ONCE = 16
 FOOTER_END_BYTES = 8

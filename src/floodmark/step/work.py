@@ -16,7 +16,7 @@ from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Discerning, Expressing, Freezing, Ordered, Sink, merges
-from floodmark.sources.contract import Deciding, Immutable, Repeating, Restating, Session, Source
+from floodmark.sources.contract import Deciding, Immutable, Repeating, Restating, Saving, Session, Source
 from floodmark.step.repeatable import volatile_calls, why_expression_volatile
 from floodmark.step.transform import (
     Function,
@@ -98,6 +98,12 @@ class Work:
 
         Sources are asked only where their answer decides.
         """
+        reason, saving = self._why_rows_spooled(), [source for source in self.sources if isinstance(source, Saving)]
+        if reason is None and self.dead_letters is not None and not all(map(gives_same_rows, saving)):
+            return "records that cannot be parsed are read a second time, and must be the same then"
+        return reason
+
+    def _why_rows_spooled(self) -> str | None:
         transform = over_sources(self.transform, [source.name for source in self.sources])
         if_changing = why_spooled(self.sinks, transform, self.rules, is_immutable=False)
         immutable = [source for source in self.sources if isinstance(source, Immutable)]
@@ -160,6 +166,11 @@ class RunRequest:
     def drops_open_batch(self) -> bool:
         """Whether a batch that was begun is given up instead of finished."""
         return self.abandon or self.full_refresh
+
+
+def gives_same_rows(source: Source) -> bool:
+    """Whether a span of it gives the same rows whenever it is read."""
+    return isinstance(source, Immutable) and source.gives_same_rows()
 
 
 def source_label(name: str) -> str:
