@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleBroken
 from floodmark.hwm import Span, digest
 from floodmark.sinks.contract import POSITION, Batch, Sink
-from floodmark.sources.contract import Comparable, Explaining, Immutable, Reading, Source, Telling
+from floodmark.sources.contract import Comparable, Explaining, Reading, Source, Telling
 from floodmark.step.checks import Judgement, judge_on_the_way
 from floodmark.step.looking import confirmed_numbers, marks_after
 from floodmark.step.set_aside import saved_letters, union_all
@@ -168,8 +168,8 @@ def require_as_many_as_read(
     if all(rows == observed for rows in found.values()):
         return
     again = kept_rows(prepared.row_counts(was_executed=False))
-    is_immutable = all(isinstance(source, Immutable) for source in work.sources)
-    if all(rows == again for rows in found.values()) or (again != observed and not is_immutable):
+    is_confirmed = again == observed or all(gives_same_rows(source) for source in work.sources)
+    if all(rows == again for rows in found.values()) or not is_confirmed:
         return
     raise NumbersDisagree(work.name, number=number, expected=again, counted_by="what was read", found=found)
 
