@@ -25,7 +25,7 @@ from floodmark.project.findings import RULES, Remarks
 from floodmark.sinks import Delta
 from floodmark.sinks import Files as FilesSink
 from floodmark.sinks import Postgres as PostgresSink
-from floodmark.sinks.contract import ledger_id
+from floodmark.sinks.contract import answering_at_once, ledger_id
 from floodmark.sources import Kafka, Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
@@ -114,7 +114,7 @@ class JobCheck:
     def _sink_remarks(self, sink: Sink, record: JobRecord, key: str) -> Remarks:
         """Whether it can be reached, and what it has of this job. Raises SinkBehind if it had more."""
         ledger = ledger_id(self.step.store.namespace, self.step.work.name, sink.name)
-        recorded = sink.recorded(ledger, self.step.session)
+        recorded = answering_at_once(sink).recorded(ledger, self.step.session)
         has = f"has batch {recorded.number}" if recorded else "has nothing of this job yet"
         yield "", f"{sink.describe()} {has}", ""
         if isinstance(sink, PostgresSink):
@@ -294,7 +294,7 @@ def _lost(job: JobModel, record: JobRecord, site: Site, namespace: str) -> list[
     lost = []
     for key_begin, make in makers:
         try:
-            sink = make()
+            sink = answering_at_once(make())
             recorded = sink.recorded(ledger_id(namespace, job.name, sink.name), _no_session)
         except Exception as error:  # noqa: BLE001 - as above: a sink that is down is a run's failure, and not told here
             log.info("a sink could not be asked for its last batch", job=job.name, reason=first_lines(error))
