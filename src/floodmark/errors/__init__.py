@@ -30,6 +30,7 @@ FloodmarkError
 │   ├── SinkAhead               a sink has recorded a batch that the store has not
 │   ├── SinkBehind              a sink does not have a batch any more that it had confirmed
 │   ├── SinkDisagrees           a sink recorded this number for other rows
+│   ├── SinkShared              a sink has a batch of another record of this job
 │   ├── SinkUndecided           a sink cannot tell any more whether it has a batch
 │   ├── BatchChanged            part of a batch is out, and its rows are others when they are read again
 │   ├── SinkGone                an open batch was begun for a target that the job does not have any more
@@ -140,6 +141,7 @@ from floodmark.errors.decisions import (
     SinkBehind,
     SinkDisagrees,
     SinkGone,
+    SinkShared,
     SinkUndecided,
     SourceChanged,
     SourceEmpty,
@@ -204,6 +206,7 @@ __all__ = [
     "SinkDisagrees",
     "SinkFailed",
     "SinkGone",
+    "SinkShared",
     "SinkUndecided",
     "SinkUnreachable",
     "SnapshotRefused",

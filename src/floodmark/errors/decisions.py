@@ -155,14 +155,30 @@ class SinkBehind(DecisionNeeded):
 
 
 class SinkDisagrees(DecisionNeeded):
-    """A sink recorded this batch number for other rows."""
+    """A sink recorded this batch number for other rows, or for another record of the job."""
 
     def __init__(self, job: str, *, sink: str, number: int, recorded: str, intended: str) -> None:
         super().__init__(
-            f"sink '{sink}' of job '{job}' recorded batch {number} for span {recorded}, the store intends {intended}.",
-            hint=f"find out which store is the right one, or `floodmark run --select {job} --full-refresh`",
+            f"sink '{sink}' of job '{job}' recorded batch {number} for span {recorded}, the store intends {intended} "
+            "(behind an @ stands which record of the job began it).",
+            hint="find out which store is the right one, give one of two projects another `namespace`, or `floodmark "
+            f"run --select {job} --full-refresh`",
         )
         self.job, self.sink, self.number, self.recorded, self.intended = job, sink, number, recorded, intended
+
+
+class SinkShared(DecisionNeeded):
+    """A sink has a batch of another record of this job: of a second project, or of a store that is gone."""
+
+    def __init__(self, job: str, *, sink: str, target: str, number: int, owner: str, own: str) -> None:
+        mine = f"this store's is {own}" if own else "this store's has written nothing yet"
+        super().__init__(
+            f"sink '{sink}' of job '{job}' ({target}) has batch {number} of another record of this job, {owner}; "
+            f"{mine}: two projects write there under the same namespace and job, or the store was made anew.",
+            hint=f"give one of the two another `namespace`; if the other record is gone for good, `floodmark marks "
+            f"accept {job}` takes over what it wrote",
+        )
+        self.job, self.sink, self.target, self.number, self.owner, self.own = job, sink, target, number, owner, own
 
 
 class SinkUndecided(DecisionNeeded):

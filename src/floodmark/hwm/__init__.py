@@ -13,7 +13,18 @@ from floodmark.hwm.columns import (
 from floodmark.hwm.composite import CompositeHWM
 from floodmark.hwm.files import FileListHWM, FileModifiedTimeHWM, FileMoment, FileStat
 from floodmark.hwm.maps import FrozenMap, KeyValueHWM, KeyValueIntHWM, TableVersionsHWM, TopicOffsetsHWM
-from floodmark.hwm.mark import HWM, Itemised, Json, Span, deserialize, digest, kind_of, register
+from floodmark.hwm.mark import (
+    HWM,
+    Itemised,
+    Json,
+    Span,
+    deserialize,
+    digest,
+    kind_of,
+    owner_in,
+    register,
+    signed_digest,
+)
 
 __all__ = [
     "HWM",
@@ -41,5 +52,7 @@ __all__ = [
     "deserialize",
     "digest",
     "kind_of",
+    "owner_in",
     "register",
+    "signed_digest",
 ]

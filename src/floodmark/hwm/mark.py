@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="type[HWM[Any]]")
 
+OWNER = "@"
+"""Stands in a digest before the identity of a record."""
 _kinds: dict[str, type[HWM[Any]]] = {}
 """The kinds of marks that can be stored, by their wire type."""
 
@@ -266,3 +268,13 @@ def digest(spans: Mapping[str, Span]) -> str:
 
     text = json.dumps({name: without_time(span) for name, span in spans.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def signed_digest(plain: str, owner: str | None) -> str:
+    """The digest of a batch with the identity of the record that it is of, if it has one."""
+    return f"{plain}{OWNER}{owner}" if owner else plain
+
+
+def owner_in(signed: str | None) -> str | None:
+    """The identity in a digest; None, where it has none."""
+    return (signed or "").partition(OWNER)[2] or None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import ConfigError, SinkBehind
+from floodmark.errors import ConfigError, SinkBehind, SinkShared
 from floodmark.hwm import HWM, Json
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
 from floodmark.rules import Rule, RuleSet
@@ -139,8 +139,8 @@ class Job:
 
     def accept_sinks(
         self, spark: SparkSession | Session | None = None, store: MarkStore | None = None
-    ) -> list[SinkBehind]:
-        """Go on from the mark although sinks lost batches that they had confirmed; which they were."""
+    ) -> list[SinkBehind | SinkShared]:
+        """Go on from the mark although sinks lost batches that they had confirmed, or have another's; which ones."""
         return accept_sinks(self.step(spark, store, RunRequest()))
 
     def backfill(
@@ -280,7 +280,7 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
     ledgers = read_ledgers(looked_at(step.work), step.store.namespace, step.session)
     if not step.request.full_refresh:
         require_agreement(step.work, step.store.namespace, record, ledgers)
-    require_a_beginning(step.work, record, step.request, step.session)
+    require_a_beginning(step.work, record, step.request, step.session, ledgers)
     intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
     return Plan(
         job=record.job,

@@ -305,7 +305,7 @@ def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:
         raise ConfigError(
             f"a run of job '{record.job}' wrote meanwhile; nothing was put back.", hint="look at it again"
         )
-    extras = way.goal.extras.with_went_back_to(batch_of(way.goal))
+    extras = way.goal.extras.with_went_back_to(batch_of(way.goal)).with_identity(record.extras.identity)
     goal = replace(way.goal, marks=marks, extras=extras, origin="rollback")
     return lease.save(goal, after=record, above=highest)
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from floodmark.errors import ConfigError, Overtaken, SinkBehind, SinkDisagrees
+from floodmark.hwm import owner_in
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -75,6 +76,11 @@ class Recorded:
     number: int
     digest: str | None = None
     is_fence: bool = False
+
+    @property
+    def owner(self) -> str | None:
+        """The identity of the record whose batch it is, as far as that is known."""
+        return owner_in(self.digest)
 
 
 def is_written(recorded: Recorded | None, batch: Batch, sink: str, target: str) -> bool:

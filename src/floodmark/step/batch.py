@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleBroken
-from floodmark.hwm import Span, digest
+from floodmark.hwm import Span
 from floodmark.sinks.contract import POSITION, Batch, Sink
 from floodmark.sources.contract import Comparable, Explaining, Reading, Source, Telling
 from floodmark.step.checks import Judgement, judge_on_the_way
@@ -229,7 +229,7 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
         job=work.name,
         number=intent.number,
         attempt=intent.attempt,
-        digest=digest(intent.spans),
+        digest=intent.digest,
         kind="refresh" if intent.kind == "refresh" else "batch",
         batch_time=intent.batch_time,
         marks={source: mark.show() for source, mark in marks_after(record, intent).items()},

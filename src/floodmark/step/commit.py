@@ -237,7 +237,7 @@ def record_after(open_batch: OpenBatch[Outlook]) -> JobRecord:
         number=intent.number,
         marks=marks_after(record, intent),
         sources={**record.sources, **(intent.extras.sources or {})},
-        extras=learned if intent.kind == "refresh" else known.with_parts_of(learned),
+        extras=learned.with_identity(known.identity) if intent.kind == "refresh" else known.with_parts_of(learned),
         origin="commit",
         modified_time=datetime.now(timezone.utc),
     )

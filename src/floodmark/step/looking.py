@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from floodmark.errors import MarkMissing, SinkAhead, SinkBehind, SinkDisagrees, SourceChanged
-from floodmark.hwm import HWM, Span, digest
+from floodmark.errors import MarkMissing, SinkAhead, SinkBehind, SinkDisagrees, SinkShared, SourceChanged
+from floodmark.hwm import HWM, Span
 from floodmark.sinks.contract import AtLeastOnce, Forgetting, Piecemeal, Recorded, Sink, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.step.work import KEY_OF_ASIDE, OUTSIDE_KINDS, RunRequest, Work
-from floodmark.stores.extras import RecordExtras, SinkLedger, SourceMemory
+from floodmark.stores.extras import RecordExtras, RecordIdentity, SinkLedger, SourceMemory
 from floodmark.stores.record import Intent, JobRecord
 
 
@@ -249,6 +249,8 @@ def require_agreement(work: Work, namespace: str, record: JobRecord, ledgers: Le
     """
     if replace(record, extras=RecordExtras()) == JobRecord(work.name):  # a first look may leave a fence and no mark
         return
+    for shared in sinks_shared(work, record, ledgers).values():
+        raise shared
     expected = record.highest_number
     for sink, entry in ledgers.entries:
         if entry and entry.number > expected:
@@ -259,15 +261,34 @@ def require_agreement(work: Work, namespace: str, record: JobRecord, ledgers: Le
         raise behind
 
 
+def sinks_shared(work: Work, record: JobRecord, ledgers: Ledgers) -> dict[str, SinkShared]:
+    """Sinks whose last batch is of another record of this job: of a second project, or of a store that is gone.
+
+    What was put aside is not asked: such a table may belong to several jobs, and few batches write to it.
+    """
+    identity = record.extras.identity or RecordIdentity("")
+    targets = {sink.name: sink.describe() for sink in work.sinks}
+    found = {name: entry for name, entry in ledgers.by_sink.items() if entry and not identity.owns(entry.owner)}
+    return {
+        name: SinkShared(
+            work.name, sink=name, target=targets[name], number=entry.number, owner=str(entry.owner), own=identity.id
+        )
+        for name, entry in found.items()
+    }
+
+
 def require_same_digest(job: str, sink: str, entry: Recorded, intent: Intent) -> None:
     """The same number has to stand for the same rows."""
-    intended = digest(intent.spans)
+    intended = intent.digest
     if entry.digest is not None and entry.digest != intended:
         raise SinkDisagrees(job, sink=sink, number=entry.number, recorded=entry.digest, intended=intended)
 
 
-def require_a_beginning(work: Work, record: JobRecord, request: RunRequest, session: Session) -> None:
-    """Without a mark, a target that already holds rows would get them twice: somebody has to decide."""
+def require_a_beginning(work: Work, record: JobRecord, request: RunRequest, session: Session, ledgers: Ledgers) -> None:
+    """Without a mark, a target that already holds rows would get them twice: somebody has to decide.
+
+    So one has where they would not, but another record writes there: its rows would be mixed with this one's.
+    """
     asked = request.full_refresh or request.abandon or request.start is not None
     decided = asked or record.origin in ("reset", "set", "import")
     if decided or any(source.name in record.marks for source in work.sources):
@@ -275,6 +296,15 @@ def require_a_beginning(work: Work, record: JobRecord, request: RunRequest, sess
     for sink in work.sinks:
         if sink.holds_rows(session):
             raise MarkMissing(work.name, sink=sink.name, target=sink.describe())
+    for shared in sinks_shared(work, record, ledgers).values():
+        raise shared
+
+
+def identified(record: JobRecord, ledgers: Ledgers) -> JobRecord:
+    """The record with an identity, under which it has taken over whatever the sinks hold: nobody objected."""
+    identity = record.extras.identity or RecordIdentity.new()
+    identity = identity.accepting(entry.owner for entry in ledgers.by_sink.values() if entry)
+    return replace(record, extras=record.extras.with_identity(identity))
 
 
 def marks_after(record: JobRecord, intent: Intent) -> dict[str, HWM[Any]]:

@@ -18,6 +18,7 @@ from floodmark.errors import (
     MarkUnreadable,
     SinkBehind,
     SinkFailed,
+    SinkShared,
     SourceEmpty,
 )
 from floodmark.failpoints import half_way, reach
@@ -48,12 +49,14 @@ from floodmark.step.intents import (
 from floodmark.step.looking import (
     Ledgers,
     Outlook,
+    identified,
     ledgers_of,
     look,
     read_ledgers,
     require_a_beginning,
     require_agreement,
     sinks_behind,
+    sinks_shared,
 )
 from floodmark.step.spool import Spool, is_damage, remove_spools
 from floodmark.step.transform import first_lines
@@ -157,10 +160,10 @@ class Step(Engine[Outlook]):
     def plan(self, record: JobRecord, look: Outlook) -> OpenBatch[Outlook]:
         """The batch over what the look saw, once every sink agrees with the record and no older run can write."""
         ledgers = self.settled_ledgers(record)
-        require_a_beginning(self.work, record, self.request, self.session)
+        require_a_beginning(self.work, record, self.request, self.session, ledgers)
         intent = self.intent_for(record, look, ledgers)
         log.info("batch begins", job=self.job, number=intent.number, store=self.store.describe())
-        return OpenBatch(record, intent, look)
+        return OpenBatch(identified(record, ledgers), intent, look)
 
     def intent_for(self, record: JobRecord, look: Outlook, ledgers: Ledgers) -> Intent:
         """What is made durable of the batch; a batch of another kind has more to keep."""
@@ -192,13 +195,15 @@ class Step(Engine[Outlook]):
 
     def write_batch(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """As every engine; the intent keeps where the batch goes, so that it is found again under other names."""
-        intent = batch.intent
+        intent, record = batch.intent, batch.record
         if intent.extras.sinks is None:
+            record = record if record.extras.identity else identified(record, Ledgers({}))
             sinks = ledgers_of(work_of(intent, self.work), self.store.namespace, intent.number)
-            intent = replace(intent, extras=replace(intent.extras, sinks=sinks))
+            owner = record.extras.identity.id if record.extras.identity else None
+            intent = replace(intent, extras=replace(intent.extras, sinks=sinks, identity=owner))
         if intent.spool:
             self.begin_spool(intent.spool)
-        return super().write_batch(replace(batch, intent=intent), lease, clock)
+        return super().write_batch(replace(batch, record=record, intent=intent), lease, clock)
 
     def begin_spool(self, folder: str) -> None:
         """Make the place for the frozen rows; a disk that does not take it fails the run before the batch is open."""
@@ -324,10 +329,11 @@ def set_mark(step: Step, text: str) -> HWM[Any]:
         return moved
 
 
-def accept_sinks(step: Step) -> list[SinkBehind]:
-    """Take what the sinks have now for what they confirmed; which of them had lost something. The rest stays as it is.
+def accept_sinks(step: Step) -> list[SinkBehind | SinkShared]:
+    """Take what the sinks have now for what they confirmed, and batches of another record for this one's.
 
-    An open batch stays open, and the mark where it is: what was lost comes again only if somebody asks for it.
+    Returns which sinks had lost something, or had another's batch. An open batch stays open, and the mark where it is:
+    what was lost comes again only if somebody asks for it.
     """
     with hold(step.store, step.job) as lease:
         record = step.read()
@@ -339,10 +345,12 @@ def accept_sinks(step: Step) -> list[SinkBehind]:
             kept = known.pop(key if key in known else lost.sink)
             if lost.recorded is not None:
                 known[key] = replace(kept, number=lost.recorded, target=lost.target)
-        if behind:
+        shared = sinks_shared(work, record, ledgers)
+        if behind or shared:
             accepted = replace(record, extras=record.extras.with_sinks(known))
+            accepted = identified(accepted, ledgers) if shared else accepted
             step.store.intend(accepted, expected=record.number, lease=lease.lease)
-        return list(behind.values())
+        return [*behind.values(), *shared.values()]
 
 
 def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:

@@ -6,7 +6,8 @@ program does not know, since a newer one wrote it, is kept as it is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import uuid
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,10 +19,12 @@ BACKFILL = "@backfill"
 """No source can be called so."""
 SINKS = "@sinks"
 """No source can be called so, either."""
+IDENTITY = "@identity"
+"""Nor so."""
 HEALING = "healing"
 WORKFLOW = "workflow"
 HEALTH = "health"
-INTENT_PARTS = ("sources", "remember", "frozen", "healing", "flushes", "outside", "sinks")
+INTENT_PARTS = ("sources", "remember", "frozen", "healing", "flushes", "outside", "sinks", "identity")
 WENT_BACK_TO = "went back to"
 """A name that no source can have either."""
 
@@ -95,6 +98,38 @@ class SinkLedger:
 
 
 @dataclass(frozen=True)
+class RecordIdentity:
+    """What tells the record of a job from one of the same name in another project's store; every batch carries it.
+
+    It goes wherever the record goes: a store that is moved, copied or restored has it still. `accepted` are others
+    whose batches somebody has taken over.
+    """
+
+    id: str
+    accepted: tuple[str, ...] = ()
+
+    @classmethod
+    def new(cls) -> RecordIdentity:
+        return cls(uuid.uuid4().hex[:12])
+
+    def owns(self, owner: str | None) -> bool:
+        """Whether a batch with this identity, or with none, is one of the record's own."""
+        return owner is None or owner == self.id or owner in self.accepted
+
+    def accepting(self, owners: Iterable[str | None]) -> RecordIdentity:
+        """With all that these have written."""
+        others = [owner for owner in owners if owner is not None and not self.owns(owner)]
+        return RecordIdentity(self.id, (*self.accepted, *dict.fromkeys(others)))
+
+    def serialize(self) -> dict[str, Json]:
+        return {"id": self.id, "accepted": list(self.accepted)}
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> RecordIdentity:
+        return cls(stored["id"], tuple(stored["accepted"]))
+
+
+@dataclass(frozen=True)
 class RecordExtras:
     """What a record keeps beside its marks.
 
@@ -131,6 +166,15 @@ class RecordExtras:
 
     def with_sinks(self, sinks: Mapping[str, SinkLedger]) -> RecordExtras:
         return self.with_part(SINKS, {name: sink.serialize() for name, sink in sinks.items()})
+
+    @property
+    def identity(self) -> RecordIdentity | None:
+        """None until the first batch of a version that knows of it."""
+        stored = self.part(IDENTITY)
+        return RecordIdentity.deserialize(stored) if stored else None
+
+    def with_identity(self, identity: RecordIdentity | None) -> RecordExtras:
+        return self.with_part(IDENTITY, identity.serialize()) if identity else self
 
     @property
     def healing(self) -> Mapping[str, Any] | None:
@@ -240,6 +284,8 @@ class IntentExtras:
     outside: OutsideBatch | None = None
     sinks: Mapping[str, SinkLedger] | None = None
     """Where the batch goes, in the order of the writes, by the names that the sinks had when it was begun."""
+    identity: str | None = None
+    """Of the record that began the batch; batches of earlier versions have none."""
     unknown_parts: Mapping[str, Json] = field(default_factory=dict)
     """What a newer program wrote."""
 
@@ -252,6 +298,7 @@ class IntentExtras:
             "flushes": self.flushes,
             "outside": self.outside.serialize() if self.outside is not None else None,
             "sinks": None if self.sinks is None else [{"name": n, **s.serialize()} for n, s in self.sinks.items()],
+            "identity": self.identity,
         }
         return {**{name: part for name, part in parts.items() if part is not None}, **self.unknown_parts}
 
@@ -266,5 +313,6 @@ class IntentExtras:
             flushes=stored.get("flushes"),
             outside=OutsideBatch.deserialize(outside) if outside is not None else None,
             sinks=None if sinks is None else {sink["name"]: SinkLedger.deserialize(sink) for sink in sinks},
+            identity=stored.get("identity"),
             unknown_parts={name: part for name, part in stored.items() if name not in INTENT_PARTS},
         )

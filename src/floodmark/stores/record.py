@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.formats import KEY, require_known
-from floodmark.hwm import HWM, Json, Span, deserialize
+from floodmark.hwm import HWM, Json, Span, deserialize, digest, signed_digest
 from floodmark.stores.extras import IntentExtras, RecordExtras
 
 if TYPE_CHECKING:
@@ -35,6 +35,11 @@ class Intent:
     spool: str | None
     fingerprints: Mapping[str, str]
     extras: IntentExtras = field(default_factory=IntentExtras)
+
+    @property
+    def digest(self) -> str:
+        """Which rows the number stands for, and in whose record: sinks keep it, and compare it."""
+        return signed_digest(digest(self.spans), self.extras.identity)
 
     def serialize(self) -> dict[str, Json]:
         return {

@@ -13,7 +13,7 @@ import typer
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.marks import transfer
 from floodmark.cli.output import AsJson, DryRun, Yes, confirm, mark_text, print_json, print_line, print_table
-from floodmark.errors import ConfigError, JobNotFound, LeaseHeld
+from floodmark.errors import ConfigError, JobNotFound, LeaseHeld, SinkBehind, SinkShared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,17 +98,24 @@ def reset(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRu
 
 @app.command()
 def accept(ctx: typer.Context, job: JobArgument, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Go on from the mark although a sink lost batches that it had confirmed; they are not delivered again."""
+    """Go on from the mark although a sink lost batches that it had confirmed, or has another project's."""
     invocation: Invocation = ctx.obj
     act = f"accept what the sinks of '{job}' have now, with what is missing there"
     if _confirm_change(invocation, job, act, yes=yes, dry_run=dry_run):
         [target] = invocation.jobs([job])
-        behind = target.accept_sinks(invocation.session(), invocation.store())
-        for lost in behind:
-            has = f"batch {lost.recorded}" if lost.recorded is not None else "nothing of this job"
-            print_line(f"{job}: {lost.sink} has {has} where it had batch {lost.confirmed}: accepted")
-        if not behind:
+        found = target.accept_sinks(invocation.session(), invocation.store())
+        for each in found:
+            print_line(f"{job}: {accepted_text(each)}: accepted")
+        if not found:
             print_line(f"{job}: every sink has what it confirmed")
+
+
+def accepted_text(found: SinkBehind | SinkShared) -> str:
+    """What a sink lost, or whose batch it has."""
+    if isinstance(found, SinkShared):
+        return f"{found.sink} has batch {found.number} of another record of this job, {found.owner}"
+    has = f"batch {found.recorded}" if found.recorded is not None else "nothing of this job"
+    return f"{found.sink} has {has} where it had batch {found.confirmed}"
 
 
 app.command("copy")(transfer.copy)
