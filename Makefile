@@ -42,7 +42,7 @@ check: setup ## lint, format, types, layers
 	@$(BIN)/python -m pytest -q tests/test_layers.py
 
 crash: setup ## kill runs at every point and compare the rows; and what takes minutes
-	@$(BIN)/python -m pytest -m crash
+	@$(BIN)/python -m pytest -m crash -n 2 --dist loadfile --no-loadscope-reorder
 
 mutants: setup ## break step, stores and sinks in one place at a time: which test notices? (an hour; goes on where it was)
 	@$(BIN)/python scripts/mutants.py --write

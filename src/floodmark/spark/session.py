@@ -30,6 +30,9 @@ SPARK_LOG = "FLOODMARK_SPARK_LOG"
 UNBOUNDED = str(2**31 - 1)
 """With any lower bound Spark asks after every row how large its Arrow batch has become: half of the way to Python."""
 
+MOST_STAGES = "32"
+"""As many stages of all queries are started side by side; more than any machine has cores for."""
+
 _LISTS = {  # settings that hold several values: ours and the user's both count
     "spark.driver.extraClassPath": os.pathsep,
     "spark.driver.extraJavaOptions": " ",
@@ -235,6 +238,9 @@ def _local(master: str) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "1",  # one task knows all files of what one machine holds
         # One merge needs nearly all of the hundred that Spark keeps: each would push out what the next compiles again.
         "spark.sql.codegen.cache.maxEntries": "500",
+        # Spark begins a thread for each stage of a query, and lets it go after an idle minute: up to a thousand each.
+        "spark.sql.shuffleExchange.maxThreadThreshold": MOST_STAGES,
+        "spark.sql.resultQueryStage.maxThreadThreshold": MOST_STAGES,
         # Figures that nobody reads, counted anew at every commit.
         "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
         "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",
