@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from floodmark.jobs.job import Job, Plan
+    from floodmark.jobs.retention import Cleaner
     from floodmark.jobs.running import Outcome, Runnable, Runner
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
@@ -105,9 +106,11 @@ class RunCommand:
 
         outcomes: list[Outcome] = []
         with stop_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
+            cleaner = self.cleaner()
             for outcome in run_each(jobs, self.runner(self.options), stopping.wait):
                 outcomes.append(outcome)
                 self.report(outcome)
+                cleaner.after(outcome.receipt)
         self.summarise([outcome.receipt for outcome in outcomes])
         return exit_code(outcomes)
 
@@ -119,7 +122,8 @@ class RunCommand:
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         self.invocation.start_logging("info")
         with stop_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
-            loop = Loop(lambda job: self.add_up(runner.run(job)), stopping, self.report)
+            cleaner = self.cleaner()
+            loop = Loop(lambda job: self.add_up(runner.run(job), cleaner), stopping, self.report)
             if status is not None:
                 loop.status = lambda text: status.update(text or LOOPING)
             code = loop.go(jobs, every)
@@ -132,11 +136,18 @@ class RunCommand:
 
         return Runner(self.invocation.store(), self.invocation.session(), options)
 
-    def add_up(self, outcome: Outcome) -> Outcome:
+    def cleaner(self) -> Cleaner:
+        """Drops what the project's `retention` no longer keeps."""
+        from floodmark.jobs.retention import Cleaner
+
+        return Cleaner(self.invocation.store(), self.invocation.loaded_project().retention.build())
+
+    def add_up(self, outcome: Outcome, cleaner: Cleaner) -> Outcome:
         """The same outcome, added to the totals of its job."""
         from floodmark.jobs.running import total
 
         job = outcome.receipt.job
+        cleaner.after(outcome.receipt)
         self.totals[job] = total(self.totals[job], outcome.receipt) if job in self.totals else outcome.receipt
         return outcome
 

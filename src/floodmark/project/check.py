@@ -9,12 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NoReturn
 
 from floodmark.errors import FloodmarkError, SinkBehind, SourceUnreadable
+from floodmark.hwm import VersionHWM
+from floodmark.jobs.table_readers import kept_by, time_of
 from floodmark.locations import local_path
 from floodmark.logs import get_logger
 from floodmark.postgres import Address
+from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.kafka import KafkaProbe
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.probes.postgres import PostgresProbe, TableFacts, table_facts, target_facts
@@ -24,13 +28,14 @@ from floodmark.project.findings import RULES, Remarks
 from floodmark.sinks import Files as FilesSink
 from floodmark.sinks import Postgres as PostgresSink
 from floodmark.sinks.contract import ledger_id
-from floodmark.sources import Kafka, Postgres
+from floodmark.sources import Delta, Kafka, Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import select_columns
 from floodmark.spark.faults import hosts_without
 from floodmark.spark.session import is_local
+from floodmark.spark.tables import DeltaPlace
 from floodmark.step.looking import require_same_sources, sink_behind, source_request
 from floodmark.step.transform import first_lines
 from floodmark.step.work import RunRequest, display_marks
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel
     from floodmark.sinks.contract import Sink
-    from floodmark.sources.contract import Sight, Source
+    from floodmark.sources.contract import Session, Sight, Source
     from floodmark.step import Step
     from floodmark.step.work import Work
     from floodmark.stores.contract import MarkStore
@@ -98,6 +103,8 @@ class JobCheck:
         found, mark = source.fingerprint(self.step.session), record.marks.get(source.name)
         yield "", f"reads {found}", ""
         yield from kind_remarks(source, mark)
+        if isinstance(source, Delta):
+            yield from delta_remarks(source, mark, self.step.session)
         require_same_sources(self.step.work, record, {source.name: found})
         request = Request(extras=record.extras.source(source.name).extras, waits=False)
         yield "", sight_text(source.look(mark, request, self.step.session)), ""
@@ -261,6 +268,26 @@ def kafka_remarks(source: Kafka, mark: HWM[object] | None) -> Remarks:
                 f"{place[0]}/{place[1]}: the mark {at} is nearer to the oldest message {seen.earliest} than to the end"
             )
             yield "FM505", f"{said} {seen.stable}: retention may pass it", "run the job, or keep messages longer"
+
+
+def delta_remarks(source: Delta, mark: HWM[object] | None, session: Session) -> Remarks:
+    """How long the table keeps what a reader by versions needs, against how long this one has not read."""
+    place = DeltaPlace(source.path, source.table)
+    location = place.location(session)
+    probe = DeltaProbe(location or "")
+    if location is None or not probe.refresh():
+        return
+    kept = kept_by(probe)
+    yield "", f"the table keeps removed files for {kept.files.days} days and its log for {kept.log.days}", ""
+    version = mark.value if isinstance(mark, VersionHWM) else None
+    if version is None or version >= probe.latest():
+        return
+    waited = datetime.now(timezone.utc) - time_of(probe, version + 1)
+    if waited > min(kept.files, kept.log) / 2:
+        said = f"what lies above version {version} has waited for {waited.days} days: vacuum or log cleanup may pass it"
+        longer = kept.longer_than(2 * waited).properties()
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in longer.items())
+        yield "FM505", said, f"run the job, or ALTER TABLE {place.sql} SET TBLPROPERTIES ({listed})"
 
 
 def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, int]:
