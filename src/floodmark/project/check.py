@@ -185,20 +185,21 @@ def postgres_source_remarks(source: Postgres) -> Remarks:
         return
     found = table_facts(address, relation.sql(Dialect().quote, {}), columns)
     if found is not None:
-        yield from index_remarks(found, columns, source.table)
+        yield from index_remarks(found, columns, source.table, by_bytes=cursor.collation == "bytes")
         yield from tie_remarks(resolved)
         yield from value_remarks(found, cursor, resolved)
 
 
-def index_remarks(table: TableFacts, columns: tuple[str, ...], name: str) -> Remarks:
+def index_remarks(table: TableFacts, columns: tuple[str, ...], name: str, *, by_bytes: bool = True) -> Remarks:
     """Whether a look is quick."""
     named, index = ", ".join(columns), table.index_on(columns)
-    by_bytes = ' COLLATE "C"' if table.type.split("(")[0] in TEXTS else ""
-    create = f"CREATE INDEX ON {name} ({named}{by_bytes})"
+    is_text = by_bytes and table.type.split("(")[0] in TEXTS
+    create = f"""CREATE INDEX ON {name} ({named}{' COLLATE "C"' if is_text else ""})"""
     if index is None:
         yield "FM502", f"no index begins with {named}: every look scans {name} (about {table.rows} rows)", create
-    elif by_bytes and not index.is_by_bytes:
-        yield "FM502", f"the index on {named} is not in the order of bytes, by which text is compared", create
+    elif is_text and not index.is_by_bytes:
+        said = f"the index on {named} is not in the order of bytes, by which text is compared"
+        yield "FM502", said, f"{create}; or cursor: {{column: {columns[0]}, collation: database}}"
     else:
         yield "", f"an index begins with {named}", ""
 
