@@ -185,6 +185,7 @@ class RunCommand:
 
 plan_app = typer.Typer(add_completion=False)
 FOUND_CHANGES = 6
+Restated = Annotated[bool, typer.Option("--restated", help="Read the rows; say which keys and dates they change.")]
 Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]
 
 
@@ -195,6 +196,7 @@ def plan(
     start: Annotated[str | None, typer.Option("--from", help="As if run with --from.")] = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="As if run with --full-refresh.")] = False,
     max_rows: Annotated[int | None, typer.Option(min=1, help="As if run with --max-rows.")] = None,
+    restated: Restated = False,
     detailed_exitcode: Detailed = False,
     as_json: AsJson = False,
 ) -> None:
@@ -202,7 +204,7 @@ def plan(
     invocation: Invocation = ctx.obj
     session, store = invocation.session(), invocation.store()
     plans = [
-        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
+        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows, restated=restated)
         for job in invocation.jobs(select or ())
     ]
     print_plans(plans, as_json=as_json)
@@ -231,6 +233,7 @@ def _plan_lines(plan: Plan) -> list[str]:
         *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
         *([held] if plan.rows_held_back else []),
         *(f"  schema: {change}" for change in plan.schema_changes),
+        *(f"  restates {line}" for line in plan.restated),
         *(f"  rule {rule}" for rule in plan.rules),
         *(f"  {note}" for note in plan.notes),
     ]
