@@ -69,6 +69,9 @@ def test_a_store_that_cannot_be_cleaned_does_not_fail_the_run() -> None:
 
     class Stuck(MemoryMarkStore):
         def prune(self, job: str, **limits: Any) -> Any:  # noqa: ANN401 - never gets there
+            asked.append(job)
             raise StoreUnreachable("the store", reason="its disk is full")
 
+    asked: list[str] = []
     Cleaner(Stuck(), SHORT).after(receipt())
+    assert asked == ["orders"]

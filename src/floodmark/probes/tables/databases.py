@@ -5,6 +5,7 @@ What the standard spells for all of them is in `dialects.Ansi`; of a database th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ PRIMARY, UNIQUE, REQUIRED = "P", "U", "N"
 """What a row of the catalog tells: a column of the primary key, of a unique index, or one that is never null."""
 
 
-class KnownDatabase(Ansi):
+class KnownDatabase(Ansi, ABC):
     """A database whose catalog can be asked, and whose rows of one cursor value can be told apart by their key.
 
     A key travels as the hexadecimal digits of its texts: no collation takes two of those for one.
@@ -24,13 +25,13 @@ class KnownDatabase(Ansi):
 
     encoding = "utf-8"
 
+    @abstractmethod
     def catalog_sql(self, relation: Relation) -> str:
         """Rows of (what, index, place, column); a column that is NULL makes its index useless to us."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hex_of(self, expression: str) -> str:
         """The bytes of an expression's text, in `encoding`, as hexadecimal digits."""
-        raise NotImplementedError
 
     def joined(self, texts: Sequence[str]) -> str:
         """Texts with a dash between them."""

@@ -289,11 +289,11 @@ FORMS: dict[Form, str] = {
 def table_lines() -> list[str]:
     """The laws as a table of Markdown, for docs/values.md."""
     head = ["a value", "in Spark SQL", *FORMS.values()]
-    rows = [[each.name, f"`{_cell(each.sql)}`", *(_shown(each.expected(form)) for form in FORMS)] for each in LAWS]
+    rows = [[each.name, f"`{_cell(each.sql)}`", *(_form_text(each.expected(form)) for form in FORMS)] for each in LAWS]
     return [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
 
 
-def _shown(expected: Expected) -> str:
+def _form_text(expected: Expected) -> str:
     if isinstance(expected, Refused):
         return "**refused**" if expected.by == "type" else "**this value is refused**"
     if isinstance(expected, Arrow):
