@@ -59,7 +59,7 @@ class Reader:
 def test_values_arrive_as_they_are_in_the_table(spark: SparkSession, shop: Database) -> None:
     """And not as the names of their columns, which is what MariaDB makes of names in double quotes."""
     shop.run(
-        "create table o (id int primary key, name varchar(20), price decimal(12,2), day date, at timestamp(6) null)",
+        "create table o (id int primary key, name varchar(20), price decimal(12,2), due date, at timestamp(6) null)",
         "insert into o values (1, 'Größe', 9.50, '1999-12-31', '2024-05-01 12:00:00.123456')",
         "insert into o values (2, null, null, null, null)",
     )
@@ -86,19 +86,19 @@ def test_a_batch_ends_after_so_many_rows(spark: SparkSession, shop: Database, ki
 def test_several_columns_end_within_a_value_of_the_first(spark: SparkSession, shop: Database) -> None:
     """The mark tells rows of a day apart."""
     shop.run(
-        "create table o (id int not null, day date not null, primary key (day, id))",
+        "create table o (id int not null, due date not null, primary key (due, id))",
         "insert into o values (1, '2024-01-02'), (2, '2024-01-01'), (3, '2024-01-01'), (4, '2024-01-01')",
     )
-    reader = Reader(spark, shop, Cursor(["day", "id"]))
+    reader = Reader(spark, shop, Cursor(["due", "id"]))
     assert [reader.batch(2), reader.batch(2), reader.batch()] == [[2, 3], [1, 4], []]
 
 
 @pytest.mark.spark
 def test_a_unique_index_is_known_and_so_is_the_primary_key(spark: SparkSession, shop: Database) -> None:
     """So nobody has to say it, and rows that share a value are told apart by themselves."""
-    shop.run("create table o (id int primary key, code int not null unique, day date)")
+    shop.run("create table o (id int primary key, code int not null unique, due date)")
     unique = shop.source(table="o", cursor="code").probe(lambda: spark).cursor()
-    shared = shop.source(table="o", cursor="day").probe(lambda: spark).cursor()
+    shared = shop.source(table="o", cursor="due").probe(lambda: spark).cursor()
     assert (unique.is_unique, unique.columns[0].is_nullable, shared.is_unique, shared.key) == (
         True,
         False,
@@ -111,10 +111,10 @@ def test_a_unique_index_is_known_and_so_is_the_primary_key(spark: SparkSession, 
 def test_rows_that_share_the_marks_value_and_rows_without_one_come_once(spark: SparkSession, shop: Database) -> None:
     """Told apart by a key of two columns, also where only the case of a letter differs, and with quotes in it."""
     shop.run(
-        "create table o (id int not null, name varchar(9) not null, day date, primary key (id, name))",
+        "create table o (id int not null, name varchar(9) not null, due date, primary key (id, name))",
         "insert into o values (1, 'o''br', '2024-01-01'), (2, 'a', null)",
     )
-    reader = Reader(spark, shop, Cursor("day", on_null="include"))
+    reader = Reader(spark, shop, Cursor("due", on_null="include"))
     first = reader.batch()
     shop.run("insert into o values (1, 'o''b', '2024-01-01'), (3, 'Ä', null)")
     assert (first, reader.batch(), reader.batch()) == ([1, 2], [1, 3], [])
@@ -123,11 +123,11 @@ def test_rows_that_share_the_marks_value_and_rows_without_one_come_once(spark: S
 @pytest.mark.spark
 def test_more_rows_at_one_value_than_a_batch_takes_are_read_together(spark: SparkSession, shop: Database) -> None:
     """A batch never ends between two rows of one value, unless their keys are remembered."""
-    shop.run("create table o (id int primary key, day date)")
+    shop.run("create table o (id int primary key, due date)")
     shop.run(
         *(f"insert into o values ({n}, '2024-01-01')" for n in (1, 2, 3)), "insert into o values (4, '2024-01-02')"
     )
-    reader = Reader(spark, shop, Cursor("day"))
+    reader = Reader(spark, shop, Cursor("due"))
     assert [reader.batch(2), reader.batch(2), reader.batch(2)] == [[1, 2, 3], [4], []]
 
 

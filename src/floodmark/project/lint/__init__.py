@@ -347,6 +347,12 @@ LIMITS = (
         "floodmark check says how near the mark is to the oldest message",
     ),
     Limit(
+        "FM315",
+        of_source("delta", "fact"),
+        "what vacuum or the cleanup of its log takes from the table before it is read is lost; the job stops (exit 5)",
+        "floodmark optimize sets how long the table keeps both, floodmark check says how long that is",
+    ),
+    Limit(
         "FM316",
         of_source("files"),
         "what is changed in a file after it was read is not delivered; the job stops (exit 5)",
