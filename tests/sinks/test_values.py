@@ -141,3 +141,13 @@ def test_a_value_that_has_no_exact_form_stops_the_write_by_the_name_of_its_colum
 def test_every_law_has_a_column_of_its_own() -> None:
     """Two laws of one name would be one."""
     assert len({law.column for law in LAWS}) == len(LAWS)
+
+
+def test_two_rows_of_a_key_that_differ_in_a_microsecond_are_not_one(spark: SparkSession, tmp_path: Path) -> None:
+    """A merge that cannot tell which is newer refuses them, and takes neither for the other."""
+    rows = spark.sql(
+        "select 1 as id, 1 as seq, timestamp'2024-05-01 12:00:00.000001' as at"
+        " union all select 1, 1, timestamp'2024-05-01 12:00:00.000002'"
+    )
+    with pytest.raises(SinkFailed, match="two different rows have the key"):
+        Delta(str(tmp_path), mode="merge", key=("id",), sequence=("seq",)).write(rows, batch(1))
