@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast check crash mutants bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions check crash mutants bench dist lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv from requirements.lock and fetch the JVM connectors (needs Python 3.10+, Java 17 or 21)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
@@ -34,6 +34,9 @@ test: setup ## run the tests, all but crash and bench
 
 test-fast: setup ## run the tests that need neither Spark nor a server: the inner loop
 	@$(BIN)/python -m pytest -q -m "not crash and not bench and not spark and not server" -n auto --maxprocesses 4
+
+test-versions: setup ## import, init and a run on every Python from 3.10 to 3.13 that is found here
+	@$(BIN)/python scripts/test_versions.py
 
 check: setup ## lint, format, types, layers
 	@$(BIN)/ruff check .

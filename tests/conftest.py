@@ -11,6 +11,7 @@ import pytest
 
 from floodmark.spark.session import spark_session
 from floodmark.testing.servers import Broker, Server, kafka_broker, postgres_server
+from floodmark.testing.servers.mariadb import MariaDb, has_programs, mariadb_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,14 @@ Without the last one it has 48 MB for compiled code, which a workflow outgrows: 
 """
 
 
-SERVERS = frozenset({"kafka", "postgres"})
+DRIVERS = "com.h2database:h2:2.3.232, org.mariadb.jdbc:mariadb-java-client:3.5.3"
+"""Fetched once, as the connectors are."""
+SERVERS = frozenset({"kafka", "postgres", "mariadb"})
+
+
+def pytest_report_header() -> str:
+    """What is claimed and cannot be tried on this machine is said, not skipped."""
+    return f"MariaDB: {'tested' if has_programs() else 'not tested, its programs are not on this machine'}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,7 +63,8 @@ def loggers_of_a_fresh_interpreter() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The suite's session: small, local, started by the first test that asks for it."""
-    session = spark_session({"spark.master": "local[2]", "spark.driver.memory": "1g"}, app_name="floodmark-tests")
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.jars.packages": DRIVERS}
+    session = spark_session(settings, app_name="floodmark-tests")
     yield session
     session.stop()
 
@@ -72,6 +81,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The suite's database server; a test that stops it starts it again."""
     with postgres_server(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    """The suite's MariaDB server; asked for only where its programs are."""
+    with mariadb_server(tmp_path_factory.mktemp("mariadb")) as server:
         yield server
 
 

@@ -99,7 +99,7 @@ def configure(
     logger.propagate = False
 
 
-class _CommandLineHandler(logging.StreamHandler[TextIO]):
+class _CommandLineHandler(logging.StreamHandler):  # type: ignore[type-arg] # not generic before Python 3.11
     """A type of its own, so that `configure` never removes a handler that somebody else added."""
 
 

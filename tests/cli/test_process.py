@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -65,6 +66,37 @@ def begun(folder: Path, *arguments: str, look_seconds: float) -> subprocess.Pope
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return process
+
+
+CHATTY = """\
+import os, subprocess
+from floodmark.sources.contract import Sight
+
+print("on import")
+
+class Own:
+    name = "own"
+    def fingerprint(self, session):
+        return "own"
+    def look(self, mark, request, session):
+        print("by print")
+        os.write(1, b"by its descriptor\\n")
+        subprocess.run(["echo", "by a program"], check=True)
+        return Sight(None)
+"""
+
+
+def test_the_document_is_alone_on_stdout_whatever_a_users_code_prints(project: Path) -> None:
+    """By print, by its descriptor or by a program that it starts: all of that is on stderr."""
+    (project / "own.py").write_text(CHATTY)
+    (project / "floodmark.yaml").write_text(
+        "jobs:\n  - {name: a, source: {type: python, object: 'own:Own'}, sinks: [{type: console}]}\n"
+    )
+    ran = subprocess.run([*FLOODMARK, "run", "--json"], cwd=project, capture_output=True, text=True, check=True)
+    assert [run["status"] for run in json.loads(ran.stdout)["runs"]] == ["nothing_new"]
+    assert ran.stderr.splitlines() == ["on import", "by print", "by its descriptor", "by a program"]
+    plain = subprocess.run([*FLOODMARK, "run"], cwd=project, capture_output=True, text=True, check=True)
+    assert plain.stdout.splitlines()[0] == "on import"
 
 
 @pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])

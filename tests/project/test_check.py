@@ -270,3 +270,29 @@ def test_folders_that_executors_do_not_see_are_found(
     assert (rules(here), rules(there), exit_code(there)) == ([], ["FM508"], 2)
     assert f"node7 does not see {tmp_path / 'out'}" in next(line.message for line in there if line.rule)
     assert [line.part for line in there].count("disks") == 2
+
+
+def checked_delta(folder: Path, version: int, **properties: str) -> list[tuple[str, str]]:
+    """What check says of a Delta source whose mark is at a version: rule and words."""
+    for number in range(3):
+        write_deltalake(folder / "lake", pa.table({"id": [number]}), mode="append", configuration=properties)
+    source, mark = fm.sources.Delta(str(folder / "lake")), VersionHWM("delta", version)
+    return [(rule, words) for rule, words, _ in check.delta_remarks(source, mark, never)]
+
+
+def test_how_long_a_table_keeps_what_its_reader_needs_is_told(tmp_path: Path) -> None:
+    """By its own properties, or by Delta's defaults."""
+    own = {"delta.deletedFileRetentionDuration": "interval 14 days", "delta.logRetentionDuration": "interval 60 days"}
+    (tmp_path / "other").mkdir()
+    assert checked_delta(tmp_path, 2) == [("", "the table keeps removed files for 7 days and its log for 30")]
+    assert checked_delta(tmp_path / "other", 2, **own) == [
+        ("", "the table keeps removed files for 14 days and its log for 60")
+    ]
+
+
+def test_a_reader_that_has_waited_for_half_of_that_is_warned(tmp_path: Path) -> None:
+    """Vacuum takes the files that it still has to read."""
+    short = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+    remarks = checked_delta(tmp_path, 0, **short)
+    assert [rule for rule, _ in remarks] == ["", "FM505"]
+    assert "what lies above version 0 has waited for 0 days" in remarks[1][1]

@@ -82,7 +82,7 @@ def test_only_the_table_named_source_is_replaced() -> None:
     """Columns, texts, aliases, tables of a schema and the query's own names stay as they were written."""
     query = "with x as (select source from `source`) select 'source', db.source.id from Source s, db.source"
     assert Sql(query).sql_over({"source": "v1"}, NOON) == (
-        "with x as (select source from v1) select 'source', db.source.id from v1 s, db.source"
+        "with x as (select source from v1 AS `source`) select 'source', db.source.id from v1 s, db.source"
     )
 
 
@@ -95,16 +95,16 @@ def test_a_query_that_names_its_own_source_keeps_it() -> None:
 def test_batch_time_is_a_literal_and_never_touched_inside_a_text() -> None:
     """It is our own value, so nothing of a user's is pasted."""
     written = Sql("select ':batch_time', :batch_time from source").sql_over({"source": "v"}, NOON)
-    assert written == "select ':batch_time', TIMESTAMP '2026-11-15 12:00:00+00:00' from v"
+    assert written == "select ':batch_time', TIMESTAMP '2026-11-15 12:00:00+00:00' from v AS `source`"
 
 
 @pytest.mark.parametrize(
     ("query", "written"),
     [
-        ("select id, v from source", "select id, v , _fm_position from v1"),
+        ("select id, v from source", "select id, v , _fm_position from v1 AS `source`"),
         (
             "select extract(year from t) as y\nfrom source where id > 1",
-            "select extract(year from t) as y\n, _fm_position from v1 where id > 1",
+            "select extract(year from t) as y\n, _fm_position from v1 AS `source` where id > 1",
         ),
     ],
 )

@@ -7,10 +7,13 @@ that several commands take stand here too.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -27,17 +30,64 @@ if TYPE_CHECKING:
 UsageError = typer.BadParameter.__base__ or typer.BadParameter  # typer gives it no public name of its own
 INTERRUPTED = 130
 USAGE = 2
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")]
+STDOUT, STDERR = 1, 2
+_document_streams: list[TextIO] = []
+"""Where the document goes while a command with `--json` runs; its stdout is everybody else's stderr."""
+
+
+def _reserve_stdout(ctx: typer.Context, as_json: bool) -> bool:
+    if as_json and not ctx.resilient_parsing:
+        ctx.with_resource(stdout_for_the_document())
+    return as_json
+
+
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON document and nothing else on stdout.", callback=_reserve_stdout),
+]
 Select = Annotated[list[str] | None, typer.Option("--select", metavar="JOB", help="Only this job; may be repeated.")]
 OneJob = Annotated[str | None, typer.Argument(metavar="JOB", help="The job's name; `--select JOB` does as well.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
 
+@contextmanager
+def stdout_for_the_document() -> Iterator[None]:
+    """What anybody prints goes to stderr, be it a user's function, a library, the JVM or a program that is started.
+
+    So it is the descriptor that is changed, before any process can inherit it; a stream that has none is exchanged.
+    """
+    stream, saved = sys.stdout, _saved_stdout()
+    _document_streams.append(os.fdopen(saved, "w", encoding="utf-8") if saved is not None else stream)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        document, sys.stdout = _document_streams.pop(), stream
+        if saved is not None:
+            document.flush()
+            os.dup2(saved, STDOUT)
+            document.close()
+
+
+def _saved_stdout() -> int | None:
+    """A copy of stdout's descriptor, which is stderr's from now on; None if Python's stdout is something else."""
+    try:
+        if sys.stdout.fileno() != STDOUT:
+            return None
+    except (OSError, ValueError):  # of a test, or of a program that has closed it
+        return None
+    sys.stdout.flush()
+    saved = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)
+    return saved
+
+
 def print_json(document: Mapping[str, object]) -> None:
     """The document, on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
-    sys.stdout.flush()
+    out = _document_streams[-1] if _document_streams else sys.stdout
+    out.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+    out.flush()
 
 
 def print_line(text: str) -> None:

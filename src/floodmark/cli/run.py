@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from floodmark.jobs.job import Job, Plan
+    from floodmark.jobs.retention import Cleaner
     from floodmark.jobs.running import Outcome, Runnable, Runner
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
@@ -105,9 +106,11 @@ class RunCommand:
 
         outcomes: list[Outcome] = []
         with stop_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
+            cleaner = self.cleaner()
             for outcome in run_each(jobs, self.runner(self.options), stopping.wait):
                 outcomes.append(outcome)
                 self.report(outcome)
+                cleaner.after(outcome.receipt)
         self.summarise([outcome.receipt for outcome in outcomes])
         return exit_code(outcomes)
 
@@ -119,7 +122,8 @@ class RunCommand:
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         self.invocation.start_logging("info")
         with stop_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
-            loop = Loop(lambda job: self.add_up(runner.run(job)), stopping, self.report)
+            cleaner = self.cleaner()
+            loop = Loop(lambda job: self.add_up(runner.run(job), cleaner), stopping, self.report)
             if status is not None:
                 loop.status = lambda text: status.update(text or LOOPING)
             code = loop.go(jobs, every)
@@ -132,11 +136,18 @@ class RunCommand:
 
         return Runner(self.invocation.store(), self.invocation.session(), options)
 
-    def add_up(self, outcome: Outcome) -> Outcome:
+    def cleaner(self) -> Cleaner:
+        """Drops what the project's `retention` no longer keeps."""
+        from floodmark.jobs.retention import Cleaner
+
+        return Cleaner(self.invocation.store(), self.invocation.loaded_project().retention.build())
+
+    def add_up(self, outcome: Outcome, cleaner: Cleaner) -> Outcome:
         """The same outcome, added to the totals of its job."""
         from floodmark.jobs.running import total
 
         job = outcome.receipt.job
+        cleaner.after(outcome.receipt)
         self.totals[job] = total(self.totals[job], outcome.receipt) if job in self.totals else outcome.receipt
         return outcome
 
@@ -174,6 +185,7 @@ class RunCommand:
 
 plan_app = typer.Typer(add_completion=False)
 FOUND_CHANGES = 6
+Restated = Annotated[bool, typer.Option("--restated", help="Read the rows; say which keys and dates they change.")]
 Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]
 
 
@@ -184,6 +196,7 @@ def plan(
     start: Annotated[str | None, typer.Option("--from", help="As if run with --from.")] = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="As if run with --full-refresh.")] = False,
     max_rows: Annotated[int | None, typer.Option(min=1, help="As if run with --max-rows.")] = None,
+    restated: Restated = False,
     detailed_exitcode: Detailed = False,
     as_json: AsJson = False,
 ) -> None:
@@ -191,7 +204,7 @@ def plan(
     invocation: Invocation = ctx.obj
     session, store = invocation.session(), invocation.store()
     plans = [
-        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
+        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows, restated=restated)
         for job in invocation.jobs(select or ())
     ]
     print_plans(plans, as_json=as_json)
@@ -220,6 +233,7 @@ def _plan_lines(plan: Plan) -> list[str]:
         *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
         *([held] if plan.rows_held_back else []),
         *(f"  schema: {change}" for change in plan.schema_changes),
+        *(f"  restates {line}" for line in plan.restated),
         *(f"  rule {rule}" for rule in plan.rules),
         *(f"  {note}" for note in plan.notes),
     ]

@@ -5,6 +5,8 @@ FloodmarkError
 │   ├── UnknownField            a field nobody knows, with the nearest known name
 │   ├── FieldInvalid            a field that is missing, or whose value does not fit
 │   ├── VariableMissing         ${NAME} without a value
+│   ├── ColumnReserved          a column of the user's with a name that belongs to Floodmark
+│   ├── ColumnUnfit             a column whose values a sink would change without a word
 │   ├── ColumnUnmapped          a column whose values Spark would change without a word
 │   ├── UnknownKind             a store, source, sink or mark type nobody registered
 │   ├── RuleInvalid             a quality rule that Spark cannot read
@@ -77,6 +79,8 @@ FloodmarkError
 from __future__ import annotations
 
 from floodmark.errors.configuration import (
+    ColumnReserved,
+    ColumnUnfit,
     ColumnUnmapped,
     ConfigError,
     FieldInvalid,
@@ -161,6 +165,8 @@ __all__ = [
     "BatchClosed",
     "ChangeFeedOff",
     "CodeChanged",
+    "ColumnReserved",
+    "ColumnUnfit",
     "ColumnUnmapped",
     "ConfigError",
     "ConflictingEvents",

@@ -76,6 +76,28 @@ class ColumnUnmapped(ConfigError):
         self.source, self.column, self.type_name = source, column, type_name
 
 
+class ColumnUnfit(ConfigError):
+    """A column of a type that a target has no exact form for: writing it would change values without a word."""
+
+    def __init__(self, target: str, *, column: str, type_name: str, hint: str = "") -> None:
+        super().__init__(
+            f"column '{column}' is {type_name}, which {target} cannot hold exactly.",
+            hint=hint or f"cast it in the transform, to string for instance, or leave {column} out",
+        )
+        self.target, self.column, self.type_name = target, column, type_name
+
+
+class ColumnReserved(ConfigError):
+    """A column whose name begins as those do that a step adds for itself: it would be dropped without a word."""
+
+    def __init__(self, place: str, *, column: str, prefix: str) -> None:
+        super().__init__(
+            f"{place} has a column '{column}', and names that begin with {prefix} belong to Floodmark.",
+            hint=f"rename it where it is read: select {column} as {column[len(prefix) :] or 'another_name'}, …",
+        )
+        self.place, self.column = place, column
+
+
 class UnknownKind(ConfigError):
     """A store, source, sink or mark type that nobody registered."""
 

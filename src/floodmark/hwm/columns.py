@@ -204,6 +204,8 @@ def _datetime_of(kind: str, value: object) -> datetime:
 
 BYTE_ORDERS = ("C", "POSIX", "C.UTF-8", "ucs_basic", "BINARY", "UTF8_BINARY")
 """The names under which databases and Spark sort text by its bytes; the order of any other is theirs alone."""
+DATABASE = "database"
+"""The order of the column itself, which is asked in SQL and never here."""
 
 _UUID = re.compile(
     r"[{]?[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}[}]?", re.IGNORECASE
@@ -214,7 +216,10 @@ _VERSIONS_WITHOUT_ORDER = "12345"
 @register
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class ColumnTextHWM(ColumnHWM[str]):
-    """A text that grows, such as a ULID or a UUIDv7; `collation` names the order that the source must use with it."""
+    """A text that grows, such as a ULID or a UUIDv7; `collation` names the order that the source must use with it.
+
+    In the order of a DATABASE, only that can compare: here a mark reaches its own value alone, and moves to any other.
+    """
 
     kind: ClassVar[str] = "column_text"
 
@@ -232,8 +237,8 @@ class ColumnTextHWM(ColumnHWM[str]):
         modified_time: datetime | str | None = None,
         **alias: str | None,
     ) -> None:
-        if collation not in BYTE_ORDERS:
-            known = ", ".join(BYTE_ORDERS)
+        if collation not in (*BYTE_ORDERS, DATABASE):
+            known = ", ".join((*BYTE_ORDERS, DATABASE))
             raise MarkInvalid(self.kind, collation, reason=f"only the database knows this order; compare by {known}")
         vars(self).update(collation=collation)
         super().__init__(
@@ -248,6 +253,9 @@ class ColumnTextHWM(ColumnHWM[str]):
 
     def means_none(self, value: object) -> bool:
         return value is None  # the text "null" is a text here
+
+    def reaches(self, value: str | None) -> bool:
+        return super().reaches(value) if self.collation != DATABASE else value is None or value == self.value
 
     def read(self, value: object) -> str:
         text = str(value) if isinstance(value, UUID) else value

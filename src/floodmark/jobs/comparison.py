@@ -18,6 +18,7 @@ from floodmark.probes.tables import RequestedCursor
 from floodmark.probes.tables.relation import Relation, for_jdbc
 from floodmark.sinks import Delta, Postgres
 from floodmark.sinks.contract import written_columns
+from floodmark.sinks.values import EXACT_JSON
 from floodmark.sources.tables.postgres import jdbc_properties, jdbc_url, select_columns
 from floodmark.sources.tables.reading import partitions_for
 from floodmark.step.intents import GONE
@@ -80,7 +81,8 @@ def digest(side: Side) -> Column:
     from pyspark.sql import functions as F
 
     kinds = {name.lower(): kind for name, kind in side.rows.dtypes}
-    values = [F.to_json(quote(name)) if "map<" in kinds[name.lower()] else F.col(quote(name)) for name in side.columns]
+    as_text = {name: F.to_json(quote(name), EXACT_JSON) for name in side.columns if "map<" in kinds[name.lower()]}
+    values = [as_text.get(name, F.col(quote(name))) for name in side.columns]
     return F.xxhash64(F.lit(0), *values, *(value.isNull() for value in values))
 
 
@@ -127,7 +129,7 @@ def same(one: Column, other: Column, side: Side, name: str) -> Column:
     from pyspark.sql import functions as F
 
     if "map<" in dict(side.rows.dtypes)[name]:
-        return F.to_json(one).eqNullSafe(F.to_json(other))
+        return F.to_json(one, EXACT_JSON).eqNullSafe(F.to_json(other, EXACT_JSON))
     return one.eqNullSafe(other)
 
 

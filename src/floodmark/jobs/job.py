@@ -115,17 +115,23 @@ class Job:
         start: str | None = None,
         full_refresh: bool = False,
         max_rows: int | None = None,
+        restated: bool = False,
     ) -> Plan:
-        """What the next run would do; touches nothing."""
-        return self.plan_request(RunRequest(start, full_refresh, max_rows), spark, store)
+        """What the next run would do; touches nothing. `restated` reads the rows, and says which keys would change."""
+        return self.plan_request(RunRequest(start, full_refresh, max_rows), spark, store, restated=restated)
 
     def plan_request(
-        self, request: RunRequest, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+        self,
+        request: RunRequest,
+        spark: SparkSession | Session | None = None,
+        store: MarkStore | None = None,
+        *,
+        restated: bool = False,
     ) -> Plan:
         """As `plan`, with all that is asked of it in one piece."""
         limits = [limit for limit in (request.max_rows or self.max_rows, self.chunk_rows) if limit]
         request = replace(request, max_rows=min(limits, default=None), waits_for_settling=False)
-        return plan(self.step(spark, store, request))
+        return plan(self.step(spark, store, request), restated=restated)
 
     def reset(self, spark: SparkSession | Session | None = None, store: MarkStore | None = None) -> None:
         """Forget the marks: the next run delivers everything again."""
@@ -247,9 +253,10 @@ class Plan:
     notes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     has_work: bool = False
+    restated: tuple[str, ...] = ()
 
 
-def plan(step: Step) -> Plan:
+def plan(step: Step, *, restated: bool = False) -> Plan:
     """Look and compare; the record, the sinks and the source stay as they are."""
     record = step.read()
     if record.intent:
@@ -258,7 +265,7 @@ def plan(step: Step) -> Plan:
     if outlook.is_empty:
         before = display_marks(record.marks)
         return Plan(record.job, before, before, 0, outlook.held_back, outlook.held_reason)
-    return plan_of_new_batch(step, record, outlook)
+    return plan_of_new_batch(step, record, outlook, restated=restated)
 
 
 def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
@@ -275,13 +282,15 @@ def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
     )
 
 
-def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
+def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook, *, restated: bool) -> Plan:
     """Everything a run checks before it writes, without writing."""
     ledgers = read_ledgers(looked_at(step.work), step.store.namespace, step.session)
     if not step.request.full_refresh:
         require_agreement(step.work, step.store.namespace, record, ledgers)
     require_a_beginning(step.work, record, step.request, step.session, ledgers)
     intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
+    from floodmark.jobs import restating
+
     return Plan(
         job=record.job,
         mark_before=display_marks(record.marks),
@@ -293,6 +302,7 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
         notes=("every target is rebuilt",) if intent.kind == "refresh" else (),
         rules=tuple(f"{rule.name} ({rule.action}): {rule.describe()}" for rule in step.work.rules.rules),
         has_work=True,
+        restated=restating.restated(step, intent) if restated else (),
     )
 
 

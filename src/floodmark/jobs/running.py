@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import contextmanager
+import uuid
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +14,7 @@ from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseH
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause, stop_requested
+from floodmark.step.engine import Clock
 from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import Receipt, RuleOutcome
 
@@ -89,16 +91,16 @@ class Runner:
 
     def run(self, job: Runnable) -> Outcome:
         """Run the job once; whatever it raises becomes its outcome."""
-        started, clock = datetime.now(timezone.utc), time.monotonic()
+        clock = Clock()
         try:
             receipt = job.run_request(self.options, self.session, self.store)
             if self.notes_looks and receipt.status == "nothing_new":
-                self.store.looked(job.name, started)
+                self.store.looked(job.name, clock.started)
             return Outcome(receipt)
         except Exception as error:
             log.debug("run failed", job=job.name, exc_info=True)
-            failed = Receipt(job.name, "", "failed", started, time.monotonic() - clock, error=str(error))
-            return Outcome(self._with_store_facts(failed), error)
+            ended = Receipt(job.name, new_run_id(), "failed", clock.started, clock.elapsed(), error=str(error))
+            return Outcome(self._with_store_facts(ended), error)
 
     def run_patiently(self, job: Runnable, wait: Callable[[float], bool]) -> Outcome:
         """Run the job, and again as its `retries` say while that may help; `wait` is True if somebody asks to stop."""
@@ -320,22 +322,33 @@ class Pace:
 
 @contextmanager
 def noting_failure(step: Step) -> Iterator[None]:
-    """Whatever is raised is kept for `floodmark runs`, and goes on."""
+    """Whatever is raised is kept for `floodmark runs`, with an id and how long it took, and goes on."""
+    clock = Clock()
     try:
         yield
-    except FloodmarkError as error:
-        note_failure(step, error)
+    except Exception as error:
+        note_failure(step, error, clock)
         raise
 
 
-def note_failure(step: Step, error: FloodmarkError) -> None:
+def note_failure(step: Step, error: Exception, clock: Clock) -> None:
     """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
     if isinstance(error, LeaseHeld):
         return
     results = error.results if isinstance(error, RuleBroken) else ()
     rules = tuple(RuleOutcome.deserialize(result) for result in results)
-    receipt = Receipt(step.work.name, "", "failed", datetime.now(timezone.utc), error=str(error), rules=rules)
-    try:
-        step.store.add_run(receipt)
-    except FloodmarkError:
-        return
+    with suppress(FloodmarkError):
+        step.store.add_run(failed(step.work.name, step.store, str(error), clock, rules))
+
+
+def failed(job: str, store: MarkStore, error: str, clock: Clock, rules: tuple[RuleOutcome, ...] = ()) -> Receipt:
+    """A run that ended badly: it has an id as any other, and the mark stands where the store has it."""
+    record = store.read(job)
+    mark = display_marks(record.marks) if record else None
+    ended = Receipt(job, new_run_id(), "failed", clock.started, clock.elapsed(), error=error, rules=rules)
+    return replace(ended, mark_before=mark, mark_after=mark)
+
+
+def new_run_id() -> str:
+    """By which `runs`, `diff` and `rollback` know a run."""
+    return uuid.uuid4().hex[:12]

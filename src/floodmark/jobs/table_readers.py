@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 MARGIN = timedelta(days=1)
 """A reader that is about to run must not find the last hour of its files gone."""
-DEFAULT_LOG_RETENTION = timedelta(days=30)
+FILES_KEPT, LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+DEFAULT_FILE_RETENTION, DEFAULT_LOG_RETENTION = timedelta(days=7), timedelta(days=30)
+INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
 Table = TypeVar("Table")
 
 
@@ -196,9 +199,20 @@ class TableRetention:
     def properties(self) -> dict[str, str]:
         """As the table's own properties: Delta cleans by these, whatever a statement says."""
         return {
-            "delta.deletedFileRetentionDuration": _interval(self.files),
-            "delta.logRetentionDuration": _interval(self.log),
+            FILES_KEPT: _interval(self.files),
+            LOG_KEPT: _interval(self.log),
         }
+
+    def longer_than(self, duration: timedelta) -> TableRetention:
+        """The same, but at least so long."""
+        return TableRetention(max(self.files, duration), max(self.log, duration))
+
+
+def kept_by(probe: DeltaProbe) -> TableRetention:
+    """What the table's own properties say, or Delta's defaults."""
+    found = probe.properties()
+    files = _parse_interval(found.get(FILES_KEPT, ""), DEFAULT_FILE_RETENTION)
+    return TableRetention(files, _parse_interval(found.get(LOG_KEPT, ""), DEFAULT_LOG_RETENTION))
 
 
 def readers_of(table_id: str, store: MarkStore) -> list[Reader]:
@@ -213,14 +227,20 @@ def safe_retention(probe: DeltaProbe, readers: list[Reader], wanted: timedelta, 
     needed = wanted
     behind = [reader for reader in readers if reader.version < probe.latest()]
     if behind:
-        needed = max(wanted, now - _time_of(probe, behind[0].version) + MARGIN)
+        needed = max(wanted, now - time_of(probe, behind[0].version) + MARGIN)
     return TableRetention(needed, max(DEFAULT_LOG_RETENTION, needed))
 
 
-def _time_of(probe: DeltaProbe, version: int) -> datetime:
+def time_of(probe: DeltaProbe, version: int) -> datetime:
     """When the version was made; the oldest that the log still has, if it is gone already."""
     commits = probe.commits(version - 1, version) or probe.commits(probe.oldest() - 1, probe.oldest())
     return datetime.fromtimestamp(commits[0].timestamp_ms / 1000, timezone.utc)
+
+
+def _parse_interval(text: str, default: timedelta) -> timedelta:
+    """A property of one unit, which is how everybody writes it; anything else is taken for the default."""
+    match = INTERVAL.fullmatch(text.strip())
+    return timedelta(**{f"{match[2].lower()}s": int(match[1])}) if match else default
 
 
 def _interval(duration: timedelta) -> str:

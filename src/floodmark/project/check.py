@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from floodmark.errors import FloodmarkError, SinkBehind, SourceUnreadable
+from floodmark.hwm import VersionHWM
+from floodmark.jobs.table_readers import kept_by, time_of
 from floodmark.locations import local_path
 from floodmark.logs import get_logger
 from floodmark.postgres import Address
+from floodmark.probes.delta import DeltaProbe
 from floodmark.probes.kafka import KafkaProbe
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.probes.postgres import PostgresProbe, TableFacts, table_facts, target_facts
@@ -26,6 +30,7 @@ from floodmark.sinks import Delta
 from floodmark.sinks import Files as FilesSink
 from floodmark.sinks import Postgres as PostgresSink
 from floodmark.sinks.contract import answering_at_once, ledger_id
+from floodmark.sources import Delta as DeltaSource
 from floodmark.sources import Kafka, Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
@@ -33,6 +38,7 @@ from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import select_columns
 from floodmark.spark.faults import hosts_without
 from floodmark.spark.session import is_local
+from floodmark.spark.tables import DeltaPlace
 from floodmark.step.looking import last_confirmed, name_of, require_same_sources, sink_behind, source_request
 from floodmark.step.transform import first_lines
 from floodmark.step.work import KEY_OF_ASIDE, RunRequest, display_marks
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel
     from floodmark.sinks.contract import Sink
-    from floodmark.sources.contract import Sight, Source
+    from floodmark.sources.contract import Session, Sight, Source
     from floodmark.step import Step
     from floodmark.step.work import Work
     from floodmark.stores.contract import MarkStore
@@ -100,6 +106,8 @@ class JobCheck:
         found, mark = source.fingerprint(self.step.session), record.marks.get(source.name)
         yield "", f"reads {found}", ""
         yield from kind_remarks(source, mark)
+        if isinstance(source, DeltaSource):
+            yield from delta_remarks(source, mark, self.step.session)
         require_same_sources(self.step.work, record, {source.name: found})
         request = Request(extras=record.extras.source(source.name).extras, waits=False)
         yield "", sight_text(source.look(mark, request, self.step.session)), ""
@@ -187,20 +195,21 @@ def postgres_source_remarks(source: Postgres) -> Remarks:
         return
     found = table_facts(address, relation.sql(Dialect().quote, {}), columns)
     if found is not None:
-        yield from index_remarks(found, columns, source.table)
+        yield from index_remarks(found, columns, source.table, by_bytes=cursor.collation == "bytes")
         yield from tie_remarks(resolved)
         yield from value_remarks(found, cursor, resolved)
 
 
-def index_remarks(table: TableFacts, columns: tuple[str, ...], name: str) -> Remarks:
+def index_remarks(table: TableFacts, columns: tuple[str, ...], name: str, *, by_bytes: bool = True) -> Remarks:
     """Whether a look is quick."""
     named, index = ", ".join(columns), table.index_on(columns)
-    by_bytes = ' COLLATE "C"' if table.type.split("(")[0] in TEXTS else ""
-    create = f"CREATE INDEX ON {name} ({named}{by_bytes})"
+    is_text = by_bytes and table.type.split("(")[0] in TEXTS
+    create = f"""CREATE INDEX ON {name} ({named}{' COLLATE "C"' if is_text else ""})"""
     if index is None:
         yield "FM502", f"no index begins with {named}: every look scans {name} (about {table.rows} rows)", create
-    elif by_bytes and not index.is_by_bytes:
-        yield "FM502", f"the index on {named} is not in the order of bytes, by which text is compared", create
+    elif is_text and not index.is_by_bytes:
+        said = f"the index on {named} is not in the order of bytes, by which text is compared"
+        yield "FM502", said, f"{create}; or cursor: {{column: {columns[0]}, collation: database}}"
     else:
         yield "", f"an index begins with {named}", ""
 
@@ -270,6 +279,26 @@ def kafka_remarks(source: Kafka, mark: HWM[object] | None) -> Remarks:
                 f"{place[0]}/{place[1]}: the mark {at} is nearer to the oldest message {seen.earliest} than to the end"
             )
             yield "FM505", f"{said} {seen.stable}: retention may pass it", "run the job, or keep messages longer"
+
+
+def delta_remarks(source: DeltaSource, mark: HWM[object] | None, session: Session) -> Remarks:
+    """How long the table keeps what a reader by versions needs, against how long this one has not read."""
+    place = DeltaPlace(source.path, source.table)
+    location = place.location(session)
+    probe = DeltaProbe(location or "")
+    if location is None or not probe.refresh():
+        return
+    kept = kept_by(probe)
+    yield "", f"the table keeps removed files for {kept.files.days} days and its log for {kept.log.days}", ""
+    version = mark.value if isinstance(mark, VersionHWM) else None
+    if version is None or version >= probe.latest():
+        return
+    waited = datetime.now(timezone.utc) - time_of(probe, version + 1)
+    if waited > min(kept.files, kept.log) / 2:
+        said = f"what lies above version {version} has waited for {waited.days} days: vacuum or log cleanup may pass it"
+        longer = kept.longer_than(2 * waited).properties()
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in longer.items())
+        yield "FM505", said, f"run the job, or ALTER TABLE {place.sql} SET TBLPROPERTIES ({listed})"
 
 
 def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, int]:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from floodmark.hwm import Json
+    from floodmark.jobs.retention import Retention as StoreRetention
     from floodmark.project.file import Place
 
 
@@ -180,11 +181,17 @@ class JobModel(Model):
 
 
 class Retention(Model):
-    """How long old records and receipts are kept."""
+    """How long old records and receipts are kept; a run that did something drops what is older."""
 
     history: Duration = "90d"
     keep_at_least: int = Field(default=20, ge=1)
     runs: Duration = "180d"
+
+    def build(self) -> StoreRetention:
+        """The limits as the store is cleaned by them."""
+        from floodmark.jobs.retention import Retention as StoreRetention
+
+        return StoreRetention(**self.model_dump())
 
 
 class TableHealth(Model):

@@ -9,8 +9,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from floodmark.errors import ConfigError
-from floodmark.locations import quote
 from floodmark.sinks.contract import AtLeastOnce, Batch, Recorded, Session, without_own
+from floodmark.sinks.values import json_record, refusals_of_values, table_cell
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,7 +53,8 @@ class Console(AtLeastOnce):
         visible = without_own(rows)
         limited = visible.limit(self.limit) if self.limit is not None else visible
         lines = _json_lines(limited) if self.format == "jsonl" else _table_lines(limited)
-        return _print(lines, self._out()) - (1 if self.format == "table" else 0)
+        with refusals_of_values(batch.job, self.name):
+            return _print(lines, self._out()) - (1 if self.format == "table" else 0)
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         """Nothing to fence."""
@@ -63,16 +64,11 @@ class Console(AtLeastOnce):
 
 
 def _json_lines(rows: DataFrame) -> Iterator[str]:
-    from pyspark.sql import functions as F
-
-    record = F.to_json(F.struct(*map(quote, rows.columns)), {"ignoreNullFields": "false"})
-    return (row[0] for row in rows.select(record).toLocalIterator())
+    return (row[0] for row in rows.select(json_record(rows, rows.columns)).toLocalIterator())
 
 
 def _table_lines(rows: DataFrame) -> Iterator[str]:
-    from pyspark.sql import functions as F
-
-    texts = rows.select(*(F.coalesce(F.col(quote(name)).cast("string"), F.lit("NULL")) for name in rows.columns))
+    texts = rows.select(*map(table_cell, rows.schema.fields))
     cells = (tuple(row) for row in texts.toLocalIterator())
     first = list(islice(cells, WIDTHS_FROM))
     widths = [max(map(len, column)) for column in zip(rows.columns, *first, strict=True)]

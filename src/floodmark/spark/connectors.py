@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConnectorsMissing, FloodmarkError
+from floodmark.errors import ConfigError, ConnectorsMissing, FloodmarkError
 from floodmark.machine import replace_file
 from floodmark.patience import doubling_pause
 from floodmark.spark.java import alone, cache_folder, find_java
@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 SPARK = "4.2"
 IVY_FILE = Path(__file__).with_name("connectors.ivy.xml")
 IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
+PACKAGES = """<?xml version="1.0" encoding="UTF-8"?>
+<ivy-module version="2.0">
+  <info organisation="floodmark" module="packages"/>
+  <configurations>
+    <conf name="default"/>
+  </configurations>
+  <dependencies defaultconf="default->default">
+{dependencies}
+  </dependencies>
+</ivy-module>
+"""
 MANIFEST = "manifest.json"
 ATTEMPTS = 5
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
@@ -39,6 +50,7 @@ _BUSY = re.compile(  # 401, 403 and 404 stay as they are however long one waits
     r"|Server access [Ee]rror|UnknownHostException|ConnectException|SocketException|SocketTimeoutException"
     r"|SSLException|NoRouteToHostException|Connection (?:reset|refused)"
 )
+_MODULE = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)")
 _NOT_FOUND = re.compile(r"^\s*:: ([^#\s]+)#([^;\s]+);(\S+?): not found", re.MULTILINE)
 
 log = logging.getLogger(__name__)
@@ -59,13 +71,41 @@ def connectors(ivy_settings: str | None = None, *, pause_seconds: float = PAUSE_
     return cached_jars(folder) or _resolve(folder, _settings_file(ivy_settings), pause_seconds)
 
 
-def _resolve(folder: Path, settings: Path, pause_seconds: float) -> tuple[Path, ...]:
+def package_jars(packages: str, ivy_settings: str | None = None) -> tuple[Path, ...]:
+    """The jars of what `spark.jars.packages` names (`org:name:version`, with commas): fetched once, as connectors are.
+
+    A driver is asked for so: its own jar, and whatever it needs. Raises ConfigError, ConnectorsMissing, JavaMissing.
+    """
+    modules = tuple(sorted({each.strip() for each in packages.split(",") if each.strip()}))
+    dependencies = "\n".join(_dependency(module) for module in modules)
+    if not modules:
+        return ()
+    folder = cache_folder() / "packages" / hashlib.sha256(dependencies.encode()).hexdigest()[:16]
+    found = cached_jars(folder)
+    if found:
+        return found
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = folder / "packages.ivy.xml"
+    replace_file(listed, PACKAGES.format(dependencies=dependencies))
+    return _resolve(folder, _settings_file(ivy_settings), PAUSE_SECONDS, listed)
+
+
+def _dependency(module: str) -> str:
+    match = _MODULE.fullmatch(module)
+    if match is None:
+        raise ConfigError(
+            f"spark.jars.packages: {module!r} is not the name of a package.", hint="org:name:version, with commas"
+        )
+    return '    <dependency org="{}" name="{}" rev="{}"/>'.format(*match.groups())
+
+
+def _resolve(folder: Path, settings: Path, pause_seconds: float, modules: Path = IVY_FILE) -> tuple[Path, ...]:
     java = find_java()
     with alone(folder.with_suffix(".lock")):
         found = cached_jars(folder)  # another process may have resolved them while this one waited
         if found:
             return found
-        Resolution(IVY_FILE, settings, folder, java).run(pause_seconds)
+        Resolution(modules, settings, folder, java).run(pause_seconds)
         write_manifest(folder)
     return cached_jars(folder)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+PACKAGES = "spark.jars.packages"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 SPARK_LOG = "FLOODMARK_SPARK_LOG"
 
@@ -155,11 +156,14 @@ def _is_provided(chosen: Mapping[str, str]) -> bool:
 
 
 def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
-    from floodmark.spark.connectors import brings_connectors, connectors  # not for who only asks about a session
+    from floodmark.spark.connectors import brings_connectors, connectors, package_jars  # only for a new session
     from floodmark.spark.java import find_java
 
-    java = find_java()
-    jars = connectors(chosen.get("spark.jars.ivySettings")) if brings_connectors() else ()
+    java, ivy_settings = find_java(), chosen.get("spark.jars.ivySettings")
+    jars = connectors(ivy_settings) if brings_connectors() else ()
+    if jars and is_local(chosen.get("spark.master", "local[*]")):  # Spark itself would ask the registry at every start
+        jars += package_jars(chosen.get(PACKAGES, ""), ivy_settings)
+        chosen = {name: value for name, value in chosen.items() if name != PACKAGES}
     settings = session_settings(chosen, jars)
     if not is_local(settings["spark.master"]):
         ensure_gateway(settings, java, ())
@@ -230,6 +234,7 @@ def _local(master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 is read wrongly by others before 1677
         "spark.sql.shuffle.partitions": str(local_cores(master)),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),

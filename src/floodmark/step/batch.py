@@ -17,7 +17,7 @@ from floodmark.step.checks import Judgement, judge_on_the_way
 from floodmark.step.looking import confirmed_numbers, marks_after
 from floodmark.step.set_aside import saved_letters, union_all
 from floodmark.step.spool import RowCounter, RowCounts, Spool, observe_rows
-from floodmark.step.transform import FrozenOutcomes, Function, Identity, SpanTransform, Sql, Transform
+from floodmark.step.transform import FrozenOutcomes, Function, Identity, SpanTransform, Sql, Transform, refuse_reserved
 from floodmark.step.work import Work, gives_same_rows
 from floodmark.stores.record import Intent, JobRecord
 
@@ -88,6 +88,8 @@ def transform_rows(
     work: Work, intent: Intent, readings: Mapping[str, Reading], spark: SparkSession
 ) -> tuple[DataFrame, tuple[RowCounter, ...]]:
     """What the transform makes of the readings, with a counter on each that the rules do not count already."""
+    for name, reading in readings.items():
+        refuse_reserved((each for each in reading.rows.columns if each not in reading.hidden), f"source '{name}'")
     rows = {name: with_position(work, reading) for name, reading in readings.items()}
     counters = {} if judges_what_is_read(work, readings) else {n: observe_rows(readings[n], rows[n]) for n in readings}
     rows |= {name: counter.rows for name, counter in counters.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +12,9 @@ from types import CodeType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import floodmark
-from floodmark.errors import ConfigError, TransformFailed
-from floodmark.sinks.contract import POSITION
+from floodmark.errors import ColumnReserved, ConfigError, TransformFailed
+from floodmark.locations import quote
+from floodmark.sinks.contract import OWN, POSITION
 from floodmark.step.repeatable import aggregates, calls_unknown, makes_other_rows, parse, tables_read, why_volatile
 from floodmark.step.spool import RowCounts, Spool
 
@@ -107,9 +108,10 @@ class Function:
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
         try:
-            return self.function(*frames.values()) if len(frames) == 1 else self.function(**frames)
+            made = self.function(*frames.values()) if len(frames) == 1 else self.function(**frames)
         except Exception as error:
             raise TransformFailed(job, reason=f"{type(error).__name__}: {error}") from error
+        return without_reserved_names(made, job)
 
     def fingerprint(self) -> str:
         """The function's own code; the program's fingerprint covers the module it stands in."""
@@ -132,18 +134,19 @@ class Sql:
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
         tables = {"source": only_frame(frames, job)} if len(frames) == 1 else dict(frames)
-        views = {name: f"fm_{name}_{attempt}" for name in tables}
+        views = {name: f"fm_{place}_{attempt}" for place, name in enumerate(tables)}
         spark = next(iter(tables.values())).sparkSession
         try:
             for name, frame in tables.items():
                 frame.createOrReplaceTempView(views[name])
             positioned = len(frames) == 1 and POSITION in tables["source"].columns
-            return spark.sql(self.sql_over(views, batch_time, carried=[POSITION] if positioned else ()))
+            made = spark.sql(self.sql_over(views, batch_time, carried=[POSITION] if positioned else ()))
         except Exception as error:
             raise TransformFailed(job, reason=first_lines(error)) from error
         finally:
             for view in views.values():
                 spark.catalog.dropTempView(view)
+        return without_reserved_names(made, job)
 
     def fingerprint(self) -> str:
         return short_hash(self.text)
@@ -178,12 +181,14 @@ class Sql:
     def sql_over(self, views: Mapping[str, str], batch_time: datetime, carried: Sequence[str] = ()) -> str:
         """The same text with tables and `:batch_time` replaced in place: all else is what the user wrote.
 
-        The time goes in as a literal, since Delta's parser does not pass Spark's own parameters on. Columns to be
-        carried are added to the list of a plain SELECT: a sink needs the source's order also where the user does not.
+        A table keeps the name that the query has for it, so that `source.id` and `source.*` mean its columns. The time
+        goes in as a literal, since Delta's parser does not pass Spark's own parameters on. Columns to be carried are
+        added to the list of a plain SELECT: a sink needs the source's order also where the user does not.
         """
         text, literal = self.text, f"TIMESTAMP '{batch_time.isoformat(sep=' ')}'"
-        tables = [table for table in self._tables() if table.name.lower() in views]
-        changes = [(t.this.meta["start"], t.this.meta["end"], views[t.name.lower()]) for t in tables]
+        known = {name.lower(): view for name, view in views.items()}
+        tables = [(table, known[table.name.lower()]) for table in self._tables() if table.name.lower() in known]
+        changes = [(t.this.meta["start"], t.this.meta["end"], under_its_name(t, view)) for t, view in tables]
         changes += [(start, end, literal) for start, end in self._clock_places()]
         changes += [(place, place - 1, f", {', '.join(carried)} ") for place in self._end_of_list() if carried]
         for start, end, put in sorted(changes, reverse=True):
@@ -231,6 +236,14 @@ class Sql:
     def _tables(self) -> Iterator[exp.Table]:
         """Tables that are neither of another schema nor defined by the query itself."""
         return (table for table in tables_read(self._tree) if not table.db)
+
+
+def under_its_name(table: exp.Table, view: str) -> str:
+    """The view in the place of a table, called as the query calls it."""
+    if table.alias:
+        return view
+    named = f"{view} AS {quote(table.name)}"
+    return f"({named})" if table.args.get("sample") else named  # a name stands behind TABLESAMPLE, or within
 
 
 @dataclass(frozen=True)
@@ -301,6 +314,20 @@ def only_frame(frames: Mapping[str, DataFrame], job: str) -> DataFrame:
             hint="give it a transform: SQL over the sources' names, or a function that takes them by name",
         )
     return next(iter(frames.values()))
+
+
+def without_reserved_names(made: DataFrame, job: str) -> DataFrame:
+    """What a user's code made; it may hand on the position, and has no other column of ours. Raises ColumnReserved."""
+    if columns := getattr(made, "columns", None):  # a function may give anything: what is no frame fails by its name
+        refuse_reserved([name for name in columns if name != POSITION], f"the transform of job '{job}'")
+    return made
+
+
+def refuse_reserved(columns: Iterable[str], place: str) -> None:
+    """Raise ColumnReserved for a name that only a step gives: sinks would leave the column out without a word."""
+    for name in columns:
+        if name.lower().startswith(OWN):
+            raise ColumnReserved(place, column=name, prefix=OWN)
 
 
 def code_texts(code: CodeType) -> Iterator[str]:

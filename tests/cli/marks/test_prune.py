@@ -70,6 +70,16 @@ def test_what_is_older_than_the_retention_is_dropped(floodmark: Floodmark, proje
     assert floodmark("marks", "prune", "--yes").out == "nothing to prune\n"
 
 
+def test_a_run_prunes_by_itself(floodmark: Floodmark, project: Path) -> None:
+    """What it wrote is not what it drops; one that finds nothing new, as here, leaves all as it is."""
+    aged(project, "orders", 50, 40, 15, 5, 1)
+    floodmark("run")
+    assert sizes(project, "orders") == (5, 5)
+    (project / "floodmark.yaml").write_text(PROJECT.replace("type: files, path: in", "type: files, path: gone"))
+    floodmark("run")  # it fails: the folder is not there
+    assert sizes(project, "orders") == (2, 4)
+
+
 def test_the_newest_are_kept_however_old(floodmark: Floodmark, project: Path) -> None:
     """`keep_at_least` is stronger than the age, and the mark is still there."""
     aged(project, "orders", 400, 399, 398)

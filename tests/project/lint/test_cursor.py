@@ -35,12 +35,13 @@ def rules(folder: Path, source: str, sink: str) -> list[str]:
         (f"{{{DATABASE}, query: 'select * from o', cursor: [at, id]}}", []),
         (f"{{{DATABASE}, query: 'select * from o', cursor: {{column: id, unique: true}}}}", []),
         (f"{{{DATABASE}, query: 'select * from o where at > :after and at <= :upto', cursor: at, key: id}}", ["FM417"]),
-        ("{type: jdbc, url: 'jdbc:mysql://db/shop', table: o, cursor: {column: at, safety: {delay: 1m}}}", ["FM417"]),
+        ("{type: jdbc, url: 'jdbc:db2://db/shop', table: o, cursor: {column: at, safety: {delay: 1m}}}", ["FM417"]),
+        ("{type: jdbc, url: 'jdbc:mysql://db/shop', table: o, cursor: {column: at, safety: {delay: 1m}}}", []),
         ("{type: jdbc, url: 'jdbc:postgresql://db/shop', table: o, cursor: at}", []),
     ],
 )
 def test_rows_that_nothing_tells_apart_are_found(tmp_path: Path, source: str, found: list[str]) -> None:
-    """Of a table of PostgreSQL the catalog will tell; of a query nobody can."""
+    """Of a table of a database that is known by name the catalog will tell; of a query nobody can."""
     assert rules(tmp_path, source, LAKE) == found
 
 

@@ -153,3 +153,33 @@ def test_binary_and_text_say_the_same_of_every_decimal(url: str, values: list[De
 def test_only_what_cannot_be_cut_short_is_sent_as_binary(spark: str, postgres: str, form: str | None) -> None:
     """The rest is text, which the server reads and refuses by its own rules."""
     assert form_of(spark, postgres) == form
+
+
+@pytest.mark.parametrize(
+    "encoding", [BinaryRows(("date", "timestamp")), CsvRows(("date", "timestamp without time zone"))]
+)
+def test_years_before_the_first_are_the_same_in_both_formats(url: str, encoding: Encoding) -> None:
+    """As text the server knows them by their era alone: the year -44 is 45 BC, and the year 0 is 1 BC."""
+    days = pa.array([-735_525, None, -719_163, 0], pa.int32()).cast(pa.date32())
+    moments = pa.array([-735_525 * 86_400_000_000 + 1, None, -719_162 * 86_400_000_000, 0], pa.int64())
+    rows = pa.RecordBatch.from_arrays([days, moments.cast(pa.timestamp("us"))], ["d", "t"])
+    with psycopg.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("create temporary table bc (d date, t timestamp)")
+        with cursor.copy(f"copy bc from stdin ({encoding.options})".encode()) as copy:
+            copy.write(b"".join([encoding.opening, encoding.encode(rows), encoding.closing]))
+        found = cursor.execute("select d::text, t::text from bc").fetchall()
+    assert found == [
+        ("0045-03-15 BC", "0045-03-15 00:00:00.000001 BC"),
+        (None, None),
+        ("0001-12-31 BC", "0001-01-01 00:00:00"),
+        ("1970-01-01", "1970-01-01 00:00:00"),
+    ]
+
+
+def test_a_time_of_day_goes_in_the_binary_format(url: str) -> None:
+    """With its microseconds."""
+    times = pa.array([0, None, 45_296_123_456_000], pa.int64()).cast(pa.time64("ns"))
+    rows = pa.RecordBatch.from_arrays([times], ["c"])
+    assert form_of("time(6)", "time without time zone") == "time"
+    found = sent(url, "c time", BinaryRows(("time",)), rows)
+    assert [str(row[0]) for row in found] == ["00:00:00", "None", "12:34:56.123456"]

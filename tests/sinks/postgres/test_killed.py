@@ -8,14 +8,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+import floodmark as fm
 from floodmark.failpoints import half_way
+from floodmark.hwm import HWM, ColumnIntHWM, Span
 from floodmark.sinks import Postgres
 from floodmark.sinks.postgres.encoding import BinaryRows
+from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
 from floodmark.spark.session import spark_session
 from tests.sinks.batches import batch
 from tests.sinks.postgres.test_postgres import LEDGER, ask, staging_tables, wait_until_held
@@ -87,6 +90,22 @@ def waits_on_its_way(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Itera
     return passed_on
 
 
+class LosingTask(Immutable):
+    """A source whose second task is lost once, when some of its rows are on their way."""
+
+    name = "numbers"
+
+    def fingerprint(self, session: Session) -> str:
+        return "numbers"
+
+    def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
+        return Sight(Span(None, ColumnIntHWM(self.name, 1000)))
+
+    def read(self, spark: SparkSession, span: Span) -> Reading:
+        rows = thousand(spark)
+        return Reading(rows.mapInArrow(dies_after_sending, rows.schema))
+
+
 def main(url: str, fate: str, folder: str = "") -> None:
     spark = spark_session({"spark.master": "local[2,4]", "spark.driver.memory": "512m"}, app_name="dies")
     rows, sink = thousand(spark), Postgres(url, "orders", staged=fate in ("retry", "move"))
@@ -99,6 +118,10 @@ def main(url: str, fate: str, folder: str = "") -> None:
         sink.write(rows.mapInArrow(waits_on_its_way(Path(folder)), rows.schema), batch(1))
     elif fate == "torn":
         sink.write(rows.mapInArrow(dies_after_sending, rows.schema), batch(1))
+        spark.stop()
+    elif fate == "torn job":
+        receipt = fm.Job("orders", LosingTask(), [sink]).run(spark, fm.stores.open("memory"))
+        print(receipt.rows_read, receipt.rows_written["postgres"], flush=True)
         spark.stop()
     else:
         sink.write(half_way(rows, "during_sink:1"), batch(1))
@@ -172,6 +195,14 @@ def test_a_task_that_was_lost_while_its_rows_streamed_does_not_count(database: s
     assert ask(database, "select id from orders order by id") == IDS
     assert ask(database, "select rows from floodmark_ledger") == [(1000,)]
     assert staging_tables(database) == []
+
+
+@pytest.mark.crash
+def test_the_receipt_of_a_batch_whose_stream_was_torn_counts_every_row_once(database: str) -> None:
+    """The rows were read twice: for the stream that was given up, and for the staging table."""
+    command = [sys.executable, "-m", "tests.sinks.postgres.test_killed", database, "torn job"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "1000 1000\n"
 
 
 @pytest.mark.crash

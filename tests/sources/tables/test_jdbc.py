@@ -11,6 +11,7 @@ from floodmark.errors import ColumnUnmapped, ConfigError, SourceRegressed, Sourc
 from floodmark.hwm import HWM, Span
 from floodmark.logs import without_jdbc_login
 from floodmark.probes.tables import CursorColumn, LowerBound, ResolvedCursor
+from floodmark.probes.tables.databases import MySql
 from floodmark.probes.tables.dialects import Ansi
 from floodmark.probes.tables.queries import Conditions
 from floodmark.sources import Jdbc
@@ -178,4 +179,5 @@ def test_a_url_that_is_not_of_jdbc_is_refused_without_being_quoted() -> None:
 def test_a_probe_knows_how_its_database_quotes() -> None:
     """MySQL takes double quotes for texts."""
     source = Jdbc("jdbc:mysql://h/shop", "o", cursor="seq")
-    assert source.probe(lambda: pytest.fail("no Spark is needed")).dialect == Ansi("`")
+    assert source.probe(lambda: pytest.fail("no Spark is needed")).dialect == MySql()
+    assert MySql().quote("o") == "`o`"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from floodmark.errors import ConfigError, TiesTooMany
+from floodmark.errors import ConfigError, SourceRegressed, TiesTooMany
 from floodmark.probes.tables import LowerBound, TableProbe, UpperBound
 from floodmark.sources import Postgres
 from floodmark.sources.contract import Request
@@ -261,3 +261,32 @@ def test_a_day_is_not_over_because_nobody_writes_now(database: str) -> None:
     run(database, "insert into o values (20001, '2024-01-02'), (20002, '2024-01-03')")
     assert (first, held.span, held.held_back) == ([0], None, 20_000)
     assert len(orders.batch()) == 20_002
+
+
+def test_text_in_the_databases_own_order_is_compared_by_the_database(database: str) -> None:
+    """Without a word about bytes, so that the column's own index serves; other orders are tried behind JDBC."""
+    run(database, "create table o (id int primary key, code text not null unique)")
+    run(database, "insert into o values (1, 'a'), (2, 'b')")
+    words = reader(database, "code", collation="database")
+    first = words.batch()
+    run(database, "insert into o values (3, 'c'), (4, 'd')")
+    words.max_rows = 1
+    assert (first, [words.batch(), words.batch(), words.batch()]) == ([1, 2], [[3], [4], []])
+    assert "COLLATE" not in words.source.probe().query(LowerBound(("d",))).bounds_sql(1)
+
+
+def test_a_table_whose_text_went_back_in_its_own_order_is_noticed(database: str) -> None:
+    """By the database: b is gone, and a is not above it."""
+    run(database, "create table o (id int primary key, code text not null unique)")
+    run(database, "insert into o values (1, 'a'), (2, 'b')")
+    words = reader(database, "code", collation="database")
+    words.batch()
+    run(database, "delete from o where code = 'b'")
+    with pytest.raises(SourceRegressed):
+        words.look()
+
+
+def test_an_order_of_its_own_is_for_one_column_of_text(table: str) -> None:
+    """Numbers and times have one order."""
+    with pytest.raises(ConfigError, match="about one column of text"):
+        reader(table, "ts", collation="database").look()

@@ -5,7 +5,7 @@ Marks that go elsewhere, or come from there, are in `transfer`.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,8 +18,8 @@ from floodmark.errors import ConfigError, JobNotFound, LeaseHeld, SinkBehind, Si
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from floodmark.project.models import Retention
     from floodmark.stores.contract import MarkStore
+    from floodmark.stores.paged import PruneCounts
     from floodmark.stores.record import JobRecord
 
 
@@ -160,41 +160,18 @@ def prune(
     declared = {job.name for job in project.jobs}
     forgotten, still_open = _orphans(store, declared) if orphans else ([], [])
     jobs = [job for job in store.jobs() if job not in forgotten]
-    limits = Limits(project.retention, datetime.now(timezone.utc))
-    counts = {job: limits.surplus(store, job) for job in jobs}
+    retention, now = project.retention.build(), datetime.now(timezone.utc)
+    counts = {job: retention.surplus(store, job, now) for job in jobs}
     if not as_json:
         _announce(counts, forgotten, still_open)
-    has_work = bool(forgotten) or any(sum(each) for each in counts.values())
+    has_work = bool(forgotten) or any(each.history or each.runs for each in counts.values())
     if has_work and not dry_run and (yes or typer.confirm("drop them?", abort=True)):
-        counts = {job: limits.prune(store, job) for job in jobs}
+        counts = {job: retention.prune(store, job, now) for job in jobs}
         for job in forgotten:
             _forget(store, job)
     if as_json:
-        pruned = [{"job": job, "history": history, "runs": runs} for job, (history, runs) in counts.items()]
+        pruned = [{"job": job, "history": each.history, "runs": each.runs} for job, each in counts.items()]
         print_json({"pruned": pruned, "forgotten": forgotten, "open": still_open, "dry_run": dry_run})
-
-
-class Limits:
-    """The project's retention, counted from one moment."""
-
-    def __init__(self, retention: Retention, now: datetime) -> None:
-        from floodmark.hwm.parsing import seconds_in
-
-        self._history = now - timedelta(seconds=seconds_in(retention.history, field="retention.history"))
-        self._runs = now - timedelta(seconds=seconds_in(retention.runs, field="retention.runs"))
-        self._at_least = retention.keep_at_least
-
-    def surplus(self, store: MarkStore, job: str) -> tuple[int, int]:
-        """How many records of history and receipts would go."""
-        from floodmark.stores.paged import surplus
-
-        found = surplus(store, job, history_before=self._history, keep_at_least=self._at_least, runs_before=self._runs)
-        return found.history, found.runs
-
-    def prune(self, store: MarkStore, job: str) -> tuple[int, int]:
-        """How many went."""
-        gone = store.prune(job, history_before=self._history, keep_at_least=self._at_least, runs_before=self._runs)
-        return gone.history, gone.runs
 
 
 def _orphans(store: MarkStore, declared: set[str]) -> tuple[list[str], list[str]]:
@@ -208,15 +185,15 @@ def _orphans(store: MarkStore, declared: set[str]) -> tuple[list[str], list[str]
     return [job for job in strangers if job not in is_open], is_open
 
 
-def _announce(counts: dict[str, tuple[int, int]], forgotten: list[str], still_open: list[str]) -> None:
-    for job, (history, runs) in counts.items():
-        if history or runs:
-            print_line(f"{job}: {history} of its history, {runs} of its runs")
+def _announce(counts: dict[str, PruneCounts], forgotten: list[str], still_open: list[str]) -> None:
+    for job, each in counts.items():
+        if each.history or each.runs:
+            print_line(f"{job}: {each.history} of its history, {each.runs} of its runs")
     for job in forgotten:
         print_line(f"{job}: everything; the project has no such job")
     for job in still_open:
         print_line(f"{job}: stays, although the project has no such job: a batch of it is open")
-    if not forgotten and not any(history or runs for history, runs in counts.values()):
+    if not forgotten and not any(each.history or each.runs for each in counts.values()):
         print_line("nothing to prune")
 
 

@@ -56,6 +56,8 @@ class CursorColumn:
     type: str
     fallbacks: tuple[str, ...] = ()
     is_nullable: bool = True
+    has_own_order: bool = False
+    """Whether text is compared as the database orders the column, and not by its bytes."""
 
     @property
     def expression(self) -> str:
@@ -89,12 +91,14 @@ class ResolvedCursor:
 class RequestedCursor:
     """What a user reads a table by, before the database was asked what that is.
 
-    Each of `columns` comes with its fallbacks. `is_unique` is the user's word for it.
+    Each of `columns` comes with its fallbacks. `is_unique` is the user's word for it. `has_own_order`: text is to be
+    compared as the database does.
     """
 
     columns: tuple[tuple[str, ...], ...]
     key: tuple[str, ...] = ()
     is_unique: bool = False
+    has_own_order: bool = False
 
 
 @dataclass(frozen=True)

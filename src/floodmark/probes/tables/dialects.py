@@ -60,8 +60,14 @@ class Dialect(Protocol):
     def unpack(self, value: object, width: int) -> CursorValue | None:
         """So many texts again, from what the driver made of them."""
 
+    def unpack_key(self, value: object, width: int) -> CursorValue | None:
+        """The texts of a key again, as far as they were packed otherwise than those of a cursor."""
+
     def truth(self, value: bool) -> str:
         """TRUE or FALSE."""
+
+    def untrue(self, condition: str) -> str:
+        """Whether the condition is false, or not known: NOT would leave out a row where it is not."""
 
     def ahead(self, column: CursorColumn, seconds: float) -> str:
         """The database's own clock and so many seconds, as a value of the column."""
@@ -90,7 +96,8 @@ class Postgres:
     def operand(self, column: CursorColumn) -> str:
         if column == XMIN:
             return FULL_XMIN
-        return _value_of(self, column) + (' COLLATE "C"' if column.kind == "text" else "")
+        by_bytes = column.kind == "text" and not column.has_own_order
+        return _value_of(self, column) + (' COLLATE "C"' if by_bytes else "")
 
     def comparison(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:
         return f"{row(left)} {sign} {row(right)}"
@@ -106,8 +113,15 @@ class Postgres:
     def unpack(self, value: object, width: int) -> CursorValue | None:
         return _key_texts(value) if isinstance(value, list) else _single(value)
 
+    def unpack_key(self, value: object, width: int) -> CursorValue | None:
+        return self.unpack(value, width)
+
     def truth(self, value: bool) -> str:
         return "TRUE" if value else "FALSE"
+
+    def untrue(self, condition: str) -> str:
+        """Of a CASE the planner would expect few rows, and scan the table for them."""
+        return f"({condition}) IS NOT TRUE"
 
     def ahead(self, column: CursorColumn, seconds: float) -> str:
         """A column without a zone holds the server's own time, and our session is in UTC."""
@@ -139,7 +153,8 @@ class Sqlite:
         return "-1e19" if column.kind == "int" else "''"
 
     def operand(self, column: CursorColumn) -> str:
-        return _value_of(self, column) + (" COLLATE BINARY" if column.kind == "text" else "")
+        by_bytes = column.kind == "text" and not column.has_own_order
+        return _value_of(self, column) + (" COLLATE BINARY" if by_bytes else "")
 
     def comparison(self, left: Sequence[str], sign: Sign, right: Sequence[str]) -> str:
         return f"{row(left)} {sign} {row(right)}"
@@ -155,8 +170,14 @@ class Sqlite:
     def unpack(self, value: object, width: int) -> CursorValue | None:
         return _single(value) if width == 1 or value is None else _key_texts(json.loads(str(value)))
 
+    def unpack_key(self, value: object, width: int) -> CursorValue | None:
+        return self.unpack(value, width)
+
     def truth(self, value: bool) -> str:
         return "1" if value else "0"
+
+    def untrue(self, condition: str) -> str:
+        return f"({condition}) IS NOT TRUE"
 
     def ahead(self, column: CursorColumn, seconds: float) -> str:
         raise _no_clock("a SQLite file has none of its own")
@@ -176,6 +197,8 @@ class Ansi:
             return "NULL"
         if column.kind in ("int", "decimal"):
             return value
+        if column.kind == "text":
+            return text_literal(value)
         return f"{'DATE' if column.kind == 'date' else 'TIMESTAMP'} {text_literal(value.replace('T', ' '))}"
 
     def top(self, column: CursorColumn) -> str:
@@ -207,14 +230,38 @@ class Ansi:
         found = _single(value)
         return found and tuple(text.strip() for text in found)  # its text is of a fixed width
 
+    def unpack_key(self, value: object, width: int) -> CursorValue | None:
+        return self.unpack(value, width)
+
     def truth(self, value: bool) -> str:
         return "(1 = 1)" if value else "(1 = 0)"
 
+    def untrue(self, condition: str) -> str:
+        """Not every database has IS NOT TRUE."""
+        return f"CASE WHEN {condition} THEN 1 ELSE 0 END = 0"
+
+    def text_of(self, expression: str, column: CursorColumn) -> str:
+        """A value of the column as text, which a mark reads."""
+        return expression if column.kind == "text" else f"CAST({expression} AS CHAR(64))"
+
+    def page(self, offset: int, rows: int) -> str:
+        """So many rows after so many others, behind ORDER BY; as the standard has it since 2008."""
+        return f"OFFSET {offset} ROWS FETCH NEXT {rows} ROWS ONLY"
+
     def ahead(self, column: CursorColumn, seconds: float) -> str:
         """As JDBC has every driver translate it; whole seconds, by the clock and zone of the database's session."""
-        if column.kind not in ("timestamp", "timestamptz"):
+        if column.kind != "timestamp":
             raise _no_clock(f"the cursor {column.name!r} is {column.type}, which no clock tells")
         return f"{{fn TIMESTAMPADD(SQL_TSI_SECOND, {math.floor(seconds)}, CURRENT_TIMESTAMP)}}"
+
+    def require_moment(self, column: CursorColumn) -> None:
+        """Raises ConfigError for a column that no clock tells."""
+        if column.kind not in ("timestamp", "date"):
+            raise _no_clock(f"the cursor {column.name!r} is {column.type}, which no clock tells")
+
+    def as_column(self, moment: str, column: CursorColumn) -> str:
+        """A moment as a value of the column."""
+        return f"CAST({moment} AS DATE)" if column.kind == "date" else moment
 
 
 def _value_of(dialect: Dialect, column: CursorColumn) -> str:

@@ -49,7 +49,7 @@ class SqlProbe(ABC):
     def keys_at(self, value: CursorValue | None, at_most: int) -> tuple[CursorValue, ...]:
         key = self.cursor().key
         texts = self.fetch(self.query(LowerBound()).keys_sql(value, at_most))
-        keys = [self.dialect.unpack(each[0], len(key)) for each in texts]
+        keys = [self.dialect.unpack_key(each[0], len(key)) for each in texts]
         if None in keys:
             what = f"a row whose {', '.join(key)} is null"
             raise SourceUnreadable(what, reason="a key tells rows with the same cursor apart, and no two such rows")
@@ -58,9 +58,8 @@ class SqlProbe(ABC):
     def neighbours(
         self, value: CursorValue, low: LowerBound, upper: Sequence[UpperBound] = ()
     ) -> tuple[CursorValue | None, CursorValue | None]:
-        query, width = self.query(low, upper), len(self.cursor().columns)
-        below, above = self.fetch(query.neighbours_sql(value))[0]
-        return self.dialect.unpack(below, width), self.dialect.unpack(above, width)
+        query = self.query(low, upper)
+        return query.parse_neighbours(self.fetch(query.neighbours_sql(value))[0])
 
 
 @dataclass(frozen=True)
@@ -81,14 +80,10 @@ class Conditions:
         return " AND ".join([bound, *has_cursor, *self.not_read_before(low)])
 
     def not_read_before(self, low: LowerBound) -> list[str]:
-        """Leaves out rows at the lower bound that were read before, if there are any.
-
-        IS NOT TRUE, since NOT would leave out a key that is null too; and of a CASE the planner would expect few rows,
-        and scan the table for them.
-        """
+        """Leaves out rows at the lower bound that were read before, if there are any; one without a key stays."""
         if low.value is None or not low.known_keys:
             return []
-        return [f"({self.at(low.value)} AND {self.is_among(low.known_keys)}) IS NOT TRUE"]
+        return [self.dialect.untrue(f"{self.at(low.value)} AND {self.is_among(low.known_keys)}")]
 
     def under(self, upper: UpperBound) -> str:
         """What does not pass an upper bound."""
@@ -111,7 +106,7 @@ class Conditions:
 
     def only_keys_at(self, value: CursorValue, keys: Sequence[CursorValue]) -> str:
         """Leaves out rows at a value whose key is not among these."""
-        return f"({self.at(value)} AND ({self.is_among(keys)}) IS NOT TRUE) IS NOT TRUE"
+        return self.dialect.untrue(f"{self.at(value)} AND {self.dialect.untrue(self.is_among(keys))}")
 
     def is_among(self, keys: Sequence[CursorValue]) -> str:
         """Whether a row has one of these keys."""
@@ -206,6 +201,11 @@ class TableQuery:
         above = self._ends(f"{inside} AND {self.conditions.beyond(value)}")
         return f"SELECT ({below} LIMIT 1) AS b, ({above} LIMIT 1) AS o"
 
+    def parse_neighbours(self, answer: Sequence[Any]) -> tuple[CursorValue | None, CursorValue | None]:
+        below, above = answer
+        width, unpack = len(self.conditions.cursor.columns), self.conditions.dialect.unpack
+        return unpack(below, width), unpack(above, width)
+
     def _source(self) -> str:
         return self.conditions.from_clause(self.relation, self.low, None)
 
@@ -236,37 +236,84 @@ class TableQuery:
 
 @dataclass(frozen=True)
 class AnsiTableQuery(TableQuery):
-    """The same for a database that is not known: aggregates alone, since each limits a result in its own way."""
+    """The same for a database behind JDBC: aggregates where they do, and one row at a time where they do not."""
 
     def bounds_sql(self, max_rows: int | None) -> str:
         inside, has_value = self._inside(self.upper), self.conditions.has_value()
         ends = [*self._extremes("h", "MAX", has_value), *self._extremes("l", "MIN", inside)]
         if self.upper:
             ends += self._extremes("t", "MAX", inside)
+        if max_rows:
+            ends += self._nth("c", inside, max_rows)
         counts = [f"({self._count(inside)}) r", f"({self._count(self.conditions.is_null())}) n"]
         counts += [f"({self._count(each)}) b{place}" for place, each in enumerate(self._held_conditions())]
-        one = f"(SELECT COUNT(*) one FROM {self._source()} fm WHERE 1 = 0) fm_one"
-        return f"SELECT {', '.join([*ends, *counts])} FROM {one}"
+        return self._one_row([*ends, *counts])
 
     def parse_bounds(self, answer: Sequence[Any]) -> TableBounds:
-        width, ends, values = len(self.conditions.cursor.columns), 3 if self.upper else 2, list(answer)
-        highest, lowest, *top = (self._value(values[end * width : (end + 1) * width]) for end in range(ends))
-        rows, nulls, *held = (int(each) for each in values[ends * width :])
+        counted, values = 2 + len(self.upper), list(answer)
+        ends = self._values(values[:-counted])
+        rows, nulls, *held = (int(each) for each in values[-counted:])
+        highest, lowest, *others = ends
+        top = others.pop(0) if self.upper else highest
         count = rows if rows <= COUNTED_AT_MOST else None
-        return TableBounds(highest, lowest, top[0] if top else highest, count, nulls, None, tuple(held))
+        return TableBounds(highest, lowest, top, count, nulls, others[0] if others else None, tuple(held))
+
+    def keys_sql(self, value: CursorValue | None, at_most: int) -> str:
+        where = self.conditions.is_null() if value is None else self.conditions.at(value)
+        key, page = self.conditions.key(), self._dialect.page(0, at_most + 1)
+        return f"SELECT {key} k FROM {self._source()} fm WHERE {where} ORDER BY 1 {page}"
+
+    def neighbours_sql(self, value: CursorValue) -> str:
+        inside = self._inside(self.upper)
+        below = self._extremes("b", "MAX", f"{inside} AND {self.conditions.below(value)}")
+        return self._one_row([*below, *self._extremes("o", "MIN", f"{inside} AND {self.conditions.beyond(value)}")])
+
+    def parse_neighbours(self, answer: Sequence[Any]) -> tuple[CursorValue | None, CursorValue | None]:
+        below, above = self._values(list(answer))
+        return below, above
+
+    @property
+    def _dialect(self) -> Ansi:
+        if not isinstance(self.conditions.dialect, Ansi):
+            raise TypeError(type(self.conditions.dialect))
+        return self.conditions.dialect
+
+    def _one_row(self, items: Sequence[str]) -> str:
+        """Not every database selects without a table."""
+        one = f"(SELECT COUNT(*) one FROM {self._source()} fm WHERE 1 = 0) fm_one"
+        return f"SELECT {', '.join(items)} FROM {one}"
 
     def _extremes(self, name: str, aggregate: str, condition: str) -> list[str]:
         """The highest or lowest row, column by column: each of those that share the columns before it."""
         items: list[str] = []
-        for operand in self.conditions.operands():
+        for column, operand in zip(self.conditions.cursor.columns, self.conditions.operands(), strict=True):
             extreme = f"(SELECT {aggregate}({operand}) FROM {self._source()} fm WHERE {condition})"
-            items.append(f"CAST({extreme} AS CHAR(64)) {name}{len(items)}")
+            items.append(f"{self._dialect.text_of(extreme, column)} {name}{len(items)}")
             condition = f"{condition} AND {operand} = {extreme}"
         return items
+
+    def _nth(self, name: str, condition: str, rows: int) -> list[str]:
+        """The row at which so many are read, column by column; NULL if there are fewer."""
+        by, page = ", ".join(self.conditions.operands()), self._dialect.page(rows - 1, 1)
+        return [
+            f"(SELECT {self._dialect.text_of(operand, column)} FROM {self._source()} fm WHERE {condition}"
+            f" ORDER BY {by} {page}) {name}{place}"
+            for place, (column, operand) in enumerate(
+                zip(self.conditions.cursor.columns, self.conditions.operands(), strict=True)
+            )
+        ]
 
     def _count(self, condition: str) -> str:
         return f"SELECT COUNT(*) FROM {self._source()} fm WHERE {condition}"
 
+    def _values(self, texts: list[Any]) -> list[CursorValue | None]:
+        """The cursor's values, from the texts of all their columns."""
+        width = len(self.conditions.cursor.columns)
+        return [self._value(texts[start : start + width]) for start in range(0, len(texts), width)]
+
     def _value(self, texts: Sequence[Any]) -> CursorValue | None:
-        parts = [self.conditions.dialect.unpack(each, 1) for each in texts]
-        return tuple(part[0] for part in parts if part) if all(parts) else None
+        """A text is what it is; of any other value the database may have made one of a fixed width."""
+        if None in texts:
+            return None
+        pairs = zip(self.conditions.cursor.columns, texts, strict=True)
+        return tuple(str(text) if column.kind == "text" else str(text).strip() for column, text in pairs)

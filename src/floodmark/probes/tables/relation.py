@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from floodmark.errors import ConfigError
@@ -114,6 +114,8 @@ class CursorFinder:
                 known = ", ".join(by_name)
                 raise ConfigError(f"{place} has no column {name!r} to read by.", hint=f"its columns are: {known}")
         resolved = tuple(self._column([by_name[name] for name in group], catalog) for group in requested.columns)
+        if requested.has_own_order:
+            resolved = (self._in_own_order(resolved),)
         key = requested.key or tuple(name for name in catalog.key if name in by_name)
         return ResolvedCursor(resolved, _is_unique(requested, catalog), key)
 
@@ -127,6 +129,15 @@ class CursorFinder:
             )
         is_nullable = not any(column.name in catalog.required for column in group)
         return CursorColumn(first.name, kinds[0], first.type, tuple(column.name for column in others), is_nullable)
+
+    def _in_own_order(self, columns: tuple[CursorColumn, ...]) -> CursorColumn:
+        if len(columns) > 1 or columns[0].kind != "text":
+            names = ", ".join(column.name for column in columns)
+            raise ConfigError(
+                f"cursor: collation: database is about one column of text, and this is {names}.",
+                hint="leave collation out: numbers and times have one order",
+            )
+        return replace(columns[0], has_own_order=True)
 
     def _kind(self, column: Column) -> Kind:
         kind = self.kind_of(column)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from floodmark.locations import importable
 from floodmark.probes.kafka.client import option_text
-from floodmark.project.kinds import Columns, Duration, Model, Name, SinkModel, Site, SourceModel, Text
+from floodmark.project.kinds import Columns, Duration, Model, Name, PythonName, SinkModel, Site, SourceModel, Text
 from floodmark.project.kinds import Read as PlainRead
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CursorModel(Model):
     unique: bool = Field(default=False, description="that no two rows ever share a value, where the catalog is silent")
     safety: Literal["fence", "delay", "lag", "none"] | Mapping[str, Duration] | None = None
     max_future: Duration | None = None
+    collation: Literal["bytes", "database"] = Field(default="bytes", description="by what text is compared")
 
     @model_validator(mode="after")
     def _some_column(self) -> "CursorModel":
@@ -162,6 +164,13 @@ class JsonMessages(Model):
     schema_: Text = Field(alias="schema", description="columns as Spark's DDL: id long, v string")
 
 
+class DecodedMessages(Model):
+    """Values of any format, decoded by a function."""
+
+    python: PythonName = Field(description="module:name of a function that takes bytes and gives a mapping")
+    schema_: Text = Field(alias="schema", description="columns as Spark's DDL: id long, v string")
+
+
 class KafkaSource(SourceModel):
     """Messages of a topic, or of several, each read once."""
 
@@ -169,7 +178,7 @@ class KafkaSource(SourceModel):
     name: Name = "kafka"
     bootstrap: Texts
     topic: Texts
-    value: Literal["bytes", "text"] | JsonMessages = "bytes"
+    value: Literal["bytes", "text"] | JsonMessages | DecodedMessages = "bytes"
     key: Literal["bytes", "text"] | None = Field(default=None, description="text, and bytes where the value is bytes")
     columns: Texts | None = Field(default=None, description="which of Kafka's own columns are wanted: all")
     start: Offsets | Mapping[str, Offsets] | Text = Field(
@@ -182,7 +191,8 @@ class KafkaSource(SourceModel):
         from floodmark.sources import Kafka
         from floodmark.sources.kafka.reading import COLUMNS
 
-        value = self.value if isinstance(self.value, str) else {"format": "json", "schema": self.value.schema_}
+        importable(site.folder)  # a function that decodes values may stand beside the project file
+        value = self.value if isinstance(self.value, str) else self.value.model_dump(by_alias=True)
         return Kafka(
             self.bootstrap,
             self.topic,

@@ -24,7 +24,7 @@ from floodmark.project.kinds import (
     SourceModel,
 )
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
-from floodmark.project.kinds.servers import PostgresSink
+from floodmark.project.kinds.servers import DecodedMessages, KafkaSource, PostgresSink
 from floodmark.project.lint.parts import lint_cursor, lint_expression, lint_rules, lint_safety, lint_sql
 from floodmark.project.models import JobModel, Project, examine
 from floodmark.spark.session import is_local
@@ -129,6 +129,8 @@ class JobLint:
         source = self.job.source
         if isinstance(source, PythonSource):
             yield from self._python(source.object, ("source", "object"))
+        elif isinstance(source, KafkaSource) and isinstance(source.value, DecodedMessages):
+            yield from self._python(source.value.python, ("source", "value", "python"))
         else:
             yield from self._build_errors(source, ("source",))
         yield from lint_safety(self.job, self._finding)
@@ -343,6 +345,12 @@ LIMITS = (
         of_source("kafka"),
         "messages that retention or compaction takes away before they are read are lost; the job stops (exit 5)",
         "floodmark check says how near the mark is to the oldest message",
+    ),
+    Limit(
+        "FM315",
+        of_source("delta", "fact"),
+        "what vacuum or the cleanup of its log takes from the table before it is read is lost; the job stops (exit 5)",
+        "floodmark optimize sets how long the table keeps both, floodmark check says how long that is",
     ),
     Limit(
         "FM316",

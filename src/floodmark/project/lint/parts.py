@@ -10,6 +10,7 @@ import sqlglot
 from sqlglot import exp
 
 from floodmark.errors import ConfigError
+from floodmark.probes.tables.databases import KnownDatabase, database_behind
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
 from floodmark.project.kinds import DeltaSink, FilesSource
@@ -64,8 +65,9 @@ def _is_told_apart(source: TableOrQuery) -> bool:
         return True
     if source.query is not None:
         return bool(source.key) and not is_bounded(source.query)
-    is_silent = isinstance(source, JdbcSource) and not source.url.startswith("jdbc:postgresql:")
-    return not is_silent
+    if not isinstance(source, JdbcSource) or source.url.startswith("jdbc:postgresql:"):
+        return True
+    return isinstance(database_behind(source.url), KnownDatabase)
 
 
 def is_bounded(query: str) -> bool:

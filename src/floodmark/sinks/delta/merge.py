@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.locations import quote
 from floodmark.sinks.contract import DELETE, POSITION, with_deletes, written_columns
+from floodmark.sinks.values import EXACT_JSON
 from floodmark.spark.faults import END, fault_begin, raise_in_plan
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str
     for name in order:
         ties = ties & F.col(quote(name)).eqNullSafe(first[name])
     # As text, since maps cannot be compared; only rows that tie are turned into it.
-    own = F.to_json(F.struct(*map(quote, columns)))
-    other = F.to_json(F.struct(*(first[name].alias(name) for name in columns)))
+    own = F.to_json(F.struct(*map(quote, columns)), EXACT_JSON)
+    other = F.to_json(F.struct(*(first[name].alias(name) for name in columns)), EXACT_JSON)
     key_text = F.to_json(F.struct(*map(quote, key)))
     reason = F.concat(F.lit("two different rows have the key "), key_text, F.lit(" and nothing says which is newer: "))
     hint = F.lit("name a column that does in `sequence`")

@@ -29,6 +29,7 @@ from floodmark.sinks.files.folders import (
     FOLDER,
     FileFormat,
     Manifest,
+    as_written,
     batch_folder,
     batch_numbers,
     count_rows,
@@ -39,6 +40,7 @@ from floodmark.sinks.files.folders import (
     numbered_folders,
     write_files,
 )
+from floodmark.sinks.values import refusals_of_values
 from floodmark.spark.faults import FolderMarker
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class Files(Atomic):
         return any(not name.startswith(("_", ".", FOLDER)) for name in there)
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
+        written = as_written(without_own(rows), self.format)
         staged = self._folder / WORK / f"{batch.number}-{batch.attempt}-{uuid.uuid4().hex[:8]}"
         with self._alone():
             published = self._published(batch)
@@ -105,7 +108,8 @@ class Files(Atomic):
                 return published.rows
             marker = FolderMarker.put_into(staged)
         try:
-            write_files(marker.guard(without_own(rows)), staged, self.format)
+            with refusals_of_values(batch.job, self.name):
+                write_files(marker.guard(written), staged, self.format)
             marker.require()
             manifest = self._sign(staged, batch)
         except Exception:

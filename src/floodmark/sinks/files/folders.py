@@ -8,21 +8,35 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
 from floodmark.formats import with_format, without_format
+from floodmark.locations import quote
 from floodmark.machine import sync_file, sync_folder
 from floodmark.sinks.contract import Recorded, is_ledger
+from floodmark.sinks.values import EXACT_JSON, EXACT_TIMES, csv_field, json_field, json_record, parquet_field
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, DataFrameWriter
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 FileFormat = Literal["jsonl", "json", "csv", "parquet", "text"]
 CHUNK_BYTES = 1 << 20
+CSV_OPTIONS = {
+    **EXACT_TIMES,
+    "header": "true",
+    "escape": '"',  # a quote within a value is doubled, as RFC 4180 has it: Spark's backslash is read by few others
+    "ignoreLeadingWhiteSpace": "false",  # by default Spark cuts the spaces at both ends of every text
+    "ignoreTrailingWhiteSpace": "false",
+}
+PARQUET_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Arrow reads the old INT96 of the year 1500 as 2084
+    "spark.sql.variant.inferShreddingSchema": "false",  # few readers put a shredded variant together again
+}
 MANIFEST = "_floodmark.json"
 FOLDER = "batch="
 
@@ -99,20 +113,51 @@ def make_durable(folder: Path) -> None:
     sync_folder(folder)
 
 
+def as_written(rows: DataFrame, file_format: FileFormat) -> DataFrame:
+    """The rows with every value in the form that the format keeps exactly. Raises ColumnUnfit."""
+    from pyspark.sql import functions as F
+
+    fields = rows.schema.fields
+    if file_format == "jsonl":
+        return rows.select(*map(json_field, fields))
+    if file_format == "json":
+        return rows.select(json_record(rows, rows.columns).alias("value"))
+    if file_format == "csv":
+        return rows.select(*map(csv_field, fields))
+    if file_format == "parquet":
+        return rows.select(*map(parquet_field, fields))
+    return rows.select(*(F.col(quote(field.name)) for field in fields))
+
+
 def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
     """Part files below the folder; columns that are NULL are written too, so that every record has the same fields."""
     target = f"file:{folder}"
     if file_format == "parquet":
-        writer_of(rows).parquet(target)
+        with session_settings(rows.sparkSession, PARQUET_SETTINGS):
+            writer_of(rows).parquet(target)
     elif file_format == "csv":
-        # A quote within a value is doubled, as RFC 4180 has it: Spark's backslash is read by few others.
-        writer_of(rows).option("header", True).option("escape", '"').csv(target)
+        writer_of(rows).options(**CSV_OPTIONS).csv(target)
     elif file_format == "jsonl":
-        writer_of(rows).option("ignoreNullFields", False).json(target)
+        writer_of(rows).options(**EXACT_JSON).json(target)
     elif file_format == "text":
         writer_of(rows).text(target)  # one column, whose values hold no line break
     else:
-        writer_of(_as_lists(rows)).text(target)
+        writer_of(rows.mapInArrow(_bracketed, "value string")).text(target)
+
+
+@contextmanager
+def session_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings that a writer takes from its session alone; a session that has them already is not touched."""
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    changed = {name: value for name, value in wanted.items() if before[name] != value}
+    for name, value in changed.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in changed:
+            earlier = before[name]
+            spark.conf.unset(name) if earlier is None else spark.conf.set(name, earlier)
 
 
 def writer_of(rows: DataFrame) -> DataFrameWriter:
@@ -120,17 +165,8 @@ def writer_of(rows: DataFrame) -> DataFrameWriter:
     return rows.write.mode("append")
 
 
-def _as_lists(rows: DataFrame) -> DataFrame:
-    """One JSON list per partition, a line per record, without holding more than a batch of them."""
-    from pyspark.sql import functions as F
-
-    from floodmark.locations import quote
-
-    record = F.to_json(F.struct(*map(quote, rows.columns)), {"ignoreNullFields": "false"})
-    return rows.select(record.alias("value")).mapInArrow(_bracketed, "value string")
-
-
 def _bracketed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One JSON list per partition, a line per record, without holding more than a batch of them."""
     import pyarrow as pa
 
     def lines(texts: list[str]) -> pa.RecordBatch:

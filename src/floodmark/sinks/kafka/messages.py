@@ -16,6 +16,7 @@ from floodmark.errors import ConfigError
 from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, written_columns
 from floodmark.sinks.kafka.ledger import Layout
+from floodmark.sinks.values import EXACT_JSON, json_record, json_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,14 +104,12 @@ class MessageFormat:
         return as_bytes(rows, self.key) if self.key is not None else F.lit(None).cast("binary")
 
     def _value(self, rows: DataFrame) -> Column:
-        from pyspark.sql import functions as F
-
         kind, _, what = self.value.partition(":")
         if kind != "json":
             return as_bytes(rows, what)
         apart = self.headers if isinstance(self.headers, str) else None
         names = [name for name in written_columns(rows) if name != apart]
-        return F.to_json(F.struct(*map(quote, names)), {"ignoreNullFields": "false"}).cast("binary")
+        return json_record(rows, names).cast("binary")
 
     def _headers(self, rows: DataFrame) -> Column:
         from pyspark.sql import functions as F
@@ -124,11 +123,13 @@ class MessageFormat:
 def as_bytes(rows: DataFrame, expression: str) -> Column:
     """Bytes as they are; text as UTF-8; records and lists as JSON; anything else as Spark writes it."""
     from pyspark.sql import functions as F
+    from pyspark.sql.types import StructField
 
     what = F.col(quote(expression)) if expression in rows.columns else F.expr(expression)
-    kind = rows.select(what).schema[0].dataType.typeName()
+    made = rows.select(what).schema[0].dataType
+    kind = made.typeName()
     if kind in ("struct", "array", "map", "variant"):
-        return F.to_json(what).cast("binary")
+        return json_text(what, StructField(expression, made)).cast("binary")
     return what if kind == "binary" else what.cast("string").cast("binary")
 
 
@@ -151,7 +152,8 @@ def sorted_for_writers(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     kinds = {name: rows.schema[name].dataType.simpleString() for name in written_columns(rows)}
-    columns = [F.to_json(F.struct(quote(n))) if UNORDERED.search(kind) else quote(n) for n, kind in kinds.items()]
+    as_text = {name: F.to_json(F.struct(quote(name)), EXACT_JSON) for name in kinds if UNORDERED.search(kinds[name])}
+    columns = [as_text.get(name, quote(name)) for name in kinds]
     return rows.sortWithinPartitions(WRITER, PLACE, *columns)
 
 
@@ -163,7 +165,7 @@ def content_hash(rows: DataFrame) -> Column:
     plain = [field.name for field in fields if not UNHASHED.search(field.dataType.simpleString())]
     if plain:
         return F.xxhash64(*map(quote, plain))
-    return F.xxhash64(F.to_json(F.struct(*(quote(field.name) for field in fields))))
+    return F.xxhash64(F.to_json(F.struct(*(quote(field.name) for field in fields)), EXACT_JSON))
 
 
 def with_partitions(rows: pa.RecordBatch, count: int) -> pa.RecordBatch:

@@ -26,6 +26,9 @@ Part: TypeAlias = "tuple[str, Values]"
 INT2, INT4, INT8 = ">i2", ">i4", ">i8"
 MICROSECONDS_TO_2000, DAYS_TO_2000 = 946_684_800_000_000, 10_957
 """PostgreSQL counts time from 2000, Arrow from 1970."""
+NANOSECONDS_PER_MICROSECOND = 1_000
+YEAR_ONE_DAYS, DAY_MICROSECONDS = -719_162, 86_400_000_000
+"""The first day of the year 1, counted from 1970: below it PostgreSQL writes years as it does kings' reigns, BC."""
 NULL = b"\xff\xff\xff\xff"
 """A field of the length -1."""
 NEGATIVE = 0x4000
@@ -99,12 +102,36 @@ def as_text(column: pa.Array, postgres: str) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_date(column.type):
+        return _with_era(column.cast(pa.string())) if _is_before(column, YEAR_ONE_DAYS, pa.int32()) else column
     if not pa.types.is_timestamp(column.type):
         return column
     in_utc = column.cast(pa.timestamp("us", column.type.tz and "UTC")).cast(pa.timestamp("us"))
-    return (
-        pc.binary_join_element_wise(in_utc.cast(pa.string()), "Z", "") if postgres.startswith("timestamp") else in_utc
-    )
+    if not postgres.startswith("timestamp"):
+        return in_utc
+    texts = pc.binary_join_element_wise(in_utc.cast(pa.string()), "Z", "")
+    is_early = _is_before(in_utc, YEAR_ONE_DAYS * DAY_MICROSECONDS, pa.int64())
+    return _with_era(texts) if is_early else texts
+
+
+def _is_before(column: pa.Array, first: int, counted: pa.DataType) -> bool:
+    import pyarrow.compute as pc
+
+    lowest = pc.min(column.cast(counted)).as_py()
+    return lowest is not None and lowest < first
+
+
+def _with_era(texts: pa.Array) -> pa.Array:
+    """Years below 1 as PostgreSQL reads them: the year 0 is 1 BC. Rows of such columns are few, so one by one."""
+    import pyarrow as pa
+
+    def spelled(text: str | None) -> str | None:
+        if text is None or not text.startswith(("-", "0000")):
+            return text
+        year, rest = text.removeprefix("-").split("-", 1)
+        return f"{int(year) + 1:04d}-{rest} BC"
+
+    return pa.array([spelled(text) for text in texts.to_pylist()], pa.string())
 
 
 @dataclass(frozen=True)
@@ -154,6 +181,8 @@ def form_of(spark: str, postgres: str) -> str | None:
         return "numeric"
     if spark.startswith("timestamp") and postgres.startswith("timestamp"):
         return "timestamp"
+    if spark.startswith("time(") and postgres == "time without time zone":
+        return "time"
     if spark == "string" and postgres.startswith("character"):
         return "bytes"
     return SAME.get((spark, postgres))
@@ -261,6 +290,7 @@ FIXED: dict[str, Callable[[Any], list[Part]]] = {
     "float4": lambda column: [(">f4", _floats(column))],
     "float8": lambda column: [(">f8", _floats(column))],
     "date": lambda column: [(INT4, _since_2000(_own(column, "<i4"), DAYS_TO_2000))],
+    "time": lambda column: [(INT8, _own(column, "<i8") // NANOSECONDS_PER_MICROSECOND)],
     "timestamp": lambda column: [(INT8, _since_2000(_own(column, "<i8"), MICROSECONDS_TO_2000))],
     "numeric": _numeric,
 }

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ColumnUnfit, ConfigError
 from floodmark.locations import quote
+from floodmark.sinks.values import json_text
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -147,10 +148,7 @@ class TargetColumn:
 def _new_column(field: StructField) -> TargetColumn:
     kind = postgres_type(field.dataType)
     if kind is None:
-        raise ConfigError(
-            f"column {field.name} is {field.dataType.simpleString()}, which PostgreSQL has no type for.",
-            hint="cast it in the transform, to string for instance",
-        )
+        raise ColumnUnfit("PostgreSQL", column=field.name, type_name=field.dataType.simpleString())
     return TargetColumn(field.name, kind, note_of(field.dataType), is_new=True)
 
 
@@ -229,7 +227,7 @@ def binary_column(field: StructField) -> Column:
 
     column = F.col(quote(field.name))
     if field.dataType.typeName() in (*NESTED, "variant"):
-        return F.to_json(column, {"ignoreNullFields": "false"}).alias(field.name)
+        return json_text(column, field, "PostgreSQL's jsonb").alias(field.name)
     return column.cast("string").alias(field.name) if field.dataType.simpleString() == "void" else column
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.locations import quote
 from floodmark.sinks.contract import DELETE, POSITION, without_own
+from floodmark.sinks.values import EXACT_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -327,7 +328,7 @@ def comparable(column: Column, kind: DataType) -> Column:
 
     if isinstance(kind, MapType) and not _is_unordered(kind.valueType):
         return F.array_sort(F.map_entries(column))
-    return F.to_json(F.struct(column.alias("v"))) if _is_unordered(kind) else column
+    return F.to_json(F.struct(column.alias("v")), EXACT_JSON) if _is_unordered(kind) else column
 
 
 def _is_unordered(kind: DataType) -> bool:

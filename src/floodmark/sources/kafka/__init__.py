@@ -21,9 +21,10 @@ from floodmark.logs import get_logger
 from floodmark.probes.kafka import KafkaProbe, Offsets, PartitionBounds, Place, Topic
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sources.contract import Immutable, Reading, Request, Session, Sight
+from floodmark.sources.kafka.decoding import Decoded, message_value
 from floodmark.sources.kafka.offsets import OffsetPlanner, flatten, from_json, mark_of, offsets_in
 from floodmark.sources.kafka.reading import COLUMNS, KafkaReading, Key, Malformed
-from floodmark.sources.values import ValueOption, value_of
+from floodmark.sources.values import ValueOption
 from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
@@ -62,9 +63,10 @@ class Kafka(Immutable):
     """Messages of a topic, or of several, by offset; only those of committed transactions.
 
     With `value` "bytes" or "text" the columns are key, value, topic, partition, offset, timestamp and headers. With
-    JSON they are the fields of its schema, and kafka_key, kafka_topic, kafka_partition, kafka_offset, kafka_timestamp
-    and kafka_headers; a message without a value (a tombstone) is a row with null fields. `columns` names those of
-    Kafka's own columns that are wanted (all). `key` is "text", and "bytes" where the value is bytes.
+    JSON, or a function of yours ({"python": "module:decode", "schema": "id long"}), they are the fields of its schema,
+    and kafka_key, kafka_topic, kafka_partition, kafka_offset, kafka_timestamp and kafka_headers; a message without a
+    value (a tombstone) is a row with null fields. `columns` names those of Kafka's own columns that are wanted (all).
+    `key` is "text", and "bytes" where the value is bytes.
     `start` is "earliest", "latest", "group:<id>" or offsets: {partition: offset}, for several topics
     {topic: {partition: offset}}; partitions that it does not name begin at their earliest offset.
     `on_gap` "skip" goes on where retention has passed the mark. `options` reach both clients: see KafkaOptions.
@@ -87,7 +89,7 @@ class Kafka(Immutable):
         _require_known("malformed", self.malformed, get_args(Malformed))
         for column in self.columns:
             _require_known("column of Kafka", column, COLUMNS)
-        value_of(self.value)
+        message_value(self.value)
         if not self.topics or len(set(self.topics)) != len(self.topics) or not all(self.topics):
             raise ConfigError(f"topic {self.topic!r} names no topic, or one twice.", hint="name each topic once")
         Start.parse(self.start, self.topics)
@@ -111,8 +113,11 @@ class Kafka(Immutable):
     def gives_same_rows(self) -> bool:
         """Not a compacted topic: what was read of it once may be gone behind a newer record of the same key.
 
-        Where the broker does not tell, rows are kept rather than read again.
+        Where the broker does not tell, rows are kept rather than read again; and so they are where a function of the
+        user's decodes them.
         """
+        if isinstance(message_value(self.value), Decoded):
+            return False
         try:
             kept = self.probe.retention(self.topics)
         except SourceUnreadable as error:
@@ -193,7 +198,7 @@ class Kafka(Immutable):
             log.warning(event, source=self.name, where=what, **facts)
 
     def _reading(self, spark: SparkSession, start: Offsets, upto: Offsets) -> KafkaReading:
-        value = value_of(self.value)
+        value = message_value(self.value)
         key = self.key or ("bytes" if value == "bytes" else "text")
         return KafkaReading(spark, self.probe.options.spark(), start, upto, value, key, tuple(self.columns))
 

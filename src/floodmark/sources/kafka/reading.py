@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.errors import ConfigError
 from floodmark.probes.kafka import Offsets
 from floodmark.sources.contract import LETTER, Reading
+from floodmark.sources.kafka.decoding import Decoded
 from floodmark.sources.kafka.offsets import by_topic
 from floodmark.sources.values import CORRUPT, PARSED, REASON, TEXT, Json, Value, is_no_object
 from floodmark.spark.faults import raise_in_plan
@@ -161,6 +162,8 @@ class KafkaReading:
 
         key = F.when(~F.is_valid_utf8(F.col("key").cast("string")), "the key is not UTF-8 text (`key: bytes` keeps it)")
         reasons = [key] if self.key == "text" else []
+        if isinstance(self.value, Decoded):
+            return F.coalesce(*reasons, self.value.reason())
         if self.value != "bytes":
             reasons.append(F.when(~F.is_valid_utf8(F.col(TEXT)), "the value is not UTF-8 text"))
         if isinstance(self.value, Json):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import SourceUnreadable
+from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.probes.tables.relation import Relation
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.looking import LagLook, TableLook, repeat_columns
@@ -81,7 +81,11 @@ class TableSource(ABC):
 
     def require_sound(self) -> None:
         """Raises ConfigError for what names neither table nor query, or no cursor."""
-        _ = self.relation, self.own_cursor
+        if self.relation.is_bounded and self.own_cursor.collation == "database":
+            raise ConfigError(
+                "cursor: collation: database, and the query names :after and :upto.",
+                hint="take them out: the bounds are put around the query",
+            )
 
     @cached_property
     def relation(self) -> Relation:

@@ -14,7 +14,8 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from floodmark.errors import ConfigError, MarkInvalid, SourceUnreadable, TiesTooMany, UnknownKind
-from floodmark.hwm import ColumnHWM, CompositeHWM
+from floodmark.hwm import ColumnHWM, ColumnTextHWM, CompositeHWM
+from floodmark.hwm.columns import DATABASE
 from floodmark.hwm.parsing import seconds_in
 from floodmark.probes.tables import (
     MARKS,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 OnNull = Literal["fail", "exclude", "include"]
+Collation = Literal["bytes", "database"]
 
 KNOWN, ENDS, NULLS, FROM, VOID = "seen", "ends", "nulls", "from", "void"
 """What a span keeps beside its ends: keys that are left out where it begins, the only keys that are read where it ends,
@@ -56,7 +58,8 @@ class Cursor:
     share one, those at the mark are read again and told apart by their key. `coalesce` names the column and others of
     its type that stand in for it where it is null. `max_future` ("1h") keeps rows waiting that lie further ahead of
     the database's clock. `safety` says what is done about rows that commit late: "fence" (left out, it is this on
-    PostgreSQL), "none" (left out elsewhere), {"delay": "30s"} or {"lag": "1h"}.
+    PostgreSQL), "none" (left out elsewhere), {"delay": "30s"} or {"lag": "1h"}. `collation` "database" compares text as
+    the database orders the column, so that its index serves; else text is compared by its bytes.
     """
 
     column: str | Sequence[str] = ()
@@ -66,10 +69,13 @@ class Cursor:
     unique: bool = False
     coalesce: Sequence[str] = ()
     max_future: str | None = None
+    collation: Collation = "bytes"
 
     def __post_init__(self) -> None:
         if self.on_null not in get_args(OnNull):
             raise UnknownKind("on_null", self.on_null, known=get_args(OnNull))
+        if self.collation not in get_args(Collation):
+            raise UnknownKind("collation", self.collation, known=get_args(Collation))
         if self.safety is not None:
             Safety.of(self.safety)
         if self.max_future is not None:
@@ -105,7 +111,7 @@ class Cursor:
         """The cursor in the words of a probe; `key` is the source's."""
         stand_in = {name: tuple(self.coalesce) for name in self.coalesce[:1]}
         groups = tuple(stand_in.get(name, (name,)) for name in self.columns)
-        return RequestedCursor(groups, tuple(key), self.unique)
+        return RequestedCursor(groups, tuple(key), self.unique, self.collation == "database")
 
     @classmethod
     def of(cls, option: str | Cursor) -> Cursor:
@@ -132,13 +138,18 @@ class CursorMarks:
         """A mark at a value that a user or a store gave. Raises MarkInvalid."""
         columns, expression = self.cursor.columns, self.cursor.expression
         if len(columns) == 1:
-            mark: ColumnHWM[Any] = MARKS[columns[0].kind](self.name, value, entity=self.entity, expression=expression)
+            mark = self._single(columns[0], value)
             return _require_zone(mark, columns[0], mark.value)
         kinds = [MARKS[column.kind] for column in columns]
         mark = CompositeHWM(self.name, value, kinds=kinds, entity=self.entity, expression=expression)
         for column, part in zip(columns, mark.value or (), strict=False):
             _require_zone(mark, column, part)
         return mark
+
+    def _single(self, column: CursorColumn, value: object) -> ColumnHWM[Any]:
+        if column.has_own_order:
+            return ColumnTextHWM(self.name, value, collation=DATABASE, entity=self.entity, expression=column.expression)
+        return MARKS[column.kind](self.name, value, entity=self.entity, expression=column.expression)
 
     def at(self, value: CursorValue | None) -> ColumnHWM[Any]:
         """A mark at what the database said."""
@@ -155,7 +166,7 @@ class CursorMarks:
         if texts is not None and len(texts) == len(self.cursor.columns):
             return cursor_value(self.at_value(value)) or ()
         first = self.cursor.columns[0]
-        mark = MARKS[first.kind](self.name, value, entity=self.entity, expression=first.expression)
+        mark = self._single(first, value)
         return cursor_value(_require_zone(mark, first, mark.value)) or ()
 
 

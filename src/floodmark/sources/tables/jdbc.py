@@ -14,15 +14,12 @@ from floodmark.probes.postgres import FINDER as POSTGRES_FINDER
 from floodmark.probes.postgres import catalog_sql, parse_catalog
 from floodmark.probes.tables import (
     Column,
-    CursorValue,
     Kind,
-    LowerBound,
     RequestedCursor,
     ResolvedCursor,
-    TableBounds,
-    UpperBound,
 )
-from floodmark.probes.tables.dialects import Ansi, Dialect, Postgres
+from floodmark.probes.tables.databases import KnownDatabase, MySql, database_behind, parse_catalog_rows
+from floodmark.probes.tables.dialects import Dialect, Postgres
 from floodmark.probes.tables.queries import SqlProbe
 from floodmark.probes.tables.relation import Catalog, CursorFinder, Relation, for_jdbc, kind_by_type
 from floodmark.sources.tables import TableSource
@@ -48,7 +45,10 @@ KINDS: dict[str, Kind] = {
     "timestamp_ntz": "timestamp",
 }
 FINDER = CursorFinder(kind_by_type(KINDS), ", ".join(KINDS))
-QUOTES = {"mysql": "`", "mariadb": "`"}
+TEXT_FINDER = CursorFinder(kind_by_type({**KINDS, "string": "text"}), "string")
+"""Of text only the database knows the order, so it is taken where that is asked for."""
+ANSI_QUOTES = "SET SESSION sql_mode = CONCAT_WS(',', NULLIF(@@SESSION.sql_mode, ''), 'ANSI_QUOTES')"
+"""Spark quotes names as the standard does where it does not know the URL, and MySQL would take those for texts."""
 GUESSED = (38, 18)
 """What Spark takes for a number without a scale; a column that really is decimal(38,18) looks the same."""
 UNCHANGED = frozenset(
@@ -62,9 +62,10 @@ class Jdbc(TableSource):
     """Rows of a table or query, read above the mark of `cursor`; every look starts Spark.
 
     `options` go to the driver (user, password); the driver's jar has to be on Spark's class path. The cursor is a
-    whole number, a decimal, a date or a timestamp; on PostgreSQL also a text. Other databases cannot be asked whether
-    a column is unique: name several, or say `Cursor("id", unique=True)`. `types` may name columns to read as string.
-    Timestamps of other databases than PostgreSQL pass through the JVM's zone: set user.timezone to UTC.
+    whole number, a decimal, a date or a timestamp; on PostgreSQL also a text. MySQL, MariaDB, SQL Server, Oracle and H2
+    are asked which columns are unique; for any other database name several, or say `Cursor("id", unique=True)`.
+    `types` may name columns to read as string. Timestamps of other databases than PostgreSQL pass through the JVM's
+    zone: set user.timezone to UTC.
     """
 
     url: str = field(repr=False)
@@ -126,6 +127,8 @@ class Jdbc(TableSource):
         ours = {"fetchsize": str(self.fetch_rows), "preferTimestampNTZ": "true"}
         if is_postgres(self.url):
             ours |= {"sessionInitStatement": "SET TIME ZONE 'UTC'", "readOnly": "true"}
+        elif isinstance(database_behind(self.url), MySql):
+            ours["sessionInitStatement"] = ANSI_QUOTES
         return ours | ({"driver": self.driver} if self.driver else {}) | dict(self.options)
 
 
@@ -142,7 +145,7 @@ class JdbcProbe(SqlProbe):
     @property
     def dialect(self) -> Dialect:
         """How this database spells things."""
-        return Postgres() if is_postgres(self.url) else Ansi(QUOTES.get(self.url.split(":")[1], '"'))
+        return Postgres() if is_postgres(self.url) else database_behind(self.url)
 
     def place(self) -> str:
         return without_jdbc_login(self.url)
@@ -155,7 +158,7 @@ class JdbcProbe(SqlProbe):
         """The columns, and what the catalog says."""
         with self._failing_as_unreadable():
             fields = self._fields()
-        names, catalog = self._postgres_facts(fields) if is_postgres(self.url) else ({}, Catalog())
+        names, catalog = self._postgres_facts(fields) if is_postgres(self.url) else ({}, self._catalog())
         return tuple(_column(each, names.get(each.name)) for each in fields), catalog
 
     def cursor(self) -> ResolvedCursor:
@@ -163,18 +166,14 @@ class JdbcProbe(SqlProbe):
 
     @cached_property
     def _cursor(self) -> ResolvedCursor:
-        finder = POSTGRES_FINDER if is_postgres(self.url) else FINDER
+        finder = POSTGRES_FINDER if is_postgres(self.url) else TEXT_FINDER if self.requested.has_own_order else FINDER
         return finder.cursor(self.requested, *self._facts, self.place())
 
-    def bounds(self, low: LowerBound, max_rows: int | None, upper: Sequence[UpperBound] = ()) -> TableBounds:
-        if max_rows and not is_postgres(self.url):
-            raise ConfigError("this database cannot be read in parts of max_rows.", hint="leave max_rows out")
-        return super().bounds(low, max_rows, upper)
-
-    def keys_at(self, value: CursorValue | None, at_most: int) -> tuple[CursorValue, ...]:
-        if isinstance(self.dialect, Ansi):
-            self.dialect.pack_literal(())  # says why it cannot
-        return super().keys_at(value, at_most)
+    def _catalog(self) -> Catalog:
+        """What a database that is known by name says of a table; nothing of a query, or where it may not be asked."""
+        if not isinstance(self.dialect, KnownDatabase) or self.relation.table is None:
+            return Catalog()
+        return parse_catalog_rows(self.fetch(self.dialect.catalog_sql(self.relation)))
 
     def _fields(self) -> list[StructField]:
         nothing = {"after": "NULL", "upto": "NULL", "first_run": self.dialect.truth(True)}

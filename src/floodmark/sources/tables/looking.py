@@ -119,7 +119,7 @@ class TableLook:
             return self._mark_at_end(self.guard.bounds(LowerBound(), None, self._future(), request))
         safe = self.guard.bounds(start.low, request.max_rows, self._future(), request)
         if start.after is not None and self.is_whole:
-            self._require_not_below(start.after, self._marks.at(safe.bounds.highest))
+            self._require_not_below(start.after, safe.bounds)
         return self._sight(start, safe, request)
 
     @cached_property
@@ -146,10 +146,18 @@ class TableLook:
         reason = f"lie more than {self.cursor.max_future} ahead of the database's clock"
         return (UpperBound(ahead_seconds=ahead, reason=reason),)
 
-    def _require_not_below(self, after: ColumnHWM[Any], highest: ColumnHWM[Any]) -> None:
-        if highest.value is None or not highest.reaches(after.value):
+    def _require_not_below(self, after: ColumnHWM[Any], bounds: TableBounds) -> None:
+        highest = self._marks.at(bounds.highest)
+        if highest.value is None or not (self._lies_above(after, bounds) or highest.reaches(after.value)):
             text = "no row at all" if highest.value is None else str(highest.show())
             raise SourceRegressed(self.source, mark=str(after.show()), highest=text)
+
+    def _lies_above(self, after: ColumnHWM[Any], bounds: TableBounds) -> bool:
+        """Of text in the database's own order, whether that found a row at the mark or above it."""
+        if not self.probe.cursor().columns[0].has_own_order:
+            return False
+        at_mark = LowerBound(cursor_value(after), inclusive=True)
+        return bounds.lowest is not None or self.probe.bounds(at_mark, None).lowest is not None
 
     def _mark_at_end(self, safe: SafeBounds) -> Sight:
         """A mark at the table's end by a batch without rows; of an empty table too, since all that comes is new."""
@@ -187,7 +195,8 @@ class TableLook:
     def _extras(self, start: SpanStart, end: SpanEnd | None, request: Request) -> dict[str, Json]:
         """The keys at the mark after this batch; a start that ends below the mark leaves it where it is."""
         standing = start.mark.value if start.mark is not None else None
-        if end is not None and self._marks.at(end.value).reaches(standing):
+        has_own_order = self.probe.cursor().columns[0].has_own_order  # then the mark goes where the batch ends
+        if end is not None and (has_own_order or self._marks.at(end.value).reaches(standing)):
             return end.extras()
         return {TIES: request.extras[TIES]} if request.extras.get(TIES) else {}
 

@@ -121,9 +121,12 @@ class JdbcTable:
         return rows.withColumns(changed) if changed else rows
 
 
-def position(cursor: ResolvedCursor) -> Column:
-    """The cursor of a row in Spark, which orders rows as the table does."""
+def position(cursor: ResolvedCursor) -> Column | None:
+    """The cursor of a row in Spark, which orders rows as the table does; None for text in the table's own order."""
     from pyspark.sql import functions as F
+
+    if any(column.has_own_order for column in cursor.columns):
+        return None
 
     def value(column: CursorColumn) -> Column:
         return F.coalesce(*(F.col(quote(name)) for name in (column.name, *column.fallbacks)))

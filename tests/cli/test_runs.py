@@ -1,0 +1,68 @@
+"""`floodmark runs`: also of what failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import CommandResult
+
+Floodmark = Callable[..., CommandResult]
+PROJECT = (
+    "jobs:\n  - {name: orders, source: {type: python, object: 'failing_source:Failing'}, sinks: [{type: console}]}\n"
+)
+SOURCE = """\
+import time
+from floodmark.errors import SourceUnreadable
+
+class Failing:
+    name = "failing"
+    def fingerprint(self, session):
+        return "failing"
+    def look(self, mark, request, session):
+        time.sleep(0.2)
+        raise {error}
+"""
+
+
+@pytest.fixture
+def failing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A project whose one job fails after a moment, with this error."""
+
+    def write(error: str) -> None:
+        (folder / "floodmark.yaml").write_text(PROJECT)
+        (folder / "failing_source.py").write_text(SOURCE.format(error=error))
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.delitem(__import__("sys").modules, "failing_source", raising=False)
+
+    return write
+
+
+def listed(floodmark: Floodmark) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = json.loads(floodmark("runs", "--json").out)["runs"]
+    return runs
+
+
+@pytest.mark.parametrize("error", ["SourceUnreadable('a table', reason='it is gone')", "ZeroDivisionError('odd')"])
+def test_a_run_that_failed_is_listed_with_its_id_and_how_long_it_took(
+    failing: Callable[[str], None], floodmark: Floodmark, error: str
+) -> None:
+    """Whatever it failed of: what nobody foresaw too."""
+    failing(error)
+    [shown] = json.loads(floodmark("run", "--json").out)["runs"]
+    [kept] = listed(floodmark)
+    assert (kept["status"], kept["error"]) == ("failed", shown["error"])
+    assert len(kept["run"]) == 12
+    assert kept["seconds"] >= 0.2
+
+
+def test_two_failures_are_two_runs(failing: Callable[[str], None], floodmark: Floodmark) -> None:
+    """Each has an id of its own."""
+    failing("SourceUnreadable('a table', reason='it is gone')")
+    floodmark("run")
+    floodmark("run")
+    assert len({run["run"] for run in listed(floodmark)}) == 2
