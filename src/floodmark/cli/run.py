@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from floodmark.jobs.job import Job, Plan
     from floodmark.jobs.running import Outcome, Runnable, Runner
+    from floodmark.sinks.restatement import Restatement
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
 
@@ -174,6 +175,7 @@ class RunCommand:
 
 plan_app = typer.Typer(add_completion=False)
 FOUND_CHANGES = 6
+DATES_SHOWN = 20
 Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]
 
 
@@ -219,7 +221,22 @@ def _plan_lines(plan: Plan) -> list[str]:
         f"{plan.job}: low {mark_text(plan.mark_before)}, high {mark_text(plan.mark_after)}, count {count}",
         *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
         *([held] if plan.rows_held_back else []),
+        *(f"  {restated_text(each)}" for each in plan.restated),
         *(f"  schema: {change}" for change in plan.schema_changes),
         *(f"  rule {rule}" for rule in plan.rules),
         *(f"  {note}" for note in plan.notes),
     ]
+
+
+def restated_text(restated: Restatement) -> str:
+    """What would be written anew, in words; a long list of dates is cut."""
+    sink, what = restated.sink, restated.what
+    if restated.whole:
+        return f"{sink}: all {what} will be restated"
+    if restated.count is None:
+        return f"{sink}: {what} will be restated, how many is not known before reading"
+    few = f"at most {restated.count}" if restated.at_most else str(restated.count)
+    noun = what if restated.count != 1 else what.removesuffix("s")
+    shown = ", ".join(map(str, restated.values[:DATES_SHOWN]))
+    rest = f", and {len(restated.values) - DATES_SHOWN} more" if len(restated.values) > DATES_SHOWN else ""
+    return f"{sink}: {few} {noun} will be restated{f': {shown}{rest}' if shown else ''}"

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
 from floodmark.errors import ConfigError, SinkBehind
 from floodmark.hwm import HWM, Json
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
-from floodmark.rules import Rule, RuleSet
+from floodmark.locations import quote
+from floodmark.rules import NotNull, Rule, RuleSet
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import Session, Shaped, Sink
+from floodmark.sinks.refusals import Demanding
+from floodmark.sinks.restatement import Restated, Restatement
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
@@ -213,6 +217,7 @@ class Job:
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
         malformed, rules = "dead_letter" if self.dead_letters else "fail", RuleSet(tuple(self.rules))
+        judged = RuleSet((*self.rules, *rules_of_sinks(self.sinks)))
         sources = tuple(with_job_settings(source, malformed=malformed) for source in self.sources)
         sinks = tuple(with_job_settings(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks)
         return Work(
@@ -220,7 +225,7 @@ class Job:
             sources=sources,
             sinks=without_repeats(self.name, sources, sinks, rules),
             transform=self._transform(),
-            rules=rules,
+            rules=judged,
             dead_letters=self.dead_letters_sink(store),
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
@@ -230,6 +235,15 @@ class Job:
     def _transform(self) -> Transform:
         transform, [first, *_] = as_transform(self.transform), self.sources
         return first.transform_for(transform) if isinstance(first, TransformMaker) else transform
+
+
+def rules_of_sinks(sinks: Sequence[Sink]) -> Iterator[NotNull]:
+    """A row without a value that a sink cannot do without is put aside and counted, like one that breaks a rule."""
+    columns = {
+        name: what for sink in sinks if isinstance(sink, Demanding) for name, what in sink.required_values().items()
+    }
+    for name, what in columns.items():
+        yield NotNull(quote(name), action="quarantine", name=f"{what} column {name} is NULL")
 
 
 @dataclass(frozen=True)
@@ -247,6 +261,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     has_work: bool = False
+    restated: tuple[Restatement, ...] = ()
 
 
 def plan(step: Step) -> Plan:
@@ -282,6 +297,7 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
         require_agreement(step.work, step.store.namespace, record, ledgers)
     require_a_beginning(step.work, record, step.request, step.session)
     intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
+    planned = PlannedRows(step, intent)
     return Plan(
         job=record.job,
         mark_before=display_marks(record.marks),
@@ -289,23 +305,42 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
         expected_rows=outlook.expected_rows,
         rows_held_back=outlook.held_back,
         held_reason=outlook.held_reason,
-        schema_changes=schema_changes(step, intent),
+        schema_changes=planned.schema_changes(),
         notes=("every target is rebuilt",) if intent.kind == "refresh" else (),
         rules=tuple(f"{rule.name} ({rule.action}): {rule.describe()}" for rule in step.work.rules.rules),
         has_work=True,
+        restated=planned.restated(outlook.expected_rows),
     )
 
 
-def schema_changes(step: Step, intent: Intent) -> tuple[str, ...]:
-    """What the rows have that a target has not; only described, never read."""
-    shaped = [(sink.name, sink.schema(step.session)) for sink in step.work.sinks if isinstance(sink, Shaped)]
-    targets = [(name, schema) for name, schema in shaped if schema is not None]
-    if not targets:
-        return ()
-    rows = prepare(step.work, replace(intent, spool=None), step.session()).judgement.kept_rows().schema
-    drifts = [(name, compare(rows, schema)) for name, schema in targets]
-    absent = [f"{name}: the rows lack column {column}" for name, drift in drifts for column in drift.absent]
-    return (*(f"{name}: {what}" for name, drift in drifts for what in drift.differences()), *absent)
+@dataclass(frozen=True)
+class PlannedRows:
+    """The rows of a batch that is only planned: described, and never read but for the dates that a fact touches."""
+
+    step: Step
+    intent: Intent
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        prepared = prepare(self.step.work, replace(self.intent, spool=None), self.step.session())
+        return prepared.judgement.kept_rows()
+
+    def schema_changes(self) -> tuple[str, ...]:
+        """What the rows have that a target has not."""
+        session, sinks = self.step.session, self.step.work.sinks
+        shaped = [(sink.name, sink.schema(session)) for sink in sinks if isinstance(sink, Shaped)]
+        drifts = [(name, compare(self.rows.schema, schema)) for name, schema in shaped if schema is not None]
+        absent = [f"{name}: the rows lack column {column}" for name, drift in drifts for column in drift.absent]
+        return (*(f"{name}: {what}" for name, drift in drifts for what in drift.differences()), *absent)
+
+    def restated(self, expected_rows: int | None) -> tuple[Restatement, ...]:
+        """What the batch writes anew in each sink that does not only add; a refresh rebuilds every target anyway."""
+        if self.intent.kind == "refresh":
+            return ()
+        told = (
+            s.restatement(lambda: self.rows, expected_rows) for s in self.step.work.sinks if isinstance(s, Restated)
+        )
+        return tuple(each for each in told if each is not None)
 
 
 def require_name(what: str, name: str) -> None:

@@ -29,7 +29,7 @@ from floodmark.step.batch import (
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch, done
 from floodmark.step.looking import Outlook, ledgers_of, marks_after
-from floodmark.step.refused import letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
+from floodmark.step.refused import SinkRefusals, letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
 from floodmark.step.spool import RowCounts
 from floodmark.step.work import OUTSIDE_KINDS
 from floodmark.stores.contract import JoiningStore, MarkStore
@@ -88,11 +88,13 @@ class BatchCommit:
         counts = self.counts
         dead = write_dead_letters(self.work, self.prepared, counts, self.batch)
         log_rules(counts.tally, self.work.name)
-        quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, self.batch)
+        judgement = self.prepared.judgement
+        refusals = SinkRefusals.of(self.work, self.batch, lambda: judgement.marked_rows.sparkSession)
+        quarantined = quarantine_broken(self.work, judgement, counts.tally, self.batch, refusals)
         self.require_unchanged()
         reach("before_commit")
         outcome = BatchOutcome(
-            {name: rows or 0 for name, rows in written.items()}, counts.read, dead or 0, quarantined or 0, counts.tally
+            refusals.kept(written), counts.read, dead or 0, quarantined or 0, counts.tally, refusals.notes()
         )
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
         letters = letters_sink(self.work)
@@ -192,6 +194,7 @@ class BatchOutcome:
     rows_dead: int
     rows_quarantined: int
     tally: Tally
+    notes: tuple[str, ...] = ()
 
 
 def record_after(open_batch: OpenBatch[Outlook]) -> JobRecord:
@@ -225,7 +228,7 @@ def receipt_of(open_batch: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clo
         rows_dead=outcome.rows_dead,
         rows_held_back=outlook.held_back if outlook else 0,
         span=spans,
-        notes=receipt_notes(outlook, intent),
+        notes=(*receipt_notes(outlook, intent), *outcome.notes),
         recovered=outlook is None,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -27,6 +27,7 @@ from floodmark.sinks.contract import (
 from floodmark.sinks.delta.deleted_keys import NOT_KEPT, DeletedKeys
 from floodmark.sinks.delta.merge import GONE, merge_statement, newest_per_key, replace_statement, shared_view
 from floodmark.sinks.delta.target import DeltaTarget
+from floodmark.sinks.restatement import Restatement, restatement_of
 from floodmark.spark.tables import DeltaPlace, cluster_table
 
 if TYPE_CHECKING:
@@ -160,6 +161,10 @@ class Delta(Atomic):
             return replace(self, _known_by=by)
         return self if self.mode == "merge" else None
 
+    def restatement(self, rows: Callable[[], DataFrame], expected_rows: int | None) -> Restatement | None:
+        """Keys of a merge; of a replacement all rows, or those with the batch's values of `by`."""
+        return restatement_of(self, expected_rows)
+
     def refusing_others(self, named_by: tuple[str, ...]) -> Delta:
         """A merge that stops at a row whose key the table has for another value of these columns."""
         return replace(self, _named_by=named_by)
@@ -234,9 +239,19 @@ class Delta(Atomic):
         return rows.join(known, list(self._known_by), "left_anti")
 
 
-def members_table(path: str | None = None, table: str | None = None, *, key: tuple[str, ...], name: str) -> Delta:
+def members_table(
+    path: str | None = None,
+    table: str | None = None,
+    *,
+    key: tuple[str, ...],
+    name: str,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+) -> Delta:
     """The table of a dimension: merged by surrogate key, and read on by its change feed."""
-    return Delta(path, table, mode="merge", key=key, delete_when=GONE, name=name, change_feed=True)
+    parted, clustered = tuple(partition_by), tuple(cluster_by)
+    merged = Delta(path, table, mode="merge", key=key, delete_when=GONE, name=name, change_feed=True)
+    return replace(merged, partition_by=parted, cluster_by=clustered)
 
 
 @dataclass(frozen=True)
@@ -292,6 +307,14 @@ class DeltaDates(Atomic):
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         self._sink.fence(ledger, number, session)
+
+    def restatement(self, rows: Callable[[], DataFrame], expected_rows: int | None) -> Restatement | None:
+        dated = rows()
+        dates = self._dates(dated)
+        if dates == ALL or self.schema(lambda: dated.sparkSession) is None:
+            return Restatement(self.name, "dates", whole=True)
+        named = tuple(sorted(map(int, dates)))
+        return Restatement(self.name, "dates", len(named), values=named)
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         dates = self._dates(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
 from floodmark.fields import ColumnNames
 from floodmark.postgres import Address
-from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, check_modes, mode_fingerprint
+from floodmark.sinks.contract import (
+    Atomic,
+    Batch,
+    Recorded,
+    Session,
+    check_modes,
+    mode_fingerprint,
+)
 from floodmark.sinks.postgres.deleted_keys import NOT_KEPT, DeletedKeys
 from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique
 from floodmark.sinks.postgres.target import Target, spark_type, split_name
 from floodmark.sinks.postgres.transport import UNREACHABLE, BatchRefused, CopyChunks, CopyIn, Staging
+from floodmark.sinks.restatement import Restatement, restatement_of
 from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
@@ -71,6 +79,9 @@ class Postgres(Atomic):
     def without_repeats(self, by: tuple[str, ...]) -> Postgres | None:
         """A merge takes a row again without harm."""
         return self if self.mode == "merge" else None
+
+    def restatement(self, rows: Callable[[], DataFrame], expected_rows: int | None) -> Restatement | None:
+        return restatement_of(self, expected_rows)
 
     def describe(self) -> str:
         return f"PostgreSQL table {self.table} at {self._server().describe()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, get_args
@@ -11,6 +12,7 @@ from floodmark.failpoints import reach
 from floodmark.fields import ColumnNames
 from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
+from floodmark.sinks.restatement import Restatement
 from floodmark.sinks.scd.arrival import Changes, EventReader
 from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, Ordering, Ties, latest, versions
 from floodmark.sinks.scd.tables import EventLog, FenceBatch, HistoryTables, RebuiltTable
@@ -33,6 +35,7 @@ class Scd1:
     commits, each once per batch number.
     `changes`: "log" (rows are upserts, or deletes where `delete_when` holds), "feed" (of a Delta source with
     `changes="feed"`), "snapshot" (each batch holds all rows of a moment; what is absent was deleted).
+    With `deletion_vectors` a change of few keys costs less in a large table, and readers have to know that feature.
     """
 
     path: str | None = None
@@ -48,6 +51,9 @@ class Scd1:
     name: str = "scd1"
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    partition_by: ColumnNames = ColumnNames()
+    cluster_by: ColumnNames = ColumnNames()
+    deletion_vectors: bool = False
     own_columns: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -67,8 +73,17 @@ class Scd1:
 
     @cached_property
     def _tables(self) -> HistoryTables:
-        table = Delta(self.path, self.table, name=self.name, evolve=self.evolve, patience_seconds=self.patience_seconds)
-        log, rows = EventLog.beside(table, self.order), RebuiltTable.of(table, self._identity())
+        table = Delta(
+            self.path,
+            self.table,
+            partition_by=self.partition_by,
+            cluster_by=self.cluster_by,
+            name=self.name,
+            evolve=self.evolve,
+            patience_seconds=self.patience_seconds,
+        )
+        log = EventLog.beside(table, self.order)
+        rows = RebuiltTable.of(table, self._identity(), deletion_vectors=self.deletion_vectors)
         return HistoryTables(self.name, self.order, log, rows, self._shape)
 
     def describe(self) -> str:
@@ -113,6 +128,12 @@ class Scd1:
     def needs_position(self) -> bool:
         return self.on_conflict == "last_arrival"
 
+    def restatement(self, rows: Callable[[], DataFrame], expected_rows: int | None) -> Restatement | None:
+        """The keys of the batch are rebuilt from all their events; of a snapshot, any key may be."""
+        if self.changes == "snapshot":
+            return Restatement(self.name, "keys", whole=True)
+        return Restatement(self.name, "keys", expected_rows, at_most=True)
+
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         """Add the events, then rebuild the keys they touch. Returns the events that came, refused ones included."""
         self.reader.require_columns(rows, self._required_columns(), self.own_columns)
@@ -131,6 +152,17 @@ class Scd1:
         if begun is not None:
             self._tables.rebuild(session(), begun)
         self._tables.table.sink.fence(ledger, number, session)
+
+    def required_values(self) -> Mapping[str, str]:
+        """A row that has them all has a place, or contradicts another one; the moment of a feed is its commit's."""
+        declared = self.sequence if self.changes != "feed" else ()
+        return {**dict.fromkeys(declared, "sequence"), **dict.fromkeys(self.key, "key")}
+
+    def may_refuse(self, session: Session) -> bool:
+        return self._tables.may_refuse(session)
+
+    def refused_rows(self, spark: SparkSession, batch: Batch) -> DataFrame | None:
+        return self._tables.refused_since(spark, batch)
 
     def refused(self, spark: SparkSession) -> DataFrame | None:
         """Events that have no place in the table, each with its reason in `_event_refused`; None before the first."""
@@ -154,6 +186,10 @@ class Scd1:
         from floodmark.sinks.scd.maintenance import settle_log
 
         return settle_log(self._tables, spark, keep)
+
+    def contradictions(self, spark: SparkSession) -> tuple[DataFrame, DataFrame] | None:
+        """Ids of events in the quarantine: those that contradict each other still, and those that were set aside."""
+        return self._tables.ids(spark)
 
     def _identity(self) -> tuple[str, ...]:
         return self.key
