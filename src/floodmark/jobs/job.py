@@ -5,24 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
 from floodmark.errors import ConfigError, SinkBehind
 from floodmark.hwm import HWM, Json
+from floodmark.jobs.borrowed_events import with_borrowed_events
+from floodmark.jobs.planned_rows import PlannedRows
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
 from floodmark.locations import quote
 from floodmark.rules import NotNull, Rule, RuleSet
 from floodmark.sinks import Delta
-from floodmark.sinks.contract import Session, Shaped, Sink
+from floodmark.sinks.contract import Session, Sink
 from floodmark.sinks.refusals import Demanding
-from floodmark.sinks.restatement import Restated, Restatement
+from floodmark.sinks.restatement import Restatement
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
-from floodmark.step.batch import prepare
-from floodmark.step.checks import compare
 from floodmark.step.engine import LastSeen
 from floodmark.step.intents import named_as_begun, new_intent
 from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
@@ -220,11 +219,12 @@ class Job:
         judged = RuleSet((*self.rules, *rules_of_sinks(self.sinks)))
         sources = tuple(with_job_settings(source, malformed=malformed) for source in self.sources)
         sinks = tuple(with_job_settings(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks)
+        transform = self._transform()
         return Work(
             name=self.name,
             sources=sources,
-            sinks=without_repeats(self.name, sources, sinks, rules),
-            transform=self._transform(),
+            sinks=with_borrowed_events(without_repeats(self.name, sources, sinks, rules), sources, transform, judged),
+            transform=transform,
             rules=judged,
             dead_letters=self.dead_letters_sink(store),
             quarantine=self.quarantine_sink(store),
@@ -311,36 +311,6 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
         has_work=True,
         restated=planned.restated(outlook.expected_rows),
     )
-
-
-@dataclass(frozen=True)
-class PlannedRows:
-    """The rows of a batch that is only planned: described, and never read but for the dates that a fact touches."""
-
-    step: Step
-    intent: Intent
-
-    @cached_property
-    def rows(self) -> DataFrame:
-        prepared = prepare(self.step.work, replace(self.intent, spool=None), self.step.session())
-        return prepared.judgement.kept_rows()
-
-    def schema_changes(self) -> tuple[str, ...]:
-        """What the rows have that a target has not."""
-        session, sinks = self.step.session, self.step.work.sinks
-        shaped = [(sink.name, sink.schema(session)) for sink in sinks if isinstance(sink, Shaped)]
-        drifts = [(name, compare(self.rows.schema, schema)) for name, schema in shaped if schema is not None]
-        absent = [f"{name}: the rows lack column {column}" for name, drift in drifts for column in drift.absent]
-        return (*(f"{name}: {what}" for name, drift in drifts for what in drift.differences()), *absent)
-
-    def restated(self, expected_rows: int | None) -> tuple[Restatement, ...]:
-        """What the batch writes anew in each sink that does not only add; a refresh rebuilds every target anyway."""
-        if self.intent.kind == "refresh":
-            return ()
-        told = (
-            s.restatement(lambda: self.rows, expected_rows) for s in self.step.work.sinks if isinstance(s, Restated)
-        )
-        return tuple(each for each in told if each is not None)
 
 
 def require_name(what: str, name: str) -> None:

@@ -198,14 +198,17 @@ class TableWork:
             yield
 
 
-def prune_events(job: Job, before: Moment, spark: SparkSession, store: MarkStore) -> dict[str, int]:
+def prune_events(job: Job, before: Moment | None, spark: SparkSession, store: MarkStore) -> dict[str, int]:
     """Drop events below a moment from every log of the job, under its lease; returns how many, by sink.
 
-    What is open at the moment becomes a key's first event, and what arrives below it later is refused. Raises
+    Without a moment, each log keeps events of the age that its sink says (`keep_events`); one that does not say keeps
+    all. What is open at the moment becomes a key's first event, and what arrives below it later is refused. Raises
     LeaseHeld while a run is under way, ConfigError if the job keeps no history.
     """
+    now = datetime.now(timezone.utc)
     with histories(job, spark, store) as (sinks, _):
-        return {sink.name: sink.prune(spark, before) for sink in sinks}
+        floors = {sink: now - sink.keep_events if before is None and sink.keep_events else before for sink in sinks}
+        return {sink.name: sink.prune(spark, floor) for sink, floor in floors.items() if floor is not None}
 
 
 def settle_conflicts(job: Job, keep: str, spark: SparkSession, store: MarkStore) -> dict[str, int]:

@@ -109,6 +109,27 @@ class HistoryTables:
         keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
         self.rebuild_keys(keys, events, held, batch, arrived)
 
+    def rebuild_from(self, arriving: DataFrame, every: DataFrame, batch: Batch) -> int:
+        """The one commit of a table whose log is the source: the keys that arrive, from all their events there.
+
+        Returns how many arrived. Raises ConflictingEvents before anything is written.
+        """
+        spark, ledger = arriving.sparkSession, batch.ledger(self.name)
+        came, events = (log_rows(rows, self.order, None, ledger=ledger, number=0) for rows in (arriving, every))
+        sound = events.where(f"{REFUSED} IS NULL")
+        arrived, held = came.count(), self.table.read(spark)
+        recorded = self.table.sink.target.recorded(ledger, lambda: spark) or Recorded(0)
+        if recorded.number >= batch.number:
+            require_own_number(recorded, batch, self.name)
+            return arrived
+        if conflict := survey_of(came, sound, self.order).conflict:
+            raise ConflictingEvents(batch.job, sink=self.name, key=conflict[0], sequence=conflict[1])
+        if held is None or batch.kind == "refresh":
+            self.table.fill(self.rows_of(sound), batch)
+        else:
+            self.rebuild_keys(came.select(*map(quote, self.order.key)), sound, held, batch, arrived)
+        return arrived
+
     def rebuild_keys(
         self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch, arrived: int | None = None
     ) -> None:
@@ -204,7 +225,7 @@ class HistoryTables:
         """Versions that ended before a key's floor can no longer be rebuilt, and stay as they are."""
         from pyspark.sql import functions as F
 
-        floors = self.log.floors(spark)
+        floors = self.log.floors(spark)  # of a borrowed log there are none
         if floors is None or "valid_from" not in held.columns:
             return held
         known = held.join(F.broadcast(floors.select(*map(quote, self.order.key), SINCE)), list(self.order.key), "left")
