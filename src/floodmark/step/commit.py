@@ -94,7 +94,7 @@ class BatchCommit:
         self.require_unchanged()
         reach("before_commit")
         outcome = BatchOutcome(
-            refusals.kept(written), counts.read, dead or 0, quarantined or 0, counts.tally, refusals.notes()
+            refusals.rows_taken(written), counts.read, dead or 0, quarantined or 0, counts.tally, refusals.notes()
         )
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
         letters = letters_sink(self.work)

@@ -83,7 +83,7 @@ class SinkRefusals:
             {name: found[True] for name, found in counts.items() if found.get(True)},
         )
 
-    def kept(self, written: Mapping[str, int | None]) -> dict[str, int]:
+    def rows_taken(self, written: Mapping[str, int | None]) -> dict[str, int]:
         """What the sinks took, without what they had no place for."""
         return {name: max((rows or 0) - self.of_batch.get(name, 0), 0) for name, rows in written.items()}
 

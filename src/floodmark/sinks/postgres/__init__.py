@@ -19,7 +19,7 @@ from floodmark.sinks.contract import (
     check_modes,
     mode_fingerprint,
 )
-from floodmark.sinks.postgres.deleted_keys import NOT_KEPT, DeletedKeys
+from floodmark.sinks.postgres.deleted_keys import NOT_KEPT, DeletedKeysTable
 from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique
 from floodmark.sinks.postgres.target import Target, spark_type, split_name
@@ -179,7 +179,7 @@ class Postgres(Atomic):
             return move.replace_all(connection)
         return move.replace_by(connection, load.spell(self.by, "by")) if self.by else move.append(connection)
 
-    def _deleted_keys(self, load: Load) -> DeletedKeys | None:
+    def _deleted_keys(self, load: Load) -> DeletedKeysTable | None:
         """Where deleted keys are kept; None if none are."""
         sequence = self.sequence or self._deleted_by
         if not (sequence and self.delete_when) or self.keep_deleted == NOT_KEPT:

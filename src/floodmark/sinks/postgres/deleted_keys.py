@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.formats import FIRST, require_known
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import DELETE
 from floodmark.sinks.postgres.target import Target, TargetColumn, not_older
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 SUFFIX = "__deleted"
+COMMENT = "Floodmark deleted keys, format "
 DELETED_AT = "_deleted_at"
 NOT_KEPT = timedelta(0)
 LONGEST_NAME = 63
@@ -28,7 +30,7 @@ LONGEST_NAME = 63
 
 
 @dataclass(frozen=True)
-class DeletedKeys:
+class DeletedKeysTable:
     """One entry per deleted key, with the highest sequence by which it was; after `keep` it is forgotten (None: never).
 
     `rows` is the table of this transaction that has the batch, and `first` says which of its rows count.
@@ -70,7 +72,7 @@ class DeletedKeys:
         from psycopg.sql import SQL
 
         found = SQL(f"SELECT 1 FROM {self.rows} AS t WHERE {self.first} AND t.{DELETE} LIMIT 1")
-        if connection.execute(found).fetchone() is None or not self._made(connection):
+        if connection.execute(found).fetchone() is None or not self._has_table(connection):
             return
         connection.execute(self._insert())
         if self.keep:
@@ -99,7 +101,7 @@ class DeletedKeys:
         set_to = SQL("{}, ").format(updates) if len(self._columns()) > len(self.key) else SQL("")
         return insert.format(self._sql(), columns, columns, key, set_to, not_older("excluded", self.sequence))
 
-    def _made(self, connection: Connection) -> bool:
+    def _has_table(self, connection: Connection) -> bool:
         """Whether the table is there, or could be made."""
         from psycopg.sql import SQL
 
@@ -113,11 +115,17 @@ class DeletedKeys:
         key = SQL(", ").join(column.name_sql() for column in self.key)
         create = SQL(f"CREATE TABLE {{}} ({{}}, {DELETED_AT} timestamp with time zone NOT NULL, PRIMARY KEY ({{}}))")
         connection.execute(create.format(self._sql(), SQL(", ").join(parts), key))
+        connection.execute(SQL("COMMENT ON TABLE {} IS {}").format(self._sql(), f"{COMMENT}{FIRST}"))
         return True
 
     def _exists(self, connection: Connection) -> bool:
+        """Whether the table is there. Raises FormatTooNew for one that a later version of Floodmark made."""
         named = self._sql().as_string(connection)
-        return connection.execute("SELECT to_regclass(%s) IS NOT NULL", [named]).fetchone() == (True,)
+        look = "SELECT to_regclass(%(t)s) IS NOT NULL, obj_description(to_regclass(%(t)s), 'pg_class')"
+        exists, comment = connection.execute(look, {"t": named}).fetchone() or (False, None)
+        version = str(comment or "").removeprefix(COMMENT)
+        require_known(version if version.isdigit() else FIRST, "the deleted keys", where=named)
+        return bool(exists)
 
     def _sql(self) -> Composed:
         from psycopg.sql import SQL, Identifier

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.locations import quote
 from floodmark.sinks.contract import DELETE, POSITION, with_deletes, written_columns
-from floodmark.sinks.postgres.deleted_keys import DeletedKeys
+from floodmark.sinks.postgres.deleted_keys import DeletedKeysTable
 from floodmark.sinks.postgres.encoding import Encoding, encoding_of
 from floodmark.sinks.postgres.target import Target, TargetColumn, not_older, sortable
 from floodmark.sinks.postgres.transport import BatchRefused, CopyIn, require_all
@@ -60,10 +60,10 @@ class Load:
             order=(*ordered, *positions),
         )
 
-    def deleted_keys(self, sequence: Sequence[str], keep: timedelta | None, *, may_create: bool) -> DeletedKeys:
+    def deleted_keys(self, sequence: Sequence[str], keep: timedelta | None, *, may_create: bool) -> DeletedKeysTable:
         """Where the deletes of a merge are kept."""
         key, ordered = (tuple(c for name in names for c in _find(self.columns, name)) for names in (self.key, sequence))
-        return DeletedKeys(self.target, key, ordered, keep, may_create, NEWEST, f"t.{PLACE} = 1")
+        return DeletedKeysTable(self.target, key, ordered, keep, may_create, NEWEST, f"t.{PLACE} = 1")
 
     def spell(self, names: Sequence[str], option: str) -> tuple[str, ...]:
         """The names as the target has them."""
@@ -196,7 +196,7 @@ class Merge(Move):
     sequence: tuple[TargetColumn, ...]
     order: tuple[TargetColumn, ...]
 
-    def apply(self, connection: Connection, deleted_keys: DeletedKeys | None = None) -> int:
+    def apply(self, connection: Connection, deleted_keys: DeletedKeysTable | None = None) -> int:
         """Deletions first; then rows that are new, or not older than what is stored."""
         from psycopg.sql import SQL
 
@@ -211,7 +211,7 @@ class Merge(Move):
         deleted = connection.execute(SQL(delete).format(self.target.sql, keyed, newer)).rowcount
         return deleted + self._insert(connection, self._on_conflict())
 
-    def refresh(self, connection: Connection, deleted_keys: DeletedKeys | None = None) -> int:
+    def refresh(self, connection: Connection, deleted_keys: DeletedKeysTable | None = None) -> int:
         """Nothing but the batch's newest rows is left."""
         from psycopg.sql import SQL
 
