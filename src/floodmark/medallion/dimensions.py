@@ -197,7 +197,7 @@ def require_distinct(rows: DataFrame, name: str) -> DataFrame:
 
 
 def current_members(rows: DataFrame) -> DataFrame:
-    """A dimension, or its change feed, without the versions that are no longer so; any other table as it is.
+    """A dimension without the versions that are no longer so; any other table as it is.
 
     Lookups of facts and as-of joins read a dimension through this.
     """
