@@ -120,8 +120,8 @@ def test_contradictions_wait_in_the_quarantine_until_they_are_decided(spark: Spa
     with pytest.raises(ConfigError, match="was refused by its sink"):
         replay(job, Selection(), {}, lambda: spark, store)
     assert settle_conflicts(job, "v = 'erp'", spark, store) == {"scd2": 1}
-    states = {row.record: row.status for row in rows_set_aside(str(tmp_path / "aside"), "j", "quarantine")}
-    assert sorted(states.values()) == ["discarded", "replayed"]
+    states = [row.status for row in rows_set_aside(str(tmp_path / "aside"), "j", "quarantine")]
+    assert sorted(states) == ["discarded", "replayed"]
     assert delta_rows(spark, tmp_path / "t") == [(1, 5, "erp", 5, None, True), (2, 1, "a", 1, None, True)]
     assert job.run(spark, store).status == "nothing_new"
 
