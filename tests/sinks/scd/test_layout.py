@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
@@ -25,7 +26,7 @@ def test_a_history_is_read_without_spark_after_it_has_changed(spark: SparkSessio
     sink.write(events(spark, x="b@5", y="D@7"), batch(2))
     table = DeltaTable(tmp_path / "t")
     found = QueryBuilder().register("t", table).execute("SELECT k, v, valid_from, valid_to FROM t ORDER BY k, v")
-    rows = [tuple(row.values()) for row in found.read_all().to_pylist()]
+    rows = [tuple(row.values()) for row in pa.table(found.read_all()).to_pylist()]
     assert rows == [("x", "a", 1, 5), ("x", "b", 5, None), ("y", "a", 1, 7)]
     assert "deletionVectors" not in (table.protocol().reader_features or [])
     assert table.metadata().configuration["delta.enableDeletionVectors"] == "false"
