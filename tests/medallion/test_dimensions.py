@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import floodmark as fm
-from floodmark.errors import KeysCollide
+from floodmark.errors import ConfigError, KeysCollide
 from floodmark.medallion import (
+    UNKNOWN,
     FactRows,
     Layer,
     Lookup,
     asof,
     asof_key,
+    current_members,
     dimension,
     fact,
     require_distinct,
@@ -24,6 +26,7 @@ from floodmark.medallion import (
     with_superseded,
     with_unknown,
 )
+from floodmark.medallion.dimensions import Members
 from floodmark.spark.session import isolated_session
 from floodmark.testing import RowsSource
 
@@ -39,7 +42,7 @@ def silver(tmp_path: Path, source: RowsSource) -> fm.Job:
     return fm.Job("silver", source, [fm.sinks.Scd2(str(tmp_path / "silver"), key=("id",), sequence=("at",))])
 
 
-def gold(tmp_path: Path, *, versions: bool = True) -> fm.Job:
+def gold(tmp_path: Path, *, versions: bool = True, keep_superseded: bool = False) -> fm.Job:
     return dimension(
         "gold",
         source=str(tmp_path / "silver"),
@@ -48,6 +51,7 @@ def gold(tmp_path: Path, *, versions: bool = True) -> fm.Job:
         natural=["cluster_id"],
         columns={"cluster_id": "id", "cores": "size * 4"},
         versions=versions,
+        keep_superseded=keep_superseded,
     )
 
 
@@ -150,3 +154,71 @@ def test_under_freeze_a_version_that_is_no_longer_so_points_to_its_successor(spa
     }
     again = with_superseded(now, held, "sku_sk", ["sku"])
     assert sorted(map(tuple, again.collect()), key=str) == sorted(map(tuple, held.collect()), key=str)
+
+
+@pytest.mark.spark
+def test_a_frozen_fact_keeps_keys_that_the_dimension_still_has(spark: SparkSession, tmp_path: Path) -> None:
+    """The old version stays with a pointer to its successor; the next fact, which looks members up, never meets it."""
+    rows: list[Any] = [{"id": "c1", "size": 2, "at": 10}]
+    source, store = RowsSource(rows, CLUSTER), fm.stores.open("memory")
+    usage, path = spark.createDataFrame([(20240101, "c1", 12)], "date_sk int, id string, at int"), str(tmp_path / "use")
+    usage.write.format("delta").option("delta.enableChangeDataFeed", "true").save(path)
+    frozen = fact(
+        "frozen",
+        rows=FactRows("usage", path),
+        lookups=[
+            Lookup("dim", str(tmp_path / "gold"), on={"id": "cluster_id"}, at="at", when_moved="freeze"),
+        ],
+        build="""
+            SELECT u.date_sk, d.cluster_sk FROM usage u JOIN dim d ON d.cluster_id = u.id
+            AND u.at >= d.valid_from AND (d.valid_to IS NULL OR u.at < d.valid_to)
+        """,
+        path=str(tmp_path / "fact"),
+    )
+
+    def build_all() -> list[int]:
+        silver(tmp_path, source).run(spark, store)
+        gold(tmp_path, keep_superseded=True).run(spark, store)
+        frozen.run(spark, store)
+        return sorted(row.cluster_sk for row in spark.read.format("delta").load(str(tmp_path / "fact")).collect())
+
+    [old] = build_all()
+    rows.append({"id": "c1", "size": 2, "at": 5})
+    assert build_all() == [old]
+    dim = spark.read.format("delta").load(str(tmp_path / "gold"))
+    found = {row.cluster_sk: row for row in dim.where("cluster_id IS NOT NULL").collect()}
+    new = found[old].successor
+    assert (found[old].valid_from, found[old].is_current, found[new].valid_from, found[new].successor) == (
+        10,
+        False,
+        5,
+        None,
+    )
+    assert [row.cluster_sk for row in current_members(dim).where("cluster_id IS NOT NULL").collect()] == [new]
+    later = spark.createDataFrame([(20240102, "c1", 13)], usage.schema)
+    later.write.format("delta").mode("append").save(path)
+    assert build_all() == sorted([old, new])
+
+
+@pytest.mark.spark
+def test_a_superseded_version_that_returns_is_current_again_and_one_without_a_successor_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its key is the same, since it depends on the version alone; a version that nothing follows points to -1."""
+    feed = "id string, size int, valid_from int, valid_to int, is_current boolean, _change_type string, v long"
+    members = Members("sk", ("id",), {"id": "id"}, versions=True, keep_superseded=True)
+
+    def changes(*rows: tuple[Any, ...]) -> dict[int, int | None]:
+        images = spark.createDataFrame(list(rows), feed).withColumnRenamed("v", "_commit_version")
+        made = members.apply({"f": images}, job="j", attempt="a", batch_time=datetime.now(timezone.utc))
+        return {row.valid_from: row.successor for row in made.where("sk >= 0").collect()}
+
+    gone, back = ("c", 1, 10, None, True, "delete", 1), ("c", 1, 10, None, True, "insert", 2)
+    assert changes(gone) == {10: UNKNOWN}
+    assert changes(gone, back) == {10: None}
+
+
+def test_a_dimension_without_versions_has_none_that_are_superseded(tmp_path: Path) -> None:
+    """Its members stay anyway."""
+    with pytest.raises(ConfigError, match="has none that are superseded"):
+        gold(tmp_path, versions=False, keep_superseded=True)

@@ -10,6 +10,7 @@ import pytest
 import floodmark as fm
 from floodmark.errors import ConfigError
 from floodmark.medallion import FactRows, Lookup, fact
+from floodmark.sinks.restatement import Restatement
 from tests.sinks.batches import delta_rows
 
 if TYPE_CHECKING:
@@ -79,6 +80,19 @@ def test_only_the_dates_of_old_and_new_images_are_built_again(gold: Gold) -> Non
     assert after["date_sk=20240103"] != before["date_sk=20240103"]
     assert after.keys() == {"date_sk=20240101", "date_sk=20240103"}
     assert gold.run() == ("nothing_new", 0)
+
+
+def test_a_plan_names_the_dates_that_would_be_restated(gold: Gold) -> None:
+    """Before anything is written: all of them the first time, then those that the changes touch."""
+    job = fact("cost", rows=FactRows("usage", gold.usage), build=LINES, path=gold.out)
+    assert job.plan(gold.spark, gold.store).restated == (Restatement("cost", "dates", whole=True),)
+    job.run(gold.spark, gold.store)
+    assert job.plan(gold.spark, gold.store).restated == ()
+    gold.sql("UPDATE {usage} SET date_sk = 20240104 WHERE id = 2")
+    before = gold.files()
+    touched = Restatement("cost", "dates", 2, values=(20240102, 20240104))
+    assert job.plan(gold.spark, gold.store).restated == (touched,)
+    assert gold.files() == before
 
 
 def test_a_late_price_restates_the_dates_of_its_interval(gold: Gold) -> None:

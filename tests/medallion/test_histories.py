@@ -10,7 +10,10 @@ import pytest
 
 import floodmark as fm
 from floodmark.errors import ConfigError, LeaseHeld, SchemaChanged
+from floodmark.jobs.quarantine import Selection, replay
 from floodmark.medallion import prune_events, settle_conflicts
+from floodmark.probes.set_aside import rows_set_aside
+from floodmark.sinks.scd.events import CONTRADICTED
 from floodmark.stores.lease import hold
 from floodmark.testing import ListSink, RowsSource
 from floodmark.testing.doubles import Accident
@@ -82,6 +85,62 @@ def test_a_job_prunes_its_logs_under_its_lease(spark: SparkSession, tmp_path: Pa
     assert delta_rows(spark, tmp_path / "t") == [(1, 2, 2)]
     with pytest.raises(ConfigError, match="no sink with history"):
         prune_events(fm.Job("k", source, [ListSink()]), 9, spark, store)
+
+
+def test_rows_without_a_key_or_a_moment_are_refused_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    """They are in the quarantine with the reason, not among what was written; repaired, they are replayed."""
+    rows: Rows = [{"k": 1, "at": 1}, {"k": None, "at": 2}, {"k": 3, "at": None}, {"k": None, "at": None}]
+    store, sink = fm.stores.open("memory"), fm.sinks.Scd2(str(tmp_path / "t"), key=("k",), sequence=("at",))
+    job = fm.Job("j", RowsSource(rows, "k int, at int"), [sink], quarantine=str(tmp_path / "aside"))
+    receipt = job.run(spark, store)
+    counted = (receipt.rows_read, receipt.rows_written, receipt.rows_refused, receipt.rows_quarantined)
+    assert counted == (4, {"scd2": 1}, 3, 3)
+    assert sorted(reasons_of(tmp_path)) == [
+        ("key column k is NULL",),
+        ("sequence column at is NULL",),
+        ("sequence column at is NULL", "key column k is NULL"),
+    ]
+    assert [row.k for row in spark.read.format("delta").load(f"{tmp_path}/t__events").collect()] == [1]
+    replay(job, Selection(rule="key column k is NULL"), {"k": "7", "at": "coalesce(at, 9)"}, lambda: spark, store)
+    assert [row[:2] for row in delta_rows(spark, tmp_path / "t")] == [(1, 1), (7, 9)]
+
+
+def test_contradictions_wait_in_the_quarantine_until_they_are_decided(spark: SparkSession, tmp_path: Path) -> None:
+    """Both are there, under the batch that met them; its receipt counts its own, and tells of what came before."""
+    sink = fm.sinks.Scd2(str(tmp_path / "t"), key=("k",), sequence=("at",), on_conflict="quarantine")
+    store, rows = fm.stores.open("memory"), [{"k": 1, "at": 5, "v": "shop"}]
+    source: Rows = [*rows]
+    job = fm.Job("j", RowsSource(source, "k int, at int, v string"), [sink], quarantine=str(tmp_path / "aside"))
+    assert job.run(spark, store).rows_refused == 0
+    source += [{"k": 1, "at": 5, "v": "erp"}, {"k": 2, "at": 1, "v": "a"}]
+    receipt = job.run(spark, store)
+    assert (receipt.rows_read, receipt.rows_written, receipt.rows_refused) == (2, {"scd2": 1}, 1)
+    assert receipt.notes == ("scd2: 1 rows of earlier batches are put aside with those that they contradict",)
+    assert reasons_of(tmp_path) == [(CONTRADICTED,), (CONTRADICTED,)]
+    with pytest.raises(ConfigError, match="was refused by its sink"):
+        replay(job, Selection(), {}, lambda: spark, store)
+    assert settle_conflicts(job, "v = 'erp'", spark, store) == {"scd2": 1}
+    states = [row.status for row in rows_set_aside(str(tmp_path / "aside"), "j", "quarantine")]
+    assert sorted(states) == ["discarded", "replayed"]
+    assert delta_rows(spark, tmp_path / "t") == [(1, 5, "erp", 5, None, True), (2, 1, "a", 1, None, True)]
+    assert job.run(spark, store).status == "nothing_new"
+
+
+def test_an_event_below_the_floor_is_in_the_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    """The log was pruned, so nobody can say any more where it belongs."""
+    sink, store = fm.sinks.Scd2(str(tmp_path / "t"), key=("k",), sequence=("at",)), fm.stores.open("memory")
+    rows: Rows = [{"k": 1, "at": 1, "v": "a"}, {"k": 1, "at": 9, "v": "b"}]
+    job = fm.Job("j", RowsSource(rows, "k int, at int, v string"), [sink], quarantine=str(tmp_path / "aside"))
+    job.run(spark, store)
+    prune_events(job, 8, spark, store)
+    rows += [{"k": 1, "at": 3, "v": "late"}, {"k": 1, "at": 12, "v": "c"}]
+    receipt = job.run(spark, store)
+    assert (receipt.rows_read, receipt.rows_written, receipt.rows_refused) == (2, {"scd2": 1}, 1)
+    assert reasons_of(tmp_path) == [("older than the floor 8 to which the log was pruned",)]
+
+
+def reasons_of(home: Path) -> list[tuple[str, ...]]:
+    return [row.reasons for row in rows_set_aside(str(home / "aside"), "j", "quarantine")]
 
 
 @pytest.mark.crash

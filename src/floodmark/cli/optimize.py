@@ -10,7 +10,7 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, DryRun, print_json, print_line, print_table
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, FloodmarkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,11 +46,29 @@ def optimize(
     ]
     reports = optimize_tables(invocation.session()(), tables, invocation.store(), dry_run=dry_run)
     reports = [replace(each, error=each.error and invocation.scrub(each.error)) for each in reports]
+    pruned = {} if dry_run or select else prune_logs(invocation)
     if as_json:
-        print_json({"tables": [each.serialize() for each in reports], "dry_run": dry_run})
+        print_json({"tables": [each.serialize() for each in reports], "dry_run": dry_run, "events": pruned})
     else:
         _print(reports)
+        for job, said in pruned.items():
+            print_line(f"{job}: {said}")
     raise typer.Exit(_exit_code(reports))
+
+
+def prune_logs(invocation: Invocation) -> dict[str, str]:
+    """Prune the logs of tables with history that say how long events are kept; by job, what was done, or why not."""
+    from floodmark.cli.events import jobs_that_keep
+    from floodmark.medallion import prune_events
+
+    told: dict[str, str] = {}
+    for job in jobs_that_keep(invocation.jobs(())):
+        try:
+            dropped = prune_events(job, None, invocation.session()(), invocation.store())
+            told[job.name] = f"{sum(dropped.values())} events dropped"
+        except FloodmarkError as error:  # it is the report of this job, and the next one is tried
+            told[job.name] = f"events were not pruned: {invocation.scrub(error.message)}"
+    return told
 
 
 def select_tables(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]:

@@ -112,6 +112,26 @@ def discard(
         print_line(f"{job}: {rows} rows discarded")
 
 
+@app.command()
+def settle(
+    ctx: typer.Context,
+    job: JobArgument,
+    keep: Annotated[str, typer.Option(metavar="SQL", help="Events for which this holds count from now on.")],
+    as_json: AsJson = False,
+) -> None:
+    """Decide between events that contradict each other (`on_conflict: quarantine`); the others are set aside."""
+    from floodmark.medallion import settle_conflicts
+
+    invocation: Invocation = ctx.obj
+    [selected] = invocation.jobs([job])
+    settled = settle_conflicts(selected, keep, invocation.session()(), invocation.store())
+    if as_json:
+        print_json({"set_aside": settled})
+        return
+    for sink, count in settled.items():
+        print_line(f"{job}: {count} events of {sink} are set aside")
+
+
 def _quarantine(invocation: Invocation, job: str) -> Quarantine:
     from floodmark.jobs.quarantine import Quarantine
 

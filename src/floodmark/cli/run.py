@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job, Plan
     from floodmark.jobs.retention import Cleaner
     from floodmark.jobs.running import Outcome, Runnable, Runner
+    from floodmark.sinks.restatement import Restatement
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
 
@@ -185,7 +186,7 @@ class RunCommand:
 
 plan_app = typer.Typer(add_completion=False)
 FOUND_CHANGES = 6
-Restated = Annotated[bool, typer.Option("--restated", help="Read the rows; say which keys and dates they change.")]
+DATES_SHOWN = 20
 Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]
 
 
@@ -196,7 +197,6 @@ def plan(
     start: Annotated[str | None, typer.Option("--from", help="As if run with --from.")] = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="As if run with --full-refresh.")] = False,
     max_rows: Annotated[int | None, typer.Option(min=1, help="As if run with --max-rows.")] = None,
-    restated: Restated = False,
     detailed_exitcode: Detailed = False,
     as_json: AsJson = False,
 ) -> None:
@@ -204,7 +204,7 @@ def plan(
     invocation: Invocation = ctx.obj
     session, store = invocation.session(), invocation.store()
     plans = [
-        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows, restated=restated)
+        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
         for job in invocation.jobs(select or ())
     ]
     print_plans(plans, as_json=as_json)
@@ -232,8 +232,22 @@ def _plan_lines(plan: Plan) -> list[str]:
         f"{plan.job}: low {mark_text(plan.mark_before)}, high {mark_text(plan.mark_after)}, count {count}",
         *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
         *([held] if plan.rows_held_back else []),
+        *(f"  {restated_text(each)}" for each in plan.restated),
         *(f"  schema: {change}" for change in plan.schema_changes),
-        *(f"  restates {line}" for line in plan.restated),
         *(f"  rule {rule}" for rule in plan.rules),
         *(f"  {note}" for note in plan.notes),
     ]
+
+
+def restated_text(restated: Restatement) -> str:
+    """What would be written anew, in words; a long list of dates is cut."""
+    sink, what = restated.sink, restated.what
+    if restated.whole:
+        return f"{sink}: all {what} will be restated"
+    if restated.count is None:
+        return f"{sink}: {what} will be restated, how many is not known before reading"
+    few = f"at most {restated.count}" if restated.at_most else str(restated.count)
+    noun = what if restated.count != 1 else what.removesuffix("s")
+    shown = ", ".join(map(str, restated.values[:DATES_SHOWN]))
+    rest = f", and {len(restated.values) - DATES_SHOWN} more" if len(restated.values) > DATES_SHOWN else ""
+    return f"{sink}: {few} {noun} will be restated{f': {shown}{rest}' if shown else ''}"

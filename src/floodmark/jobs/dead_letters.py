@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld
 from floodmark.hwm import ColumnIntHWM, Json, Span
 from floodmark.jobs.backfill import require_takes_parts, run_patiently, sequences_for
+from floodmark.jobs.borrowed_events import borrows
 from floodmark.jobs.ranges import order_of
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, ledger_id
@@ -93,6 +94,11 @@ def require_replay_fits(plain: Step) -> None:
     """What can be refused before a row is read: a sink that exchanges rows, and a batch that is open."""
     for sink in plain.work.sinks:
         require_takes_parts(sink, plain.work.name)
+        if borrows(sink):
+            raise ConfigError(
+                f"what sink '{sink.name}' of job '{plain.work.name}' holds follows from the source alone.",
+                hint="add the repaired rows to the source, and discard these",
+            )
     record = plain.read()
     if record.intent is not None and record.intent.kind != "replay":
         require_no_open_batch(plain)

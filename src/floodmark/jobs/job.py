@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
 from floodmark.errors import ConfigError, SinkBehind, SinkShared
 from floodmark.hwm import HWM, Json
+from floodmark.jobs.borrowed_events import with_borrowed_events
+from floodmark.jobs.planned_rows import PlannedRows
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
-from floodmark.rules import Rule, RuleSet
+from floodmark.locations import quote
+from floodmark.rules import NotNull, Rule, RuleSet
 from floodmark.sinks import Delta
-from floodmark.sinks.contract import Session, Shaped, Sink, answering_at_once
+from floodmark.sinks.contract import Session, Sink, answering_at_once
+from floodmark.sinks.refusals import Demanding
+from floodmark.sinks.restatement import Restatement
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
-from floodmark.step.batch import prepare
-from floodmark.step.checks import compare
 from floodmark.step.engine import LastSeen
 from floodmark.step.intents import named_as_begun, new_intent
 from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
@@ -115,23 +118,20 @@ class Job:
         start: str | None = None,
         full_refresh: bool = False,
         max_rows: int | None = None,
-        restated: bool = False,
     ) -> Plan:
-        """What the next run would do; touches nothing. `restated` reads the rows, and says which keys would change."""
-        return self.plan_request(RunRequest(start, full_refresh, max_rows), spark, store, restated=restated)
+        """What the next run would do; touches nothing."""
+        return self.plan_request(RunRequest(start, full_refresh, max_rows), spark, store)
 
     def plan_request(
         self,
         request: RunRequest,
         spark: SparkSession | Session | None = None,
         store: MarkStore | None = None,
-        *,
-        restated: bool = False,
     ) -> Plan:
         """As `plan`, with all that is asked of it in one piece."""
         limits = [limit for limit in (request.max_rows or self.max_rows, self.chunk_rows) if limit]
         request = replace(request, max_rows=min(limits, default=None), waits_for_settling=False)
-        return plan(self.step(spark, store, request), restated=restated)
+        return plan(self.step(spark, store, request))
 
     def reset(self, spark: SparkSession | Session | None = None, store: MarkStore | None = None) -> None:
         """Forget the marks: the next run delivers everything again."""
@@ -219,14 +219,16 @@ class Job:
     def work(self, store: MarkStore) -> Work:
         """The same job in the words of the step."""
         malformed, rules = "dead_letter" if self.dead_letters else "fail", RuleSet(tuple(self.rules))
+        judged = RuleSet((*self.rules, *rules_of_sinks(self.sinks)))
         sources = tuple(with_job_settings(source, malformed=malformed) for source in self.sources)
         sinks = tuple(with_job_settings(sink, evolve=self.on_schema_change == "evolve") for sink in self.sinks)
+        transform = self._transform()
         return Work(
             name=self.name,
             sources=sources,
-            sinks=without_repeats(self.name, sources, sinks, rules),
-            transform=self._transform(),
-            rules=rules,
+            sinks=with_borrowed_events(without_repeats(self.name, sources, sinks, rules), sources, transform, judged),
+            transform=transform,
+            rules=judged,
             dead_letters=self.dead_letters_sink(store),
             quarantine=self.quarantine_sink(store),
             on_schema_change=self.on_schema_change,
@@ -236,6 +238,15 @@ class Job:
     def _transform(self) -> Transform:
         transform, [first, *_] = as_transform(self.transform), self.sources
         return first.transform_for(transform) if isinstance(first, TransformMaker) else transform
+
+
+def rules_of_sinks(sinks: Sequence[Sink]) -> Iterator[NotNull]:
+    """A row without a value that a sink cannot do without is put aside and counted, like one that breaks a rule."""
+    columns = {
+        name: what for sink in sinks if isinstance(sink, Demanding) for name, what in sink.required_values().items()
+    }
+    for name, what in columns.items():
+        yield NotNull(quote(name), action="quarantine", name=f"{what} column {name} is NULL")
 
 
 @dataclass(frozen=True)
@@ -253,10 +264,10 @@ class Plan:
     notes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     has_work: bool = False
-    restated: tuple[str, ...] = ()
+    restated: tuple[Restatement, ...] = ()
 
 
-def plan(step: Step, *, restated: bool = False) -> Plan:
+def plan(step: Step) -> Plan:
     """Look and compare; the record, the sinks and the source stay as they are."""
     record = step.read()
     if record.intent:
@@ -265,7 +276,7 @@ def plan(step: Step, *, restated: bool = False) -> Plan:
     if outlook.is_empty:
         before = display_marks(record.marks)
         return Plan(record.job, before, before, 0, outlook.held_back, outlook.held_reason)
-    return plan_of_new_batch(step, record, outlook, restated=restated)
+    return plan_of_new_batch(step, record, outlook)
 
 
 def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
@@ -282,15 +293,14 @@ def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
     )
 
 
-def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook, *, restated: bool) -> Plan:
+def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
     """Everything a run checks before it writes, without writing."""
     ledgers = read_ledgers(looked_at(step.work), step.store.namespace, step.session)
     if not step.request.full_refresh:
         require_agreement(step.work, step.store.namespace, record, ledgers)
     require_a_beginning(step.work, record, step.request, step.session, ledgers)
     intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
-    from floodmark.jobs import restating
-
+    planned = PlannedRows(step, intent)
     return Plan(
         job=record.job,
         mark_before=display_marks(record.marks),
@@ -298,29 +308,17 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook, *, restat
         expected_rows=outlook.expected_rows,
         rows_held_back=outlook.held_back,
         held_reason=outlook.held_reason,
-        schema_changes=schema_changes(step, intent),
+        schema_changes=planned.schema_changes(),
         notes=("every target is rebuilt",) if intent.kind == "refresh" else (),
         rules=tuple(f"{rule.name} ({rule.action}): {rule.describe()}" for rule in step.work.rules.rules),
         has_work=True,
-        restated=restating.restated(step, intent) if restated else (),
+        restated=planned.restated(outlook.expected_rows),
     )
 
 
 def looked_at(work: Work) -> Work:
     """The work as it is asked without the lease: nobody is waited for who writes to a sink."""
     return replace(work, sinks=tuple(map(answering_at_once, work.sinks)))
-
-
-def schema_changes(step: Step, intent: Intent) -> tuple[str, ...]:
-    """What the rows have that a target has not; only described, never read."""
-    shaped = [(sink.name, sink.schema(step.session)) for sink in step.work.sinks if isinstance(sink, Shaped)]
-    targets = [(name, schema) for name, schema in shaped if schema is not None]
-    if not targets:
-        return ()
-    rows = prepare(step.work, replace(intent, spool=None), step.session()).judgement.kept_rows().schema
-    drifts = [(name, compare(rows, schema)) for name, schema in targets]
-    absent = [f"{name}: the rows lack column {column}" for name, drift in drifts for column in drift.absent]
-    return (*(f"{name}: {what}" for name, drift in drifts for what in drift.differences()), *absent)
 
 
 def require_name(what: str, name: str) -> None:

@@ -15,16 +15,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
-from floodmark.jobs.dead_letters import discard, require_replay_fits, run_replay
+from floodmark.jobs.dead_letters import act_batch, discard, require_replay_fits, run_replay
 from floodmark.jobs.ranges import literal
 from floodmark.locations import quote
 from floodmark.logs import get_logger
 from floodmark.probes.set_aside import SetAsideRow, rows_set_aside
 from floodmark.sinks.contract import Batch
+from floodmark.sinks.scd.events import CONTRADICTED
 from floodmark.step import RunRequest, Step
 from floodmark.step.engine import session_under
 from floodmark.step.refused import saved_rows, with_changes
-from floodmark.step.set_aside import FIRST_NUMBER, Letters, parse_rows
+from floodmark.step.set_aside import FIRST_NUMBER, Letters, discarded_rows, parse_rows, replayed_rows
 from floodmark.step.transform import first_lines
 from floodmark.stores.extras import OutsideBatch
 from floodmark.stores.lease import HeldLease, hold
@@ -169,6 +170,7 @@ def replay(
     require_replay_fits(plain)
     chosen = OutsideBatch(kind="quarantine", where=selection.sql(), changes=dict(changes))
     require_changes_fit(plain, chosen)
+    require_no_sink_refused(plain, chosen)
     *begun, receipt = run_replay(plain, chosen, Step.run)
     done, broken = receipt.rows_read if receipt.status == "done" else 0, receipt.rows_dead
     return ReplayResult(
@@ -187,6 +189,41 @@ def require_changes_fit(plain: Step, chosen: OutsideBatch) -> None:
     rows = letters.replayable_letters(spark, where=chosen.where)
     if chosen.changes and rows is not None and not rows.isEmpty():
         with_changes(saved_rows(rows), chosen.changes)
+
+
+def require_no_sink_refused(plain: Step, chosen: OutsideBatch) -> None:
+    """Raises ConfigError for rows that a sink had no place for: written again, they would find none again."""
+    letters = Letters.of(plain.work, plain.read().number + 1, "quarantine")
+    rows = letters.replayable_letters(plain.session(), where=f"({chosen.where}) and met_by = 'sink'")
+    first = rows.first() if rows is not None else None
+    if first is not None:
+        job = plain.work.name
+        raise ConfigError(
+            f"row {str(first['id'])[:8]} of job '{job}' was refused by its sink: {first['reason']}.",
+            hint=f"floodmark quarantine settle {job} --keep SQL decides between events that contradict each other; "
+            "choose the other rows by --rule or --id, or discard these",
+        )
+
+
+def close_settled(step: Step, lease: HeldLease, undecided: DataFrame, set_aside: DataFrame) -> int:
+    """Close open rows of contradictions that were decided, once the sinks have it; how many.
+
+    `undecided` and `set_aside` are ids. What counts from now on is done with, the others are discarded. Called again
+    after a kill it closes what is left.
+    """
+    record, spark = step.read(), step.session()
+    letters = Letters.of(step.work, record.number + 1, "quarantine")
+    found = letters.open_letters(spark)
+    if found is None:
+        return 0
+    waiting = found.where(f"met_by = 'sink' and reason = {literal(CONTRADICTED)}").join(undecided, "id", "left_anti")
+    if waiting.isEmpty():
+        return 0
+    numbered = lease.save(record, after=record, above=step.ledgers(record).highest)
+    batch = act_batch(step, numbered.number, "settle")
+    given_up = discarded_rows(waiting.join(set_aside, "id", "left_semi"), batch)
+    counting = replayed_rows(waiting.join(set_aside, "id", "left_anti"), None, batch)
+    return letters.sink.write(given_up.unionByName(counting), batch) or 0
 
 
 def finish_claims(job: Job, session: Session, store: MarkStore) -> tuple[str, ...]:

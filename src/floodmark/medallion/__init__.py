@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from floodmark.medallion.dimensions import UNKNOWN as UNKNOWN
     from floodmark.medallion.dimensions import asof as asof
     from floodmark.medallion.dimensions import asof_key as asof_key
+    from floodmark.medallion.dimensions import current_members as current_members
     from floodmark.medallion.dimensions import dimension as dimension
     from floodmark.medallion.dimensions import require_distinct as require_distinct
     from floodmark.medallion.dimensions import surrogate_key as surrogate_key

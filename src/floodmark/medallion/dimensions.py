@@ -9,14 +9,14 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
-from floodmark.errors import KeysCollide
+from floodmark.errors import ConfigError, KeysCollide
 from floodmark.jobs.job import Job
 from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, Sink
 from floodmark.sinks.delta import Delta, members_table
 from floodmark.sinks.delta.merge import GONE
-from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO
-from floodmark.sources.delta import CHANGE
+from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, VALID_TO
+from floodmark.sources.delta import CHANGE, commit_order
 from floodmark.sources.delta import Delta as DeltaSource
 from floodmark.spark.faults import raise_in_plan
 from floodmark.step.repeatable import why_expression_volatile
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 """The member that stands for "not known": facts without a partner point to it. No computed key is negative."""
+SUCCESSOR = "successor"
+"""Of a version that is no longer so: the key of the one that holds at its start now, or UNKNOWN; NULL in all others."""
+ORDER = "_fm_order"
+MARKED = {"floodmark.successor": True}
+"""In the metadata of that column: a table may have one of that name that means something else."""
 
 
 def dimension(
@@ -41,6 +46,9 @@ def dimension(
     natural: Sequence[str],
     columns: Mapping[str, str],
     versions: bool = True,
+    keep_superseded: bool = False,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
     **options: Any,  # noqa: ANN401 - the other fields of a job
 ) -> Job:
     """The job that keeps a dimension at `path` by the change feed of the Delta table at `source`.
@@ -48,9 +56,12 @@ def dimension(
     `columns` gives each column of a member as SQL over a row of the source, those of the natural key among them. The
     key is a hash of the natural key, and of `valid_from` if the source has versions; member -1 is the unknown one.
     Several jobs may fill one dimension, each with members of its own.
+    A version that a late event moves gets another key. With `keep_superseded` its old row stays, with the new key as
+    its `successor`, for facts that were built before and are frozen; `current_members` leaves such rows out.
     """
-    members = Members(key, tuple(natural), dict(columns), versions)
-    sink = members.guard(members_table(path, key=(key,), name=name))
+    members = Members(key, tuple(natural), dict(columns), versions, keep_superseded)
+    table = members_table(path, key=(key,), name=name, partition_by=partition_by, cluster_by=cluster_by)
+    sink = members.guard(table)
     return Job(name=name, source=DeltaSource(source, changes="feed"), sinks=[sink], transform=members, **options)
 
 
@@ -62,6 +73,14 @@ class Members:
     natural: tuple[str, ...]
     columns: Mapping[str, str]
     versions: bool
+    keep_superseded: bool = False
+
+    def __post_init__(self) -> None:
+        if self.keep_superseded and not self.versions:
+            raise ConfigError(
+                "a dimension without versions has none that are superseded.",
+                hint="leave out keep_superseded: members without versions stay anyway",
+            )
 
     def apply(self, frames: Mapping[str, DataFrame], *, job: str, attempt: str, batch_time: datetime) -> DataFrame:
         from pyspark.sql import functions as F
@@ -73,9 +92,12 @@ class Members:
         interval = INTERVAL if self.versions else ()
         carried = [POSITION] if POSITION in feed.columns else []
         images = feed.where(F.col(CHANGE) != "update_preimage")
-        members = images.select(*chosen, *interval, *carried, gone.alias(GONE))
+        order = [commit_order().alias(ORDER)] if self.keep_superseded else []
+        members = images.select(*chosen, *interval, *carried, *order, gone.alias(GONE))
         keyed = members.select(surrogate_key(members, self.identity).alias(self.key), "*")
-        return self._without_collisions(keyed).unionByName(unknown_member(keyed, self.key))
+        known = self._with_successors(keyed) if self.keep_superseded else keyed
+        every = self._without_collisions(known).unionByName(unknown_member(known, self.key))
+        return every.withMetadata(SUCCESSOR, MARKED) if self.keep_superseded else every
 
     def guard(self, sink: Sink) -> Sink:
         """The table as it refuses a member whose key it has for another one: a merge would take the two for one."""
@@ -87,10 +109,33 @@ class Members:
         return (*self.natural, VALID_FROM) if self.versions else self.natural
 
     def fingerprint(self) -> str:
-        return short_hash(self.key, *self.identity, *(f"{name} {sql}" for name, sql in self.columns.items()))
+        kept = ("keeps superseded",) if self.keep_superseded else ()
+        return short_hash(self.key, *self.identity, *(f"{name} {sql}" for name, sql in self.columns.items()), *kept)
 
     def is_deterministic(self) -> bool:
         return not any(map(why_expression_volatile, self.columns.values()))
+
+    def _with_successors(self, keyed: DataFrame) -> DataFrame:
+        """Every version as the batch leaves it; one that is gone stays, and points to the one that holds at its start.
+
+        That one is in the same batch: nothing else held at that moment before, so the commit that took the version
+        away has begun or lengthened it.
+        """
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        newest = Window.partitionBy(quote(self.key)).orderBy(F.col(ORDER).desc())
+        ranked = keyed.withColumn("_fm_rank", F.row_number().over(newest)).where("_fm_rank = 1")
+        last = ranked.drop(ORDER, "_fm_rank")
+        live, gone = last.where(f"NOT {GONE}"), last.where(GONE)
+        pairs = {column: column for column in self.natural}
+        heirs = _partners(live, pairs, {self.key: "_fm_heir"})
+        successor = F.coalesce(F.col("_fm_heir"), F.lit(UNKNOWN)).cast("long")
+        pointed = gone.join(heirs, _is_partner(pairs, VALID_FROM), "left").withColumns(
+            {SUCCESSOR: successor, IS_CURRENT: F.lit(False), GONE: F.lit(False)}
+        )
+        now = live.withColumn(SUCCESSOR, F.lit(None).cast("long"))
+        return now.unionByName(pointed.select(*map(quote, now.columns)))
 
     def _without_collisions(self, keyed: DataFrame) -> DataFrame:
         """Refuses a batch in which two members have one key."""
@@ -151,6 +196,20 @@ def require_distinct(rows: DataFrame, name: str) -> DataFrame:
     return rows
 
 
+def current_members(rows: DataFrame) -> DataFrame:
+    """A dimension without the versions that are no longer so; any other table as it is.
+
+    Lookups of facts and as-of joins read a dimension through this.
+    """
+    return rows.where(f"{SUCCESSOR} IS NULL") if has_superseded(rows) else rows
+
+
+def has_superseded(rows: DataFrame) -> bool:
+    """Whether these are rows of a dimension that keeps superseded versions."""
+    marks = {field.name: field.metadata for field in rows.schema.fields}
+    return bool(marks.get(SUCCESSOR, {}).get(next(iter(MARKED))))
+
+
 def with_superseded(rows: DataFrame, held: DataFrame, name: str, natural: Sequence[str]) -> DataFrame:
     """The dimension under `freeze`: a version that is no longer so keeps its row, and points to its successor.
 
@@ -159,13 +218,14 @@ def with_superseded(rows: DataFrame, held: DataFrame, name: str, natural: Sequen
     """
     from pyspark.sql import functions as F
 
-    now = rows.withColumn("successor", F.lit(None).cast("long"))
+    now = rows.withColumn(SUCCESSOR, F.lit(None).cast("long"))
     old = held.join(rows.select(quote(name)), [name], "left_anti").where(F.col(quote(name)) != UNKNOWN)
     natural_pairs = {column: column for column in natural}
     heirs = _partners(rows, natural_pairs, {name: "_fm_heir"})
-    pointed = old.drop("successor").join(heirs, _is_partner(natural_pairs, VALID_FROM), "left")
-    superseded = pointed.withColumns({"successor": F.col("_fm_heir"), "is_current": F.lit(False)})
-    return now.unionByName(superseded.select(*map(quote, now.columns)))
+    pointed = old.drop(SUCCESSOR).join(heirs, _is_partner(natural_pairs, VALID_FROM), "left")
+    successor = F.coalesce(F.col("_fm_heir"), F.lit(UNKNOWN)).cast("long")
+    superseded = pointed.withColumns({SUCCESSOR: successor, IS_CURRENT: F.lit(False)})
+    return now.unionByName(superseded.select(*map(quote, now.columns))).withMetadata(SUCCESSOR, MARKED)
 
 
 def asof(
@@ -195,7 +255,9 @@ def _partners(versions: DataFrame, on: Mapping[str, str], take: Mapping[str, str
 
     joined = [F.col(quote(theirs)).alias(f"_fm_on_{place}") for place, theirs in enumerate(on.values())]
     taken = [F.col(quote(theirs)).alias(ours) for theirs, ours in take.items()]
-    return versions.select(*joined, F.col(VALID_FROM).alias("_fm_from"), F.col(VALID_TO).alias("_fm_to"), *taken)
+    return current_members(versions).select(
+        *joined, F.col(VALID_FROM).alias("_fm_from"), F.col(VALID_TO).alias("_fm_to"), *taken
+    )
 
 
 def _is_partner(on: Mapping[str, str], at: str) -> Column:

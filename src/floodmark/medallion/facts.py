@@ -20,6 +20,7 @@ from floodmark.jobs.job import Job
 from floodmark.jobs.table_readers import fingerprint_of_input
 from floodmark.locations import quote
 from floodmark.medallion.dates import DATE_SK
+from floodmark.medallion.dimensions import SUCCESSOR, current_members, has_superseded
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.delta import DeltaDates, with_dates
 from floodmark.sinks.scd.events import INTERVAL, VALID_FROM, VALID_TO, state_of
@@ -111,9 +112,9 @@ class Pins:
         return cls(versions, any("snapshot" in how for how in changed.values()))
 
     def read(self, table: Input, spark: SparkSession) -> DataFrame:
-        """The table as it was at its version of the batch."""
+        """The table as it was at its version of the batch; of a dimension, its current members."""
         reader = spark.read.format("delta").option("versionAsOf", str(self.versions[table.name]))
-        return reader.load(location_of(table, lambda: spark))
+        return current_members(reader.load(location_of(table, lambda: spark)))
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,11 @@ def signed_changes(feed: DataFrame, *own: Column) -> DataFrame:
 def _feed(table: Input, spark: SparkSession, versions: Mapping[str, Any]) -> DataFrame:
     feed = spark.read.format("delta").option("readChangeFeed", "true")
     bounds = {"startingVersion": str(versions["first"]), "endingVersion": str(versions["last"])}
-    return feed.options(**bounds).load(location_of(table, lambda: spark))
+    location = location_of(table, lambda: spark)
+    changes = feed.options(**bounds).load(location)
+    # A member that is superseded is gone to those who look it up: only its image before that is left here.
+    keeps_superseded = SUCCESSOR in changes.columns and has_superseded(spark.read.format("delta").load(location))
+    return changes.where(f"{SUCCESSOR} IS NULL") if keeps_superseded else changes
 
 
 def _columns(feed: DataFrame) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.jobs.job import Job
+from floodmark.jobs.quarantine import close_settled
 from floodmark.jobs.table_readers import TableRetention, readers_of, safe_retention
 from floodmark.locations import local_path, quote
 from floodmark.probes.delta import DeltaProbe
@@ -23,8 +24,10 @@ from floodmark.sinks.delta.lock import table_lock
 from floodmark.sinks.scd import Scd1
 from floodmark.spark.session import isolated_session
 from floodmark.spark.tables import DeltaPlace
+from floodmark.step import RunRequest
+from floodmark.step.set_aside import union_all
 from floodmark.step.transform import first_lines
-from floodmark.stores.lease import hold
+from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import UPKEEP, Receipt
 
 if TYPE_CHECKING:
@@ -195,37 +198,45 @@ class TableWork:
             yield
 
 
-def prune_events(job: Job, before: Moment, spark: SparkSession, store: MarkStore) -> dict[str, int]:
+def prune_events(job: Job, before: Moment | None, spark: SparkSession, store: MarkStore) -> dict[str, int]:
     """Drop events below a moment from every log of the job, under its lease; returns how many, by sink.
 
-    What is open at the moment becomes a key's first event, and what arrives below it later is refused. Raises
+    Without a moment, each log keeps events of the age that its sink says (`keep_events`); one that does not say keeps
+    all. What is open at the moment becomes a key's first event, and what arrives below it later is refused. Raises
     LeaseHeld while a run is under way, ConfigError if the job keeps no history.
     """
-    with histories(job, spark, store) as sinks:
-        return {sink.name: sink.prune(spark, before) for sink in sinks}
+    now = datetime.now(timezone.utc)
+    with histories(job, spark, store) as (sinks, _):
+        floors = {sink: now - sink.keep_events if before is None and sink.keep_events else before for sink in sinks}
+        return {sink.name: sink.prune(spark, floor) for sink, floor in floors.items() if floor is not None}
 
 
 def settle_conflicts(job: Job, keep: str, spark: SparkSession, store: MarkStore) -> dict[str, int]:
     """Decide between events that contradict each other (`on_conflict: quarantine`), under the job's lease.
 
     Those for which the SQL `keep` holds count from now on, the others are set aside with a reason; returns how many,
-    by sink. Raises LeaseHeld while a run is under way, ConfigError if there is nothing to decide between.
+    by sink. In the quarantine they are closed. Raises LeaseHeld while a run is under way, ConfigError if there is
+    nothing to decide between.
     """
-    with histories(job, spark, store) as sinks:
-        return {sink.name: sink.settle(spark, keep) for sink in sinks}
+    with histories(job, spark, store) as (sinks, lease):
+        settled = {sink.name: sink.settle(spark, keep) for sink in sinks}
+        ids = [found for sink in sinks if (found := sink.contradictions(spark)) is not None]
+        undecided, set_aside = (union_all(list(parts)) for parts in zip(*ids, strict=True))
+        close_settled(job.step(spark, store, RunRequest()), lease, undecided, set_aside)
+        return settled
 
 
 @contextmanager
-def histories(job: Job, spark: SparkSession, store: MarkStore) -> Iterator[list[Scd1]]:
+def histories(job: Job, spark: SparkSession, store: MarkStore) -> Iterator[tuple[list[Scd1], HeldLease]]:
     """The job's tables with history, each up to its log, and nobody else at work on them: under the job's lease."""
     sinks = [sink for sink in job.sinks if isinstance(sink, Scd1)]
     if not sinks:
         raise ConfigError(f"job '{job.name}' has no sink with history.", hint="name a job with a scd1 or scd2 sink")
-    with hold(store, job.name):
+    with hold(store, job.name) as lease:
         open_ones = [s.name for s in sinks if s.begun(ledger_id(store.namespace, job.name, s.name), lambda: spark)]
         if open_ones:
             raise ConfigError(
                 f"sink '{open_ones[0]}' of job '{job.name}' has events that are not in its table yet.",
                 hint="run the job first: it finishes the open batch",
             )
-        yield sinks
+        yield sinks, lease

@@ -73,12 +73,12 @@ class Delta(Immutable):
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         rows = self._pinned_rows(spark.read.format("delta"), self._where(lambda: spark), span)
-        return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=_position())
+        return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=commit_order())
 
     def without_rows(self, spark: SparkSession) -> Reading:
         """The columns that the table has now."""
         rows = _as_inserts(spark.read.format("delta").load(self._where(lambda: spark)), None, None)
-        return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=_position())
+        return self._only_inserts(rows) if self.changes == "append" else Reading(rows, position=commit_order())
 
     def explain(self, error: Exception, spark: SparkSession, span: Span) -> FloodmarkError | None:
         """What a failed write met, if it was this table's doing."""
@@ -154,7 +154,8 @@ def _is_void(span: Span) -> bool:
     return "first" in span.detail and span.detail["first"] == span.upto.value + 1
 
 
-def _position() -> Column:
+def commit_order() -> Column:
+    """Where a row of a change feed comes among the others."""
     from pyspark.sql import functions as F
 
     return F.struct(F.col(VERSION), F.array_position(F.lit(list(ORDER_IN_A_COMMIT)), F.col(CHANGE)))

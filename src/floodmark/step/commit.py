@@ -29,7 +29,7 @@ from floodmark.step.batch import (
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch, done
 from floodmark.step.looking import Outlook, last_confirmed, ledgers_of, marks_after
-from floodmark.step.refused import letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
+from floodmark.step.refused import SinkRefusals, letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
 from floodmark.step.spool import RowCounts
 from floodmark.step.work import KEY_OF_ASIDE, OUTSIDE_KINDS, gives_same_rows
 from floodmark.stores.contract import JoiningStore, MarkStore
@@ -92,16 +92,14 @@ class BatchCommit:
         counts, batch = exact or self.counts, self.aside_batch
         dead = write_dead_letters(self.work, self.prepared, counts, batch)
         log_rules(counts.tally, self.work.name)
-        quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, batch)
+        judgement = self.prepared.judgement
+        refusals = SinkRefusals.of(self.work, self.batch, lambda: judgement.marked_rows.sparkSession)
+        quarantined = quarantine_broken(self.work, judgement, counts.tally, batch, refusals)
         self.require_unchanged()
         reach("before_commit")
+        notes = (*(() if exact else (COUNTED_ANEW,)), *refusals.notes())
         outcome = BatchOutcome(
-            {name: rows or 0 for name, rows in written.items()},
-            counts.read,
-            dead or 0,
-            quarantined or 0,
-            counts.tally,
-            () if exact else (COUNTED_ANEW,),
+            refusals.rows_taken(written), counts.read, dead or 0, quarantined or 0, counts.tally, notes
         )
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
         letters = letters_sink(self.work)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from floodmark.errors import ConfigError
 from floodmark.rules import RuleSet, Tally
 from floodmark.sinks.contract import Batch, Sink
+from floodmark.sinks.refusals import EARLIER, Refusing
 from floodmark.sources.contract import LETTER, Immutable, Reading, Request, Saving, Session, Sight, Source
 from floodmark.step.checks import Judgement
 from floodmark.step.set_aside import (
@@ -22,6 +23,7 @@ from floodmark.step.set_aside import (
     letter_rows,
     parse_rows,
     quarantine_rows,
+    refused_rows,
     replayed_rows,
     union_all,
 )
@@ -45,6 +47,9 @@ def puts_rows_aside(work: Work, prepared: PreparedBatch, counts: RowCounts, batc
         return True
     if batch.kind == "refresh":
         return bool(work.aside_sinks)
+    session: Session = lambda: prepared.judgement.marked_rows.sparkSession  # noqa: E731 - it is there already
+    if any(isinstance(sink, Refusing) and sink.may_refuse(session) for sink in work.sinks):
+        return True
     has_letters = work.dead_letters is not None and (counts.dead or prepared.failed_records is not None)
     return bool(has_letters or (work.quarantine is not None and counts.tally.quarantined))
 
@@ -55,22 +60,61 @@ def letters_sink(work: Work) -> Sink | None:
     return source.letters.sink if isinstance(source, SavedRecords) else work.dead_letters
 
 
-def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Batch) -> int | None:
-    """Write what broke a rule to the quarantine; how many rows, or None if nothing had to be read or written.
+@dataclass(frozen=True)
+class SinkRefusals:
+    """Rows that sinks had no place for: how many of this batch, by sink, and how many that earlier ones had brought."""
+
+    rows: tuple[DataFrame, ...] = ()
+    of_batch: Mapping[str, int] = field(default_factory=dict)
+    of_earlier: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, work: Work, batch: Batch, session: Session) -> SinkRefusals:
+        """What each sink has to tell, once all have the batch; most can refuse nothing, and are not asked."""
+        refusing = [sink for sink in work.sinks if isinstance(sink, Refusing) and sink.may_refuse(session)]
+        told = {sink.name: rows for sink in refusing if (rows := sink.refused_rows(session(), batch)) is not None}
+        counts = {
+            name: {r[EARLIER]: r["count"] for r in rows.groupBy(EARLIER).count().collect()}
+            for name, rows in told.items()
+        }
+        return cls(
+            tuple(told[name] for name, found in counts.items() if found),
+            {name: found.get(False, 0) for name, found in counts.items()},
+            {name: found[True] for name, found in counts.items() if found.get(True)},
+        )
+
+    def rows_taken(self, written: Mapping[str, int | None]) -> dict[str, int]:
+        """What the sinks took, without what they had no place for."""
+        return {name: max((rows or 0) - self.of_batch.get(name, 0), 0) for name, rows in written.items()}
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(
+            f"{name}: {rows} rows of earlier batches are put aside with those that they contradict"
+            for name, rows in self.of_earlier.items()
+        )
+
+
+def quarantine_broken(
+    work: Work, judgement: Judgement, tally: Tally, batch: Batch, refusals: SinkRefusals
+) -> int | None:
+    """Write what broke a rule, or found no place, to the quarantine; how many rows of this batch, or None if nothing
+    had to be read or written.
 
     A refresh gives up what was there, also where its rules were taken out: the rows are in the sinks then.
     """
     broken = [judgement.quarantined_rows()] if tally.quarantined else []
     parts = [quarantine_rows(rows, judgement.legend, batch) for rows in broken]
+    parts += [refused_rows(rows, batch) for rows in refusals.rows]
+    quarantined = tally.quarantined + sum(refusals.of_batch.values())
     if work.quarantine is None:
         return None
     if batch.kind == "refresh":
         letters, spark = Letters.of(work, batch.number, "quarantine"), judgement.marked_rows.sparkSession
-        return tally.quarantined if replace_letters(letters, parts, spark, batch) else None
+        return quarantined if replace_letters(letters, parts, spark, batch) else None
     if not parts:
         return None
-    written = work.quarantine.write(union_all(parts), batch)
-    return tally.quarantined if written is None else written
+    work.quarantine.write(union_all(parts), batch)
+    return quarantined
 
 
 def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> int | None:

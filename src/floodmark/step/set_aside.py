@@ -18,13 +18,14 @@ from floodmark.probes.set_aside import Kind
 from floodmark.rules.rule_set import JSON_OPTIONS, Legend, as_json
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import Batch, without_own
+from floodmark.sinks.refusals import ID, REASON
 from floodmark.step.work import Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-MetBy = Literal["source", "transform", "rules"]
+MetBy = Literal["source", "transform", "rules", "sink"]
 """Whether `record` is what came in, not parsed yet, a row on its way, or one that was ready; `shape` is its schema.
 
 A letter without a record can only be read by a person.
@@ -174,6 +175,29 @@ def saved_letters(frame: DataFrame, source: str) -> DataFrame:
 
     met = [F.col(name) for name in ("file", "line", "text", "reason")]
     return frame.select(F.lit(source).alias("source"), *met, *(c.alias(n) for n, c in _record_columns(frame).items()))
+
+
+def refused_rows(rows: DataFrame, batch: Batch) -> DataFrame:
+    """Rows that a sink had no place for, in the shape of the table; put aside again, a row has the same id."""
+    from pyspark.sql import functions as F
+
+    nothing = F.lit(None).cast("string")
+    return _in_shape(
+        rows,
+        batch,
+        id=F.col(ID),
+        kind=F.lit("quarantine"),
+        job=F.lit(batch.job),
+        source=nothing,
+        file=nothing,
+        line=F.lit(None).cast("long"),
+        text=nothing,
+        reason=F.col(REASON),
+        reasons=F.array(REASON),
+        **_new_state("sink"),
+        record=F.expr(as_json(rows)),
+        shape=F.lit(without_own(rows).schema.json()),
+    )
 
 
 def letter_rows(frame: DataFrame, source: str | None, met_by: MetBy, batch: Batch) -> DataFrame:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
-from floodmark.sinks.contract import Atomic, Discerning, Expressing, Freezing, Ordered, Sink, merges
+from floodmark.sinks.contract import Atomic, Discerning, Expressing, Freezing, Ordered, Sink, is_atomic, merges
 from floodmark.sources.contract import Deciding, Immutable, Repeating, Restating, Saving, Session, Source
 from floodmark.step.repeatable import volatile_calls, why_expression_volatile
 from floodmark.step.transform import (
@@ -250,7 +250,7 @@ def why_spooled(sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, 
     volatile_rule = why_rule_volatile(rules)
     is_repeatable = is_immutable and transform.is_deterministic() and volatile_rule is None
     judged_first = why_judged_first(sinks, transform, rules, is_repeatable=is_repeatable) if rules else None
-    if judged_first or is_repeatable or (len(sinks) == 1 and isinstance(sinks[0], Atomic)):
+    if judged_first or is_repeatable or (len(sinks) == 1 and is_atomic(sinks[0])):
         return judged_first  # a single sink that is all or nothing never compares two attempts
     if not is_immutable:
         return "the source may give other rows when it is read again"

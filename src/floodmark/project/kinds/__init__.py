@@ -6,6 +6,7 @@ model, and its name in `AnySource` or `AnySink` of `models`; nothing else change
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -27,6 +28,13 @@ DURATION = r"^\d+(\.\d+)?\s*(ms|s|m|h|d)?$"
 def _as_text(value: object) -> object:
     """A bare number is a number of seconds."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def timedelta_of(duration: str | None, *, field: str) -> timedelta | None:
+    """A duration of the file as Python has it."""
+    from floodmark.hwm.parsing import seconds_in
+
+    return timedelta(seconds=seconds_in(duration, field=field)) if duration is not None else None
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -173,49 +181,74 @@ class DeltaSink(PathOrTable, SinkModel):
     partition_by: Columns = ()
     cluster_by: Columns = ()
     change_feed: bool = Field(default=False, description="make the table with a change feed, for jobs that read it")
+    keep_deleted: Duration | None = Field(
+        default=None, description="how long a merge with sequence and delete_when knows deleted keys; default for ever"
+    )
     track: Columns = Field(default=(), description="columns whose change makes a version; by default all")
     untracked: Columns = Field(default=(), description="columns whose change makes no version")
     on_conflict: Literal["error", "quarantine", "last_arrival"] = "error"
     changes: Literal["log", "feed", "snapshot"] = "log"
     allow_empty: bool = False
+    events: Literal["own", "source"] = Field(
+        default="own", description="source: the Delta source is the log of events, and no copy of it is kept"
+    )
+    keep_events: Duration | None = Field(default=None, description="prune the log of events to this age")
+    deletion_vectors: bool = Field(default=False, description="cheaper changes, for readers that know the feature")
     first_valid_from: Text | None = Field(default=None, description="the column that says when a key began")
     zorder: Columns = ()
     statistics: Columns = ()
     optimize: Optimize = Optimize()
 
-    HISTORY: ClassVar[frozenset[str]] = frozenset({"track", "untracked", "on_conflict", "changes", "allow_empty"})
-    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "partition_by", "cluster_by", "change_feed"})
+    HISTORY: ClassVar[frozenset[str]] = frozenset(
+        {"track", "untracked", "on_conflict", "changes", "allow_empty", "events", "deletion_vectors"}
+    )
+    LAYOUT: ClassVar[frozenset[str]] = frozenset({"partition_by", "cluster_by"})
+    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "change_feed"})
     SHARED: ClassVar[frozenset[str]] = frozenset({"key", "sequence", "delete_when"})
+
+    @model_validator(mode="after")
+    def _dates_lie_by_date(self) -> "DeltaSink":
+        given = [name for name in ("partition_by", "cluster_by") if getattr(self, name)]
+        if self.mode == "dates" and given:
+            raise ValueError(f"`{given[0]}` does not go with `mode: dates`: the table is partitioned by its date")
+        return self
 
     def build(self, site: Site) -> "Sink":
         from floodmark import sinks
 
         place: dict[str, Any] = {"path": self.place(site), "table": self.table, "name": self.ledger_name()}
-        if self.mode == "scd1":
-            return sinks.Scd1(**place, **self.model_dump(include=set(self.SHARED | self.HISTORY)))
-        if self.mode == "scd2":
-            fields = self.model_dump(include={*self.SHARED, *self.HISTORY, "first_valid_from"})
-            return sinks.Scd2(**place, **fields)
+        if self.mode in ("scd1", "scd2"):
+            return self._history(place)
         if self.mode == "dates":
             return sinks.DeltaDates(**place, change_feed=self.change_feed)
         if self.mode == "dimension":
             from floodmark.sinks.delta import members_table
 
-            return members_table(**place, key=self.key)
-        return sinks.Delta(**place, **self.model_dump(include=set(self.SHARED | self.ROWS)))
+            return members_table(**place, key=self.key, partition_by=self.partition_by, cluster_by=self.cluster_by)
+        fields = self.model_dump(include=set(self.SHARED | self.ROWS | self.LAYOUT))
+        return sinks.Delta(**place, **fields, keep_deleted=timedelta_of(self.keep_deleted, field="keep_deleted"))
+
+    def _history(self, place: dict[str, Any]) -> "Sink":
+        from floodmark import sinks
+
+        fields = self.model_dump(include=set(self.SHARED | self.HISTORY | self.LAYOUT))
+        kept = timedelta_of(self.keep_events, field="keep_events")
+        if self.mode == "scd1":
+            return sinks.Scd1(**place, **fields, keep_events=kept)
+        return sinks.Scd2(**place, **fields, keep_events=kept, first_valid_from=self.first_valid_from)
 
     def idle_options(self) -> list[str]:
         """What was given and means nothing in this mode."""
-        history = {*self.SHARED, *self.HISTORY}
+        history = {*self.SHARED, *self.HISTORY, "keep_events"}
         rows = {
             "append": set[str](),
             "dates": set[str](),
             "dimension": {"key"},
-            "merge": {*self.SHARED},
+            "merge": {*self.SHARED, "keep_deleted"},
             "replace": {"by"},
         }
         used = {**rows, "scd1": history, "scd2": {*history, "first_valid_from"}}[self.mode]
-        every = [*self.SHARED, "by", *self.HISTORY, "first_valid_from"]
+        every = [*self.SHARED, "by", "keep_deleted", *self.HISTORY, "keep_events", "first_valid_from"]
         return [name for name in type(self).model_fields if name in every and name not in used and self._is_set(name)]
 
     def _is_set(self, name: str) -> bool:

@@ -70,6 +70,9 @@ class DimensionMembers(Model):
     natural: Columns = Field(min_length=1, description="columns of a member that say who it is")
     columns: Mapping[Text, Text] = Field(min_length=1, description="by name, SQL over a row of the source")
     versions: bool = Field(default=True, description="whether the source has versions, as scd2 keeps them")
+    keep_superseded: bool = Field(
+        default=False, description="keep versions that a late event moved, with their successor, for frozen facts"
+    )
 
     @model_validator(mode="after")
     def _names_its_own_columns(self) -> "DimensionMembers":
@@ -78,10 +81,12 @@ class DimensionMembers(Model):
             raise ValueError(f"`natural` names '{missing[0]}', and `columns` does not say what that is")
         if self.key in self.columns:
             raise ValueError(f"`columns` has '{self.key}', which is the surrogate key")
+        if self.keep_superseded and not self.versions:
+            raise ValueError("`keep_superseded` needs versions: members without them stay anyway")
         return self
 
     def build(self) -> "Members":
         """The transform itself."""
         from floodmark.medallion.dimensions import Members
 
-        return Members(self.key, self.natural, dict(self.columns), self.versions)
+        return Members(self.key, self.natural, dict(self.columns), self.versions, self.keep_superseded)

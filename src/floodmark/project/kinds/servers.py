@@ -7,7 +7,18 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from floodmark.locations import importable
 from floodmark.probes.kafka.client import option_text
-from floodmark.project.kinds import Columns, Duration, Model, Name, PythonName, SinkModel, Site, SourceModel, Text
+from floodmark.project.kinds import (
+    Columns,
+    Duration,
+    Model,
+    Name,
+    PythonName,
+    SinkModel,
+    Site,
+    SourceModel,
+    Text,
+    timedelta_of,
+)
 from floodmark.project.kinds import Read as PlainRead
 
 if TYPE_CHECKING:
@@ -149,12 +160,16 @@ class PostgresSink(SinkModel):
     delete_when: Text | None = None
     create: bool = Field(default=True, description="whether the first batch makes the table")
     staged: bool = Field(default=False, description="whether rows always wait in a staging table before they are moved")
+    keep_deleted: Duration | None = Field(
+        default=None, description="how long a merge with sequence and delete_when knows deleted keys; default for ever"
+    )
 
     def build(self, site: Site) -> "Sink":
         from floodmark.sinks import Postgres
 
-        fields = self.model_dump(exclude={"type", "name", "url"})
-        return Postgres(self.url, name=self.ledger_name(), **fields)
+        fields = self.model_dump(exclude={"type", "name", "url", "keep_deleted"})
+        kept = timedelta_of(self.keep_deleted, field="keep_deleted")
+        return Postgres(self.url, name=self.ledger_name(), **fields, keep_deleted=kept)
 
 
 class JsonMessages(Model):

@@ -25,7 +25,14 @@ from floodmark.project.kinds import (
 )
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
 from floodmark.project.kinds.servers import DecodedMessages, KafkaSource, PostgresSink
-from floodmark.project.lint.parts import lint_cursor, lint_expression, lint_rules, lint_safety, lint_sql
+from floodmark.project.lint.parts import (
+    lint_cursor,
+    lint_expression,
+    lint_frozen,
+    lint_rules,
+    lint_safety,
+    lint_sql,
+)
 from floodmark.project.models import JobModel, Project, examine
 from floodmark.spark.session import is_local
 from floodmark.step.transform import Function, Identity, Sql
@@ -133,6 +140,7 @@ class JobLint:
             yield from self._python(source.value.python, ("source", "value", "python"))
         else:
             yield from self._build_errors(source, ("source",))
+            yield from lint_frozen(self.job, self.project, self._finding)
         yield from lint_safety(self.job, self._finding)
         yield from lint_cursor(self.job, self._finding)
 

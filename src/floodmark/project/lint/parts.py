@@ -14,6 +14,7 @@ from floodmark.probes.tables.databases import KnownDatabase, database_behind
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
 from floodmark.project.kinds import DeltaSink, FilesSource
+from floodmark.project.kinds.medallion import FactSource
 from floodmark.project.kinds.servers import JdbcSource, PostgresSink, PostgresSource, SqliteSource, TableOrQuery
 from floodmark.step.repeatable import table_name, tables_read, volatile_calls
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from floodmark.project.file import Place
     from floodmark.project.kinds import SinkModel, Site
     from floodmark.project.kinds.rules import RuleModel
-    from floodmark.project.models import JobModel
+    from floodmark.project.models import JobModel, Project
 
 
 FindingAt = Callable[["Place", str, str, str], Finding]
@@ -57,6 +58,24 @@ def lint_cursor(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
             if not isinstance(sink, DeltaSink | PostgresSink) or sink.mode != "merge":
                 said = f"sink '{sink.ledger_name()}' would keep a row twice: without its cursor, and once it has one"
                 yield finding(("sinks", position), "FM416", said, "mode: merge, or on_null: exclude, or coalesce")
+
+
+def lint_frozen(job: JobModel, project: Project, finding: FindingAt) -> Iterator[Finding]:
+    """A fact that is not restated needs the keys that it was built with, for ever."""
+    if not isinstance(job.source, FactSource):
+        return
+    for position, lookup in enumerate(job.source.lookups):
+        place = lookup.path or lookup.table
+        if lookup.when_moved == "freeze" and place in _dropping_dimensions(project):
+            said = f"{place} drops versions that a late event moves, and this fact would keep their keys"
+            yield finding(("source", "lookups", position), "FM208", said, "keep_superseded: true in that dimension")
+
+
+def _dropping_dimensions(project: Project) -> set[str | None]:
+    """Where dimensions with versions are that keep only those which still hold."""
+    members = [(job, job.transform.dimension) for job in project.jobs if job.transform and job.transform.dimension]
+    dropping = [job for job, dimension in members if dimension.versions and not dimension.keep_superseded]
+    return {sink.path or sink.table for job in dropping for sink in job.sinks if isinstance(sink, DeltaSink)}
 
 
 def _is_told_apart(source: TableOrQuery) -> bool:

@@ -50,11 +50,11 @@ class EventReader:
             return events_of_snapshots(self, rows, current, batch)
         return with_deletes(rows, self.delete_when)
 
-    def expected_schema(self, stored: StructType) -> StructType:
-        """What the rows of a batch have to fit: the user's columns of the log, and those of a feed."""
+    def expected_schema(self, stored: StructType, own_columns: Sequence[str] = ()) -> StructType:
+        """What the rows of a batch have to fit: the user's columns of the log or table, and those of a feed."""
         from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-        own = [column for column in stored.fields if column.name not in LOG_COLUMNS]
+        own = [column for column in stored.fields if column.name not in (*LOG_COLUMNS, *own_columns)]
         if self.changes != "feed":
             return StructType(own)
         kinds = {CHANGE: StringType(), "_commit_timestamp": TimestampType(), "_commit_version": LongType()}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.locations import quote
 from floodmark.sinks.contract import DELETE, POSITION, without_own
+from floodmark.sinks.refusals import EARLIER
 from floodmark.sinks.values import EXACT_JSON
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ INTERVAL = (VALID_FROM, VALID_TO, IS_CURRENT)
 CONTESTED, BEST = "_fm_contested", "_fm_best"
 RUN, ROW = "_fm_run", "_fm_row"
 CONFLICT = "_fm_conflict"
+CONTRADICTED = "another event of the same key and sequence says something else"
 SET_ASIDE = "set aside: another event of the same key and sequence was chosen"
 BROADCAST_AT_MOST = 200_000
 """Keys that are sent to every task, so that the log is filtered where it is read and not moved."""
@@ -225,6 +227,20 @@ def contradictions(events: DataFrame, order: Ordering) -> DataFrame:
     same = [*order.key, *order.sequence]
     contested = winners(events, order).where(CONTESTED).select(*map(quote, same))
     return events.join(contested, same, "left_semi").select(*map(quote, events.columns))
+
+
+def newly_contested(events: DataFrame, order: Ordering, arrived: Column) -> DataFrame:
+    """Events that contradict each other since those that have just `arrived` came, with EARLIER on those before them.
+
+    Where the earlier ones contradicted each other already, only the new ones are told.
+    """
+    from pyspark.sql import functions as F
+
+    same = [*order.key, *order.sequence]
+    near = events.join(events.where(arrived).select(*map(quote, same)).distinct(), same, "left_semi")
+    known = contradictions(near.where(~arrived), order).select(*map(quote, same)).distinct().withColumn(BEST, F.lit(1))
+    told = contradictions(near, order).withColumn(EARLIER, ~arrived).join(known, same, "left")
+    return told.where(f"NOT {EARLIER} OR {BEST} IS NULL").select(*map(quote, events.columns), EARLIER)
 
 
 def last_of_each_moment(chosen: DataFrame, order: Ordering) -> DataFrame:

@@ -15,19 +15,25 @@ from floodmark.locations import quote
 from floodmark.sinks.contract import Batch, Recorded, Session, require_own_number, written_columns
 from floodmark.sinks.delta import Delta
 from floodmark.sinks.delta.merge import merge_statement, shared_view
+from floodmark.sinks.refusals import EARLIER, ID, REASON, row_id
 from floodmark.sinks.scd.events import (
     BROADCAST_AT_MOST,
     CONTESTED,
+    CONTRADICTED,
     FLOOR,
     LEDGER,
+    LOG_COLUMNS,
     NUMBER,
+    PLACE,
     REFUSED,
+    SET_ASIDE,
     SINCE,
     Ordering,
     Survey,
     contradictions,
     last_of_each_moment,
     log_rows,
+    newly_contested,
     row_changes,
     still_set_aside,
     survey_of,
@@ -55,8 +61,9 @@ PRUNED = "floodmark.prune"
 """The ledger under which a log counts how often it was pruned."""
 SETTLED = "floodmark.settle"
 """The ledger under which a table counts how often it was settled."""
-PROPERTIES = {"delta.enableDeletionVectors": "true"}
-"""Rows that change are marked in their files and written anew beside them: a few keys cost no whole file."""
+VECTORS = "delta.enableDeletionVectors"
+"""With it, rows that change are marked in their files and written anew beside them: a few keys cost no whole file. But
+readers without Spark (deltalake, polars, duckdb) do not all know it, so it has to be asked for."""
 FEW = 1_000
 """Events of a batch whose keys one task rebuilds."""
 
@@ -102,6 +109,27 @@ class HistoryTables:
         keys = F.broadcast(keys) if arrived is not None and arrived <= BROADCAST_AT_MOST else keys
         self.rebuild_keys(keys, events, held, batch, arrived)
 
+    def rebuild_from(self, arriving: DataFrame, every: DataFrame, batch: Batch) -> int:
+        """The one commit of a table whose log is the source: the keys that arrive, from all their events there.
+
+        Returns how many arrived. Raises ConflictingEvents before anything is written.
+        """
+        spark, ledger = arriving.sparkSession, batch.ledger(self.name)
+        came, events = (log_rows(rows, self.order, None, ledger=ledger, number=0) for rows in (arriving, every))
+        sound = events.where(f"{REFUSED} IS NULL")
+        arrived, held = came.count(), self.table.read(spark)
+        recorded = self.table.sink.target.recorded(ledger, lambda: spark) or Recorded(0)
+        if recorded.number >= batch.number:
+            require_own_number(recorded, batch, self.name)
+            return arrived
+        if conflict := survey_of(came, sound, self.order).conflict:
+            raise ConflictingEvents(batch.job, sink=self.name, key=conflict[0], sequence=conflict[1])
+        if held is None or batch.kind == "refresh":
+            self.table.fill(self.rows_of(sound), batch)
+        else:
+            self.rebuild_keys(came.select(*map(quote, self.order.key)), sound, held, batch, arrived)
+        return arrived
+
     def rebuild_keys(
         self, keys: DataFrame, events: DataFrame, held: DataFrame, batch: Batch, arrived: int | None = None
     ) -> None:
@@ -122,6 +150,48 @@ class HistoryTables:
         agreed = f"NOT {CONTESTED}" if self.order.ties == "quarantine" else self._without_conflict()
         return last_of_each_moment(winners(events, self.order).where(agreed).drop(CONTESTED), self.order)
 
+    def may_refuse(self, session: Session) -> bool:
+        """Whether an event with key and sequence may have no place: below a floor, or against another one."""
+        return self.order.ties == "quarantine" or self.log.was_pruned(session)
+
+    def refused_since(self, spark: SparkSession, batch: Batch) -> DataFrame | None:
+        """What has no place since a batch that the log has: its own events, and earlier ones that they contradict.
+
+        Events that came later are not looked at, so that it is the same whenever it is asked.
+        """
+        from pyspark.sql import functions as F
+
+        every = self.log.read(spark)
+        if every is None:
+            return None
+        arrived = (F.col(LEDGER) == batch.ledger(self.name)) & (F.col(NUMBER) == batch.number)
+        until = every.where((F.col(LEDGER) != batch.ledger(self.name)) | (F.col(NUMBER) <= batch.number))
+        refused = until.where(arrived & F.col(REFUSED).isNotNull()).withColumn(EARLIER, F.lit(False))
+        if self.order.ties == "quarantine":
+            contested = newly_contested(until.where(f"{REFUSED} IS NULL"), self.order, arrived)
+            refused = refused.unionByName(contested.withColumn(REFUSED, F.lit(CONTRADICTED)))
+        return self.with_ids(refused)
+
+    def ids(self, spark: SparkSession) -> tuple[DataFrame, DataFrame] | None:
+        """As the quarantine knows them: events that contradict each other still, and those that were set aside."""
+        from pyspark.sql import functions as F
+
+        every = self.log.read(spark)
+        if every is None:
+            return None
+        contested = contradictions(every.where(f"{REFUSED} IS NULL"), self.order)
+        parts = (contested, every.where(f"{REFUSED} = '{SET_ASIDE}'"))
+        undecided, given_up = (self.with_ids(part).select(F.col(ID).alias("id")) for part in parts)
+        return undecided, given_up
+
+    def with_ids(self, events: DataFrame) -> DataFrame:
+        """The user's columns of events that have no place, as the quarantine takes them."""
+        from pyspark.sql import functions as F
+
+        own = self.order.payload(events.columns)
+        named = events.withColumn(ID, row_id([name for name in own if name != EARLIER], LEDGER, NUMBER, PLACE))
+        return named.withColumn(REASON, F.col(REFUSED)).drop(*LOG_COLUMNS)
+
     def refused_events(self, spark: SparkSession) -> DataFrame | None:
         """Every event that has no place in the table, with the reason; None while there is no log."""
         every = self.log.read(spark)
@@ -131,8 +201,8 @@ class HistoryTables:
         from pyspark.sql import functions as F
 
         accepted, without_place = (events.where(f"{REFUSED} IS {state}") for state in ("NULL", "NOT NULL"))
-        reason = F.lit("another event of the same key and sequence says something else")
-        return without_place.unionByName(contradictions(accepted, self.order).withColumn(REFUSED, reason))
+        contested = contradictions(accepted, self.order).withColumn(REFUSED, F.lit(CONTRADICTED))
+        return without_place.unionByName(contested)
 
     def _log_rows(self, events: DataFrame, stored: DataFrame | None, batch: Batch) -> DataFrame:
         """The events as the log takes them, with a reason on those that have no place."""
@@ -155,7 +225,7 @@ class HistoryTables:
         """Versions that ended before a key's floor can no longer be rebuilt, and stay as they are."""
         from pyspark.sql import functions as F
 
-        floors = self.log.floors(spark)
+        floors = self.log.floors(spark)  # of a borrowed log there are none
         if floors is None or "valid_from" not in held.columns:
             return held
         known = held.join(F.broadcast(floors.select(*map(quote, self.order.key), SINCE)), list(self.order.key), "left")
@@ -172,7 +242,7 @@ class EventLog:
     @classmethod
     def beside(cls, table: Delta, order: Ordering) -> EventLog:
         path, name = (f"{at}{LOG_SUFFIX}" if at else None for at in (table.path, table.table))
-        return cls(replace(table, path=path, table=name, mode="append"), order)
+        return cls(replace(table, path=path, table=name, mode="append", partition_by=(), cluster_by=()), order)
 
     def append(self, events: DataFrame, batch: Batch, count: int | None = None) -> int:
         """Once per batch number; returns how many came then. `count` is about how many there are, if that is known."""
@@ -213,9 +283,13 @@ class EventLog:
 
         return events.where((F.col(LEDGER) == ledger) & (F.col(NUMBER) > after)).select(*map(quote, self.order.key))
 
+    def was_pruned(self, session: Session) -> bool:
+        """Whether it has floors; the table's transactions tell at once."""
+        return self.sink.target.recorded(PRUNED, session) is not None
+
     def floors(self, spark: SparkSession) -> DataFrame | None:
-        """Per key, where it was pruned; None if that never happened, which the table's transactions tell at once."""
-        every = self.read(spark) if self.sink.target.recorded(PRUNED, lambda: spark) else None
+        """Per key, where it was pruned; None if that never happened."""
+        every = self.read(spark) if self.was_pruned(lambda: spark) else None
         if every is None:
             return None
         return every.where(f"{FLOOR} IS NOT NULL").select(*map(quote, self.order.key), FLOOR, SINCE)
@@ -229,9 +303,9 @@ class RebuiltTable:
     identity: tuple[str, ...]
 
     @classmethod
-    def of(cls, table: Delta, identity: tuple[str, ...]) -> RebuiltTable:
-        sink = replace(table, mode="merge", key=identity, change_feed=True, _properties=PROPERTIES)
-        return cls(sink, identity)
+    def of(cls, table: Delta, identity: tuple[str, ...], *, deletion_vectors: bool) -> RebuiltTable:
+        properties = {VECTORS: str(deletion_vectors).lower()}
+        return cls(replace(table, mode="merge", key=identity, change_feed=True, _properties=properties), identity)
 
     def number(self, ledger: str, session: Session) -> int:
         """The highest batch that it has."""

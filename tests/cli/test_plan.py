@@ -1,0 +1,57 @@
+"""What `plan` says would be restated, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import floodmark as fm
+from floodmark.cli.run import restated_text
+from floodmark.sinks.restatement import Restatement
+from floodmark.testing import RowsSource
+
+
+@pytest.mark.parametrize(
+    ("restated", "text"),
+    [
+        (
+            Restatement("cost", "dates", 3, values=(20240101, 20240102, 20240105)),
+            "cost: 3 dates will be restated: 20240101, 20240102, 20240105",
+        ),
+        (Restatement("cost", "dates", 1, values=(20240101,)), "cost: 1 date will be restated: 20240101"),
+        (
+            Restatement("cost", "dates", 21, values=tuple(range(21))),
+            f"cost: 21 dates will be restated: {', '.join(map(str, range(20)))}, and 1 more",
+        ),
+        (Restatement("cost", "dates", 0), "cost: 0 dates will be restated"),
+        (Restatement("cost", "dates", whole=True), "cost: all dates will be restated"),
+        (Restatement("orders", "keys", 120, at_most=True), "orders: at most 120 keys will be restated"),
+        (
+            Restatement("orders", "keys", at_most=True),
+            "orders: keys will be restated, how many is not known before reading",
+        ),
+    ],
+)
+def test_a_restatement_is_one_line(restated: Restatement, text: str) -> None:
+    """Dates by name, keys by how many there can be."""
+    assert restated_text(restated) == text
+
+
+def test_sinks_that_only_add_restate_nothing(tmp_path: Path) -> None:
+    """A merge and a table with history restate keys; known without Spark."""
+    rows = [{"k": 1, "at": 1}, {"k": 1, "at": 2}]
+    sinks = [
+        fm.sinks.Delta(str(tmp_path / "all"), name="all"),
+        fm.sinks.Delta(str(tmp_path / "latest"), mode="merge", key="k", name="latest"),
+        fm.sinks.Scd2(str(tmp_path / "history"), key="k", sequence="at", name="history"),
+    ]
+    plan = fm.Job("j", RowsSource(rows, "k int, at int"), sinks).plan(no_session, fm.stores.open("memory"))
+    assert [(each.sink, each.what, each.count, each.at_most) for each in plan.restated] == [
+        ("latest", "keys", 2, True),
+        ("history", "keys", 2, True),
+    ]
+
+
+def no_session() -> None:
+    raise AssertionError("this needs no Spark")
