@@ -26,6 +26,10 @@ class InstanceFrozen(ValidationError, TypeError):
     """A field was assigned to. etl-entities 2 raises a TypeError, etl-entities 3 a ValidationError: this is both."""
 
 
+class NotComparable(NotImplementedError):
+    """Two marks of one kind whose other fields differ; the original raises a NotImplementedError."""
+
+
 class WrongConfig(TypeError, ValueError):
     """A setting of another type. etl-entities 2 raises a ValueError, etl-entities 3 a TypeError: this is both."""
 

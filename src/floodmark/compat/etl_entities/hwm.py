@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from floodmark import hwm as core
-from floodmark.compat.etl_entities.entity import AbsolutePath, BaseModel, Fields, stand_in
+from floodmark.compat.etl_entities.entity import AbsolutePath, BaseModel, Fields, NotComparable, stand_in
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -167,7 +167,7 @@ class ColumnHWM(HWM[V | None], Generic[V]):
         if not isinstance(other, type(self)):
             return NotImplemented
         if self._fields_without("value", "modified_time") != other._fields_without("value", "modified_time"):
-            raise NotImplementedError("Cannot compare ColumnHWM with different entity or expression")
+            raise NotComparable("Cannot compare ColumnHWM with different entity or expression")
         return bool(self.value < other.value)  # type: ignore[operator]  # no value: a TypeError, as in the original
 
     def _moved_to(self, value: object) -> Self:

@@ -229,7 +229,7 @@ class _Reading:
         """Every placeholder as a name that any dialect parses, or as the constant it stands for."""
         count = iter(range(1, 1000))
 
-        def named(found: re.Match[str]) -> str:
+        def replacement(found: re.Match[str]) -> str:
             if found[1] or (found[5] and self.dialect == "postgres" and self.component.type == "sql_raw"):
                 return found[0]  # a text, or an operator of jsonb
             number = next(count) if found[5] else int(found[2] or found[3] or found[4])
@@ -238,7 +238,7 @@ class _Reading:
             value = self.arguments[number - 1]
             return value.replace('"', "'") if LITERAL.fullmatch(value) else f"_argument_{number}"
 
-        return PLACEHOLDER.sub(named, sql)
+        return PLACEHOLDER.sub(replacement, sql)
 
     def _parsed(self, sql: str) -> exp.Select:
         try:
