@@ -87,6 +87,13 @@ def test_a_refused_value_leaves_the_mark_as_it_was() -> None:
     assert hwm.value == 5
 
 
+@pytest.mark.parametrize(("kind", "value"), [(ColumnIntHWM, True), (ColumnDateTimeHWM, 1.5), (ColumnDateTimeHWM, 1)])
+def test_a_value_of_another_type_is_not_taken_for_one(kind: type[HWM[Any]], value: object) -> None:
+    """What a value may be is asked from the kinds of the core."""
+    with pytest.raises(ValidationError):
+        kind(name="mark", value=value)
+
+
 def test_a_field_cannot_be_assigned_to() -> None:
     """The error is the one of etl-entities 2 and the one of etl-entities 3."""
     hwm = ColumnIntHWM(name="id", value=5)
@@ -117,6 +124,7 @@ def test_a_list_of_files_takes_paths_and_lists_and_answers_in() -> None:
     assert "/data/a.csv" in hwm
     assert PurePosixPath("/data/b.csv") in hwm
     assert "a.csv" not in hwm
+    assert "/data/../a.csv" not in hwm
     assert (hwm - ["/data/a.csv"]).value == {PurePosixPath("/data/b.csv")}
     assert len(hwm.value) == 2
 

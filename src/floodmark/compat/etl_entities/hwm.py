@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from datetime import date, datetime
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import (
@@ -281,7 +282,7 @@ class FileListHWM(FileHWM[frozenset[FilePath]]):
 
     def __contains__(self, item: object) -> bool:
         if isinstance(item, str):
-            return item.startswith("/") and AbsolutePath(item) in self.value
+            return PurePosixPath(item) in self.value
         return item in self.value
 
     def _moved_to(self, value: frozenset[AbsolutePath]) -> Self:
