@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from floodmark.errors import ConfigError
 from floodmark.project.connect import Translation, translate
@@ -185,6 +192,11 @@ OUTPUTS = """output:
           columns: [ seq, content ]
           args_mapping: root = [ this.seq, this.content ]
           suffix: ON CONFLICT (seq) DO UPDATE SET content = excluded.content
+      - sql_raw:
+          driver: postgres
+          dsn: ${PG_URL}
+          query: INSERT INTO audit.orders (seq) VALUES ($1) ON CONFLICT DO NOTHING
+          args_mapping: root = [ this.seq ]
       - drop: {}
 """
 
@@ -218,7 +230,15 @@ def test_every_kind_of_output_becomes_a_sink(tmp_path: Path) -> None:
         },
         {"name": "kafka_2", "type": "kafka", "bootstrap": ["${BROKERS}"], "topic": "copies"},
         {"type": "files", "path": "out/orders.jsonl", "format": "jsonl"},
-        {"type": "postgres", "url": "${PG_URL}", "table": "mart.orders", "mode": "merge", "key": ["seq"]},
+        {
+            "name": "postgres_4",
+            "type": "postgres",
+            "url": "${PG_URL}",
+            "table": "mart.orders",
+            "mode": "merge",
+            "key": ["seq"],
+        },
+        {"name": "postgres_5", "type": "postgres", "url": "${PG_URL}", "table": "audit.orders"},
     ]
 
 
@@ -228,6 +248,7 @@ def test_what_outputs_have_and_sinks_have_not_is_noted(tmp_path: Path) -> None:
     assert "fan_out: sinks are written in their order" in said
     assert "kafka.ack_replicas: it has no counterpart and is left out" in said
     assert "out/orders.jsonl is a folder here" in said
+    assert "sql_insert: all columns of the query are written to mart.orders under their names" in said
     assert "no output saves the mark 'table_cursor'" in said
 
 
@@ -289,3 +310,28 @@ def test_a_mapping_of_rows_is_noted_with_where_it_belongs(tmp_path: Path) -> Non
     mapping = "format: json_array\n\n    - mapping: 'root.big = this.content.uppercase()'"
     said = notes(changed(tmp_path, ("format: json_array", mapping)))
     assert "mapping: rows arrive as the query gives them: write it as `transform: {sql: select … from source}`" in said
+
+
+def places(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where every value of a document stands."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    yield from ([place] if place else [])
+    for name, each in inner:
+        yield from places(each, (*place, name))
+
+
+WHOLE = {**yaml.safe_load(SEED.read_text()), **yaml.safe_load(OUTPUTS)}
+WRONG = (None, "", "x", 5, -1.5, True, [], {}, [1], [[]], {"a": {}}, "${! this.x }")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.sampled_from(sorted(places(WHOLE), key=str)), wrong=st.sampled_from(WRONG))
+def test_whatever_stands_anywhere_is_translated_or_refused(
+    place: tuple[str | int, ...], wrong: object, tmp_path: Path
+) -> None:
+    """Nobody who has a strange file sees a traceback."""
+    document: Any = deepcopy(WHOLE)
+    reduce(getitem, place[:-1], document)[place[-1]] = wrong
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(document))
+    with suppress(ConfigError):
+        translate(tmp_path / "pipeline.yaml")

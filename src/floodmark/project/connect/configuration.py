@@ -93,12 +93,29 @@ class Configuration:
             else:
                 yield found
 
-    def required(self, component: Component, name: str) -> Any:  # noqa: ANN401  (what YAML holds)
-        """A setting that has to be there; raises ConfigError."""
+    def text(self, component: Component, name: str) -> str:
+        """A setting that has to be there, as text; raises ConfigError."""
         value = component.setting(name)
-        if value in (None, "", []):
-            raise self.error(component.at(name), f"{component.type} has no '{name}'", hint=f"add {name}: …")
-        return value
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "":
+            return str(value)
+        problem = f"has no '{name}'" if value in (None, "") else f"has a '{name}' that is no text"
+        raise self.error(component.at(name), f"{component.type} {problem}", hint=f"{name}: …")
+
+    def texts(self, component: Component, name: str) -> list[str]:
+        """A setting that is a list of texts; raises ConfigError."""
+        return self.listed_texts(component.setting(name), component.at(name))
+
+    def listed_texts(self, value: object, place: Place) -> list[str]:
+        """A list of texts that is not empty; raises ConfigError."""
+        if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+            return value
+        raise self.error(place, "there has to be a list of texts here", hint="[one, two]")
+
+    def fields(self, value: object, place: Place) -> dict[str, Any]:
+        """A map, or an empty one if nothing is there; raises ConfigError."""
+        if value is None or isinstance(value, dict):
+            return value or {}
+        raise self.error(place, "there has to be a map here", hint="name: value")
 
     def note_settings(self, component: Component, known: Mapping[str, str | None]) -> None:
         """A note for every setting that is not taken over: with the words that are known for it, or with none."""

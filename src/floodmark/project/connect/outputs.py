@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MARK = re.compile(r"\s*root\.(?P<field>\w+)\s*=\s*(?P<value>(?:json\(\"(?P<json>\w+)\"\)|this\.(?P<this>\w+))\S*)\s*")
 COLUMN = re.compile(r"\$\{!\s*(?:json\(\"(\w+)\"\)|this\.(\w+))\s*\}")
 CONFLICT = re.compile(r"on\s+conflict\s*\((?P<key>[^)]*)\)\s*do\s+update", re.IGNORECASE)
+INSERT = re.compile(r"\s*insert\s+into\s+(?P<table>[\w.\"]+)", re.IGNORECASE)
 HIGHEST = ".from_all().max()"
 PACE = {"max_in_flight", "batching", "timeout", "max_message_bytes", "broker_write_max_bytes", "idempotent_write"}
 """How fast a client of Connect goes; Spark and the sinks have their own pace."""
@@ -68,7 +69,7 @@ def _outputs(configuration: Configuration, value: object, place: Place) -> Itera
         configuration.note(output.at(), f"{output.type}: a failed batch is tried again by `retries`, and stays open")
         yield from _outputs(configuration, inner, output.at("output"))
     elif output.type == "fallback":
-        first, *others = output.settings if isinstance(output.settings, list) else [None]
+        first, *others = output.settings if isinstance(output.settings, list) and output.settings else [None]
         for position, _ in enumerate(others, 1):
             configuration.note(
                 output.at(position), "fallback: a failed batch waits for its sink; none stands in for it"
@@ -88,7 +89,8 @@ def _broker(configuration: Configuration, broker: Component) -> Iterator[Compone
         configuration.note(broker.at("pattern"), "fan_out: sinks are written in their order, not all at once")
     known = {"pattern": None, "outputs": None, "copies": None, **dict.fromkeys(PACE)}
     configuration.note_settings(broker, known)
-    for position, value in enumerate(configuration.required(broker, "outputs")):
+    outputs = broker.setting("outputs")
+    for position, value in enumerate(outputs if isinstance(outputs, list) else [None]):
         yield from _outputs(configuration, value, broker.at("outputs", position))
 
 
@@ -100,6 +102,7 @@ def _sink(configuration: Configuration, output: Component) -> dict[str, Any]:
         "redpanda": _kafka,
         "file": _files,
         "sql_insert": _table,
+        "sql_raw": _table,
     }
     if output.type not in makers:
         raise configuration.error(
@@ -118,7 +121,7 @@ def _console(configuration: Configuration, output: Component) -> dict[str, Any]:
 
 
 def _files(configuration: Configuration, output: Component) -> dict[str, Any]:
-    path = str(configuration.required(output, "path"))
+    path = configuration.text(output, "path")
     if "${!" in path:
         raise configuration.error(output.at("path"), "the path is made from each row", hint="name one folder")
     configuration.note(output.at("path"), f"file: {path} is a folder here, with files for every batch")
@@ -127,8 +130,8 @@ def _files(configuration: Configuration, output: Component) -> dict[str, Any]:
 
 
 def _kafka(configuration: Configuration, output: Component) -> dict[str, Any]:
-    brokers = configuration.required(output, "addresses" if output.type == "kafka" else "seed_brokers")
-    topic = str(configuration.required(output, "topic"))
+    brokers = configuration.texts(output, "addresses" if output.type == "kafka" else "seed_brokers")
+    topic = configuration.text(output, "topic")
     if "${!" in topic:
         raise configuration.error(output.at("topic"), "the topic is made from each row", hint="name one topic")
     options = {**_compression(output), **_security(configuration, output)}
@@ -163,8 +166,8 @@ def _compression(output: Component) -> dict[str, str]:
 
 
 def _security(configuration: Configuration, output: Component) -> dict[str, str]:
-    tls, sasl = output.setting("tls") or {}, output.setting("sasl") or {}
-    account = (sasl[0] if sasl else {}) if isinstance(sasl, list) else sasl
+    tls, sasl = configuration.fields(output.setting("tls"), output.at("tls")), output.setting("sasl")
+    account = configuration.fields((sasl or [None])[0] if isinstance(sasl, list) else sasl, output.at("sasl"))
     mechanism = str(account.get("mechanism", "none"))
     protocol = ("SASL_" if mechanism != "none" else "") + ("SSL" if tls.get("enabled") else "PLAINTEXT")
     options = {} if protocol == "PLAINTEXT" else {"security.protocol": protocol}
@@ -182,22 +185,31 @@ def _security(configuration: Configuration, output: Component) -> dict[str, str]
 
 
 def _table(configuration: Configuration, output: Component) -> dict[str, Any]:
-    if configuration.required(output, "driver") != "postgres":
+    if configuration.text(output, "driver") != "postgres":
         raise configuration.error(
             output.at("driver"), f"rows cannot be written to {output.setting('driver')}", hint="driver: postgres"
         )
-    for name in ("columns", "args_mapping"):
-        configuration.note(
-            output.at(name), f"sql_insert.{name}: all columns of the query are written under their names"
-        )
-    known = ("driver", "dsn", "table", "columns", "args_mapping", "suffix")
+    url, table = configuration.text(output, "dsn"), _table_name(configuration, output)
+    configuration.note(output.at(), f"{output.type}: all columns of the query are written to {table} under their names")
+    known = ("driver", "dsn", "table", "columns", "args_mapping", "suffix", "query")
     configuration.note_settings(output, {**dict.fromkeys(known), **dict.fromkeys(PACE)})
-    url, table = configuration.required(output, "dsn"), configuration.required(output, "table")
-    conflict = CONFLICT.search(str(output.setting("suffix") or ""))
-    key = [column.strip() for column in conflict["key"].split(",")] if conflict else []
-    if output.setting("suffix") and not key:
-        configuration.note(output.at("suffix"), "sql_insert.suffix: left out; every row is written once")
-    return {"type": "postgres", "url": url, "table": table, **({"mode": "merge", "key": key} if key else {})}
+    ending = str(output.setting("suffix" if output.type == "sql_insert" else "query") or "")
+    if conflict := CONFLICT.search(ending):
+        key = [column.strip() for column in conflict["key"].split(",")]
+        return {"type": "postgres", "url": url, "table": table, "mode": "merge", "key": key}
+    if "conflict" in ending.lower():
+        configuration.note(output.at(), f"{output.type}: no row comes twice, so that none is in conflict with itself")
+    return {"type": "postgres", "url": url, "table": table}
+
+
+def _table_name(configuration: Configuration, output: Component) -> str:
+    if output.type == "sql_insert":
+        return configuration.text(output, "table")
+    if found := INSERT.match(configuration.text(output, "query")):
+        return found["table"]
+    raise configuration.error(
+        output.at("query"), "the statement inserts no row", hint="insert into orders (id) values ($1)"
+    )
 
 
 def _saved_mark(configuration: Configuration, output: Component) -> SavedMark:
@@ -212,7 +224,7 @@ def _saved_mark(configuration: Configuration, output: Component) -> SavedMark:
         configuration.note(mappings[-1].at(), "the mark is the highest value of a batch here, not that of one row")
     known = {"target": None, "key": None, "max_in_flight": None, "ttl": "a mark does not expire"}
     configuration.note_settings(output, known)
-    cache, key = configuration.required(output, "target"), configuration.required(output, "key")
+    cache, key = configuration.text(output, "target"), configuration.text(output, "key")
     return SavedMark(cache, key, found["field"], found["json"] or found["this"], output.at())
 
 
@@ -237,13 +249,14 @@ def _levels(
             place, f"there is no cache '{label}'", hint=f"cache_resources has: {', '.join(caches) or 'none'}"
         )
     if cache.type == "multilevel":
-        for inner in cache.settings or ():
-            yield from _levels(configuration, caches, polling, str(inner), cache.at())
+        others = {name: each for name, each in caches.items() if name != label}  # a cache is no level of itself
+        for inner in configuration.listed_texts(cache.settings, cache.at()):
+            yield from _levels(configuration, others, polling, inner, cache.at())
     elif cache.type == "memory":
         configuration.note_settings(cache, {"compaction_interval": None, "shards": None})
         yield "memory"
     elif cache.type == "file":
-        yield f"file:{str(configuration.required(cache, 'directory')).rstrip('/')}/floodmark"
+        yield f"file:{configuration.text(cache, 'directory').rstrip('/')}/floodmark"
         configuration.note(cache.at("directory"), "file: the store has a folder of its own in that directory")
     elif cache.type == "sql" and cache.setting("driver") == "postgres":
         yield _database(configuration, cache, polling)
@@ -253,11 +266,11 @@ def _levels(
 
 
 def _database(configuration: Configuration, cache: Component, polling: Polling) -> str:
-    table = configuration.required(cache, "table")
+    table = configuration.text(cache, "table")
     configuration.note(
         cache.at("table"),
         f"sql: {table} stays as it is, and marks are in the table floodmark_marks of that database. To go on from the "
         f"mark that is there: floodmark marks import --select {polling.job_name} --from rpcn:{table}/{polling.key} "
         f"--field {polling.field}",
     )
-    return str(configuration.required(cache, "dsn"))
+    return configuration.text(cache, "dsn")

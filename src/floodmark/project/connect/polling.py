@@ -50,8 +50,11 @@ class Polling:
 def polling_of(configuration: Configuration) -> Polling:
     """What the input and the pipeline do together; raises ConfigError for another shape."""
     every = _interval(configuration)
-    pipeline = configuration.values.get("pipeline") or {}
-    found = list(configuration.components(pipeline.get("processors"), ("pipeline", "processors")))
+    pipeline = configuration.fields(configuration.values.get("pipeline"), ("pipeline",))
+    found = [
+        *configuration.components(configuration.values["input"].get("processors"), ("input", "processors")),
+        *configuration.components(pipeline.get("processors"), ("pipeline", "processors")),
+    ]
     cache = _one(configuration, [each for each in found if _is_get(each)], "cache with `operator: get`")
     query = _one(
         configuration, [each for each in found if each.type in ("sql_raw", "sql_select")], "sql_raw or sql_select"
@@ -64,7 +67,7 @@ def polling_of(configuration: Configuration) -> Polling:
     polling = _query(configuration, query, None if start is None else start[0])
     if start is not None:
         polling.source["cursor"]["start"] = start[1]
-    key, resource = configuration.required(cache, "key"), configuration.required(cache, "resource")
+    key, resource = configuration.text(cache, "key"), configuration.text(cache, "resource")
     return replace(polling, every=every, cache=resource, key=key)
 
 
@@ -148,12 +151,10 @@ def _note_processor(configuration: Configuration, processor: Component, *, is_ro
 
 
 def _query(configuration: Configuration, component: Component, start_field: str | None) -> Polling:
-    driver = configuration.required(component, "driver")
+    driver = configuration.text(component, "driver")
     known = ("driver", "dsn", "query", "args_mapping", "table", "columns", "where", "suffix", "prefix")
     configuration.note_settings(component, dict.fromkeys(known))
-    sql = (
-        configuration.required(component, "query") if component.type == "sql_raw" else _select(configuration, component)
-    )
+    sql = configuration.text(component, "query") if component.type == "sql_raw" else _select(configuration, component)
     arguments = _arguments(configuration, component)
     reading = _Reading(configuration, component, DIALECTS.get(driver), arguments)
     column, field, rest = reading.take_out_mark(sql)
@@ -168,15 +169,15 @@ def _query(configuration: Configuration, component: Component, start_field: str 
 
 
 def _select(configuration: Configuration, component: Component) -> str:
-    columns = ", ".join(component.setting("columns") or ["*"])
-    where = configuration.required(component, "where")
+    columns = ", ".join(configuration.texts(component, "columns"))
+    where = configuration.text(component, "where")
     prefix, suffix = component.setting("prefix") or "", component.setting("suffix") or ""
-    table = configuration.required(component, "table")
+    table = configuration.text(component, "table")
     return f"select {prefix} {columns} from {table} where {where} {suffix}"
 
 
 def _arguments(configuration: Configuration, component: Component) -> list[str]:
-    given = str(configuration.required(component, "args_mapping"))
+    given = configuration.text(component, "args_mapping")
     found = ARGUMENTS.fullmatch(given) or re.fullmatch(r"\s*\[(?P<items>.*)\]\s*", given, re.DOTALL)
     if not found:
         raise configuration.error(
@@ -186,7 +187,7 @@ def _arguments(configuration: Configuration, component: Component) -> list[str]:
 
 
 def _connection(configuration: Configuration, component: Component, driver: str) -> dict[str, Any]:
-    dsn = str(configuration.required(component, "dsn"))
+    dsn = configuration.text(component, "dsn")
     if driver == "postgres":
         if "${" not in dsn and re.search(r":[^:/@]+@", dsn):
             configuration.note(
