@@ -16,6 +16,14 @@ from floodmark.compat.etl_entities.hwm import KeyValueIntHWM
 from floodmark.testing.servers import kafka_broker
 
 
+def produce(bootstrap: str, messages: dict[int, int]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for partition, count in messages.items():
+        for number in range(count):
+            producer.produce("orders", f"message {number}".encode(), partition=partition)
+    producer.flush()
+
+
 def run_etl_process(hwm: KeyValueIntHWM, new_batch_data: fm.Job, store: fm.stores.MarkStore) -> None:
     """Read what lies above the mark, and raise the caller's mark."""
     receipt = new_batch_data.run(fm.spark_session({"spark.master": "local[2]"}), store)
@@ -34,11 +42,7 @@ def main() -> int:
             sinks=[fm.sinks.Delta(f"{folder}/lake")],
         )
         store = fm.stores.open("sqlite:///marks.db", folder=Path(folder))
-        producer = Producer({"bootstrap.servers": kafka.bootstrap})
-        for partition, count in {0: 110, 1: 155, 2: 200}.items():
-            for number in range(count):
-                producer.produce("orders", f"message {number}".encode(), partition=partition)
-        producer.flush()
+        produce(kafka.bootstrap, {0: 110, 1: 155, 2: 200})
 
         initial_offsets = {
             0: 100,  # Partition 0 offset 100

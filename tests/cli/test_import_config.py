@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.cli.conftest import CommandResult
@@ -40,17 +41,23 @@ def arrived(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     return [json.loads(message.value()) for message in messages]
 
 
-def test_the_documented_configuration_runs(
-    floodmark: Floodmark, folder: Path, database: str, kafka: Broker, spark: SparkSession
-) -> None:
-    """Verbatim but for where the servers are: rows arrive in the topic once, and the mark is in the database."""
+@pytest.fixture
+def pipeline(folder: Path, database: str, kafka: Broker) -> Path:
+    """The documented configuration, verbatim but for where the servers are, and its table."""
     dsn = database.replace("postgresql://", "postgres://") + "?sslmode=disable"
     text = SEED.read_text().replace(DSN, dsn).replace(BROKERS, f"            - {kafka.bootstrap}\n")
     (folder / "pipeline.yaml").write_text(text)
     with psycopg.connect(database) as connection:
         connection.execute(TABLE)
+    return folder / "pipeline.yaml"
+
+
+def test_the_documented_configuration_runs(
+    floodmark: Floodmark, pipeline: Path, database: str, kafka: Broker, spark: SparkSession
+) -> None:
+    """Rows arrive in the topic once, and the mark is in the database."""
     insert(database, "one", "two", "three")
-    assert floodmark("import-config", "pipeline.yaml").code == 0
+    assert floodmark("import-config", str(pipeline)).code == 0
     [first] = json.loads(floodmark("run", "--json").out)["runs"]
     insert(database, "four", "five")
     [second] = json.loads(floodmark("run", "--json").out)["runs"]
@@ -65,6 +72,21 @@ def test_the_documented_configuration_runs(
     with psycopg.connect(database) as connection:
         [(mark,)] = connection.execute("select val #> '{marks,postgres,value}' from floodmark_marks").fetchall()
     assert mark == 5
+
+
+def test_the_mark_that_is_there_is_taken_over_by_the_command_of_the_report(
+    floodmark: Floodmark, pipeline: Path, database: str
+) -> None:
+    """The pipeline stood at 41, and so does the job."""
+    with psycopg.connect(database) as connection:
+        connection.execute("create table rpcn_connect_state (key bytea primary key, val bytea)")
+        row = [b"table_cursor", b'{"seq": 41}']
+        connection.execute("insert into rpcn_connect_state values (%s, %s)", row)
+    report = floodmark("import-config", str(pipeline)).out
+    command = report.partition("To go on from the mark that is there: floodmark ")[2].splitlines()[0].split()
+    assert floodmark(*command, "--yes").code == 0
+    [mark] = json.loads(floodmark("marks", "show", "--json").out)["marks"]
+    assert (mark["job"], mark["value"]) == ("table_cursor", 41)
 
 
 def test_the_report_has_a_line_for_each_thing_that_is_not_the_same(floodmark: Floodmark, folder: Path) -> None:

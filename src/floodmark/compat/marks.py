@@ -67,8 +67,8 @@ def hwm_store_class(base: Any, registry: Any) -> type[Any]:  # noqa: ANN401  (th
             return str(self._opened.set(hwm.serialize()))
 
         def __exit__(self, *failure: object) -> None:
-            self._opened.close()
             super().__exit__(*failure)
+            self._opened.close()
 
         def __repr__(self) -> str:
             return f"FloodmarkHWMStore({self._opened.describe()})"  # a url may hold a password
@@ -82,7 +82,7 @@ def hwm_store_class(base: Any, registry: Any) -> type[Any]:  # noqa: ANN401  (th
 def from_etl_entities(fields: Mapping[str, Any]) -> HWM[Any]:
     """The immutable mark; raises UnknownKind for a type that Floodmark does not have."""
     # There a time without a zone is of this machine's zone; here every time has one.
-    modified_time = datetime.fromisoformat(fields["modified_time"]).astimezone()
+    modified_time = datetime.fromisoformat(fields["modified_time"].replace("Z", "+00:00")).astimezone()
     return deserialize({**fields, "modified_time": modified_time})
 
 
