@@ -18,7 +18,8 @@ Fields: TypeAlias = "dict[str, Any]"
 
 
 def stand_in(module: str, *paths: str) -> None:
-    """Let a module be found under other paths below it: the original has a module for every class."""
+    """Let a module be found under other paths below it: the original has a package, and a module for every class."""
+    vars(sys.modules[module]).setdefault("__path__", [])
     sys.modules.update({f"{module}.{path}": sys.modules[module] for path in paths})
 
 
