@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions check crash mutants bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check crash mutants bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,7 @@ demo: setup ## run the demo: two days of a platform's costs, a crash, late rows,
 
 example-000: setup ## seed 000: the offsets of a Kafka topic as a mark, on a real broker
 	@$(BIN)/python examples/seed_000/run.py
+	@$(BIN)/python examples/seed_000/through_the_door.py
 
 example-001: setup ## seed 001: healing, the mark follows what really succeeded, on a real broker
 	@$(BIN)/python examples/seed_001/run.py
@@ -37,6 +38,9 @@ test-fast: setup ## run the tests that need neither Spark nor a server: the inne
 
 test-versions: setup ## import, init and a run on every Python from 3.10 to 3.13 that is found here
 	@$(BIN)/python scripts/test_versions.py
+
+test-doors: setup ## run the originals' own tests and examples through the doors, and count (environments of their own)
+	@$(BIN)/python scripts/doors.py
 
 check: setup ## lint, format, types, layers
 	@$(BIN)/ruff check .

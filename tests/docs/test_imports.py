@@ -28,9 +28,9 @@ def modules_imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 def is_public(module: str, name: str) -> bool:
-    """A contract, a module right under the package, or a package whose `__all__` has the name."""
-    if module.endswith(".contract"):
-        return True
+    """A contract, a door, a module right under the package, or a package whose `__all__` has the name."""
+    if module.endswith(".contract") or module.startswith("floodmark.compat."):
+        return True  # a door's paths are those of the original
     home = import_module(module)
     is_package = Path(home.__file__ or "").stem == "__init__"
     names = getattr(home, "__all__", ())

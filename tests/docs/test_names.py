@@ -70,7 +70,7 @@ def test_make_targets_that_pages_name_exist() -> None:
 def test_commands_that_pages_name_exist() -> None:
     """`floodmark marks show …` in a block is a command, whatever page it stands on."""
     shown = "\n".join(block.text for block in [*all_blocks("sh"), *all_blocks("text")])
-    lines = re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*floodmark ([a-z]+)(?: ([a-z]+))?", shown, re.MULTILINE)
+    lines = re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*floodmark ([a-z-]+)(?: ([a-z]+))?", shown, re.MULTILINE)
     groups = {name.split()[0] for name in commands() if " " in name}
     named = {f"{first} {second}" if first in groups else first for first, second in lines}
     assert named - set(commands()) == set()

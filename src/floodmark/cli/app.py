@@ -16,6 +16,7 @@ Command: TypeAlias = Any  # typer gives the class no public name
 
 COMMANDS = {
     "init": "Write a project that runs at once, with no server.",
+    "import-config": "Make a project file from a configuration of Redpanda Connect that polls a table.",
     "schema": "Print the JSON Schema of the project file.",
     "lint": "Check the project offline and say what each pair of source and sink guarantees.",
     "check": "Check the project online: connections, cursors, indexes, rights, retention.",
@@ -65,7 +66,7 @@ class LazyGroup(TyperGroup):
 def load_command(name: str) -> Command:
     """The command of that name, from its module alone."""
     home = next((module for module, names in MODULES.items() if name in names), None)
-    module = import_module(f"floodmark.cli.{home or name}")
+    module = import_module(f"floodmark.cli.{home or name.replace('-', '_')}")
     command = typer.main.get_command(getattr(module, f"{name}_app") if home else module.app)
     command.name = name
     return command

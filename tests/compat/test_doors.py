@@ -1,0 +1,57 @@
+"""`scripts/doors.py`: the originals' files are run with their import lines changed, and with nothing else changed."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "doors.py"
+RENAMED = {"etl_entities": "floodmark.compat.etl_entities"}
+
+
+@pytest.fixture
+def doors(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script as a module."""
+    spec = spec_from_file_location("doors", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "doors", module)  # its dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_import_lines_alone_are_changed(doors: ModuleType, tmp_path: Path) -> None:
+    """A text that names the original stays, and a name that only begins like it too."""
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "import etl_entities\nfrom etl_entities.hwm import HWM\nimport etl_entities_more\nname = 'from etl_entities'\n"
+    )
+    doors.change_imports(tmp_path, RENAMED)
+    assert file.read_text().splitlines() == [
+        "import floodmark.compat.etl_entities as etl_entities",
+        "from floodmark.compat.etl_entities.hwm import HWM",
+        "import etl_entities_more",
+        "name = 'from etl_entities'",
+    ]
+
+
+def test_a_promise_is_broken_by_one_failure_too_many(doors: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """The failed ones are named, and the exit code tells."""
+    failing = doors.Check("two tests", lambda _: doors.Tally(1, ("test_b",)), may_fail=0)
+    doors.Environment.of = lambda _: None
+    doors.DOORS = {"original": doors.Door("original", (), (failing,))}
+    assert doors.main(["original"]) == 1
+    printed = capsys.readouterr().out
+    assert "original: two tests: 1 of 2 pass; promised: all but 0: BROKEN\n    failed: test_b\n" in printed
+
+
+def test_a_door_that_is_not_there_is_a_usage_error(doors: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the names of those that are."""
+    with pytest.raises(SystemExit, match="2"):
+        doors.main(["nobody"])
+    assert "no door 'nobody'; there are: etl-entities, onetl" in capsys.readouterr().err
