@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floodmark.jobs.workflow import WorkflowRun, read_workflow
-from floodmark.jobs.workflow.code import Library, Surroundings
+from floodmark.jobs.workflow import Library, Surroundings, WorkflowRun, read_workflow
 from observability.arrivals import Arrivals, Rows, deliver
 from observability.lake import Lake
 
