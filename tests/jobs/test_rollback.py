@@ -64,6 +64,27 @@ def test_tables_and_marks_go_back_together_and_forward_again(spark: SparkSession
         shop.job.rollback("9", spark, shop.store)
 
 
+def test_deleted_keys_go_back_with_their_table(spark: SparkSession, tmp_path: Path) -> None:
+    """A delete that was undone must not keep a row out; that of an earlier batch still does."""
+    rows: list = [{"k": 1, "at": 1, "v": "a"}, {"k": 2, "at": 5, "v": "D"}]
+    sink = fm.sinks.Delta(
+        str(tmp_path / "t"), mode="merge", key=("k",), sequence=("at",), delete_when="v = 'D'", name="t"
+    )
+    store = fm.stores.open("sqlite:///marks.db", folder=tmp_path)
+
+    def job() -> fm.Job:
+        return fm.Job("j", RowsSource(list(rows), "k int, at int, v string"), [sink])
+
+    job().run(spark, store)
+    rows.append({"k": 1, "at": 9, "v": "D"})
+    job().run(spark, store)
+    job().rollback("1", spark, store)
+    rows[2:] = [{"k": 1, "at": 8, "v": "b"}, {"k": 2, "at": 4, "v": "late"}]
+    job().run(spark, store)
+    found = spark.read.format("delta").load(str(tmp_path / "t")).collect()
+    assert [tuple(row) for row in found] == [(1, 8, "b")]
+
+
 @pytest.mark.crash
 def test_a_rollback_that_was_broken_off_stops_runs_until_it_is_done(spark: SparkSession, tmp_path: Path) -> None:
     """The sinks know a number that the store does not: nothing is delivered into half-restored tables."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import floodmark as fm
 from floodmark import stores
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.medallion import (
     Processed,
     commit_processing_state,
@@ -18,6 +20,7 @@ from floodmark.medallion import (
     read_bronze_since_timestamp,
     upto,
 )
+from floodmark.testing import ListSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,3 +116,51 @@ def test_what_is_remembered_never_sinks(spark: Any) -> None:  # noqa: ANN401 - n
     assert isinstance(last, Processed)
     assert last.version == 7
     assert len(store.history("t")) == 1
+
+
+def job_on(bronze: str, home: Path) -> fm.Job:
+    sink = fm.sinks.Delta(str(home / "silver"), name="silver")
+    return fm.Job("silver_workspace", fm.sources.Delta(table=bronze), [sink])
+
+
+def test_a_task_that_is_a_job_shares_the_job_s_mark(spark: SparkSession, bronze: str, tmp_path: Path) -> None:
+    """What the job has read is not read by the functions, and the other way round; its record keeps all it had."""
+    store, job = stores.open(os.environ["FLOODMARK_STORE"]), job_on(bronze, tmp_path)
+    add(spark, 1)
+    job.run(spark, store)
+    before = store.read("silver_workspace")
+    add(spark, 2)
+    assert seed_snippet(spark) == [2]
+    after = store.read("silver_workspace")
+    assert before is not None
+    assert after is not None
+    assert (list(after.marks), after.sources, after.number) == (["delta"], before.sources, before.number + 1)
+    assert after.extras == before.extras
+    add(spark, 3)
+    job.run(spark, store)
+    assert sorted(row.id for row in spark.read.format("delta").load(str(tmp_path / "silver")).collect()) == [1, 3]
+    last = get_last_processed_timestamp(spark, "silver_workspace")
+    assert isinstance(last, Processed)
+    assert (last.version, seed_snippet(spark)) == (3, [])
+
+
+def test_the_mark_of_a_job_is_not_moved_over_an_open_batch_nor_by_another_table(
+    spark: SparkSession, bronze: str, tmp_path: Path
+) -> None:
+    """Sinks may have the batch; and the commits of two tables have nothing to do with each other."""
+    store, job = stores.open(os.environ["FLOODMARK_STORE"]), job_on(bronze, tmp_path)
+    add(spark, 1)
+    job.run(spark, store)
+    with pytest.raises(ConfigError, match="what was reached is of other"):
+        commit_processing_state(spark, job.name, Processed.at(datetime.now(timezone.utc), "other", 9, "x (table id 7)"))
+    sink = ListSink()
+    other = fm.Job("other", job.source, [sink])
+    other.run(spark, store)
+    sink.fail_times = 1
+    add(spark, 2)
+    with pytest.raises(FloodmarkError):
+        other.run(spark, store)
+    known = store.read("other")
+    with pytest.raises(ConfigError, match="is not finished"):
+        commit_processing_state(spark, "other", datetime.now(timezone.utc))
+    assert store.read("other") == known

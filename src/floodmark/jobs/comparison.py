@@ -101,10 +101,11 @@ def differing_keys(source: Side, sink: Side) -> tuple[dict[str, int], DataFrame]
     return counts, joined.where(f"{WHAT} <> 'same'").select(*map(quote, source.key))
 
 
-def differences(source: Side, sink: Side) -> DataFrame:
+def differences(source: Side, sink: Side, sequence: Sequence[str] = ()) -> DataFrame:
     """The differing rows as they should be: all columns of the source, or the key alone where the row has to go.
 
-    Beside them what was wrong, and in which columns.
+    Of such a row the `sequence` is that of the table, for whoever remembers what was deleted. Beside them what was
+    wrong, and in which columns.
     """
     from pyspark.sql import functions as F
 
@@ -117,7 +118,12 @@ def differences(source: Side, sink: Side) -> DataFrame:
     )
     what = F.when(theirs.isNull(), MISSING).when(ours.isNull(), EXTRA).when(F.size(unlike) > 0, DIFFERENT)
     joined = left.join(right, list(key), "full_outer").withColumn(WHAT, what).where(f"{WHAT} IS NOT NULL")
-    others = [ours[name].alias(name) for name in written_columns(source.rows) if name not in key]
+    stored = {name.lower() for name in sequence} & {name.lower() for name in sink.rows.columns}
+    others = [
+        (F.coalesce(ours[name], theirs[name]) if name.lower() in stored else ours[name]).alias(name)
+        for name in written_columns(source.rows)
+        if name not in key
+    ]
     columns = F.when(F.col(WHAT) == DIFFERENT, unlike).otherwise(F.array().cast("array<string>"))
     return joined.select(*map(quote, key), *others, WHAT, ours.isNull().alias(GONE), columns.alias(COLUMNS))
 

@@ -159,7 +159,8 @@ class Reconciliation:
         """Read every suspect again, at its source and in the table, and leave out those that nobody can judge."""
         spark = self.step.session()
         keys = suspected.read(spark)
-        found = differences(sides.source_at_mark().only(keys, count), sides.sink_whole().only(keys, count))
+        source, table = (side.only(keys, count) for side in (sides.source_at_mark(), sides.sink_whole()))
+        found = differences(source, table, self.sink.sequence)
         for rows in sides.undecided():
             unjudged = rows_of_keys(rows, sides.key, keys, count).select(*sides.key).distinct()
             found = found.join(unjudged, list(sides.key), "left_anti")

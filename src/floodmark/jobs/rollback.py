@@ -281,8 +281,14 @@ def restore_points(step: Step, number: int) -> tuple[RestorePoint, ...]:
         RestorePoint.after(table, ledger_id(step.store.namespace, step.work.name, sink.name), number, step.session)
         for sink in step.work.sinks
         if isinstance(sink, OnDelta)
-        for table in sink.tables()
+        for table in (*sink.tables(), *_deleted_keys_of(sink, step.session))
     )
+
+
+def _deleted_keys_of(sink: OnDelta, session: Session) -> tuple[Delta, ...]:
+    """The table of deleted keys that a merge has beside its own, if anything was ever deleted."""
+    deleted = sink.deleted_keys if isinstance(sink, Delta) else None
+    return (deleted.sink,) if deleted and deleted.exists(session) else ()
 
 
 def put_back(step: Step, way: WayBack, lease: HeldLease) -> JobRecord:

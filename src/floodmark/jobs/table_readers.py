@@ -112,6 +112,11 @@ def fingerprint_of_input(name: str, table_id: str) -> str:
     return f"'{name}' (table id {table_id})"
 
 
+def is_same_table(one: str, other: str) -> bool:
+    """Whether two fingerprints of Delta sources are of the very same table, by path or by name."""
+    return bool(_id_in(one)) and _id_in(one) == _id_in(other)
+
+
 def _id_in(fingerprint: str, name: str = "") -> str:
     """The id behind a name, or the last one: the path that stands before it may be called anything."""
     _, found, rest = fingerprint.rpartition(f"{name}(table id ")

@@ -1,5 +1,7 @@
 """The three acts of a silver job, as functions: where was I, what came since, remember how far I got.
 
+A task that is a job has the job's record: the functions read and move its mark in there, as runs do.
+
 How far a frame reads travels as metadata of one of its columns: the functions have the signatures of the migration
 guide, which hands over a plain DataFrame, so there is no other place for it. `upto` is the one way to read it.
 """
@@ -15,9 +17,12 @@ from typing import TYPE_CHECKING, Any
 from floodmark import stores
 from floodmark.errors import ConfigError
 from floodmark.hwm import ColumnDateTimeHWM, Json, VersionHWM
-from floodmark.locations import quote, quote_table
+from floodmark.jobs.table_readers import is_same_table
+from floodmark.locations import quote
 from floodmark.sources.contract import Request
 from floodmark.sources.delta import CHANGE, TIME, VERSION, Delta
+from floodmark.spark.tables import DeltaPlace
+from floodmark.stores.hwm_access import is_of_a_job, with_mark_moved
 from floodmark.stores.lease import change_record
 from floodmark.stores.opening import DEFAULT_STORE
 from floodmark.stores.record import JobRecord
@@ -56,6 +61,8 @@ class Processed(datetime):
 def get_last_processed_timestamp(spark: SparkSession, task: str, *, store: MarkStore | None = None) -> datetime | None:
     """How far the task got, or None if it never ran. Each task has a mark of its own, whatever else reads the table."""
     record = _store(store).read(task)
+    if record is not None and is_of_a_job(record) and SOURCE not in record.marks:
+        return _last_of_job(spark, record)
     mark = record.marks.get(SOURCE) if record else None
     if record is None or mark is None:
         return None
@@ -71,14 +78,14 @@ def read_bronze_since_timestamp(spark: SparkSession, table: str, since: datetime
     A plain time stands for the last commit at or before it. A view `<table>_latest` is read through its table.
     `upto(df)` tells how far this reads. Raises SourceRewritten if rows were changed or removed.
     """
-    source = Delta(table=_changed_table(spark, table))
+    source = _source_of(_changed_table(spark, table))
     known = _commit_at(spark, source, since) if since is not None else None
     sight = source.look(VersionHWM(source.name, known) if known is not None else None, Request(), lambda: spark)
     if sight.span is None:
         return _with_upto(_no_rows(spark, source), since if isinstance(since, Processed) else None)
     end = int(sight.span.upto.value)
     time, fingerprint = _time_of(spark, source, end), source.fingerprint(lambda: spark)
-    return _with_upto(source.read(spark, sight.span).rows, Processed.at(time, str(source.table), end, fingerprint))
+    return _with_upto(source.read(spark, sight.span).rows, Processed.at(time, _name_of(source), end, fingerprint))
 
 
 def upto(rows: DataFrame) -> Processed | None:
@@ -99,11 +106,69 @@ def commit_processing_state(
 ) -> datetime:
     """Remember how far the task got, and never less than before; returns what is remembered.
 
-    Raises LeaseHeld or MarkMoved if another run of the task is under way.
+    Of a task that is a job, the job's own mark is moved: its next run reads on from there. Raises LeaseHeld or
+    MarkMoved if another run of the task is under way, ConfigError if a batch of the job is open, or its mark is not
+    one of this table.
     """
     opened = _store(store)
-    change_record(opened, task, lambda record: _advance(record, reached))
+    change_record(opened, task, lambda record: _moved(spark, record, reached))
     return get_last_processed_timestamp(spark, task, store=opened) or reached
+
+
+def _moved(spark: SparkSession, record: JobRecord, reached: datetime) -> JobRecord:
+    """The record with its mark moved up; runs keep other marks than these functions do."""
+    if is_of_a_job(record) and SOURCE not in record.marks:
+        return _with_job_advanced(spark, record, reached)
+    return _advance(record, reached)
+
+
+def _last_of_job(spark: SparkSession, record: JobRecord) -> Processed | None:
+    """How far a job got in the one Delta table that it reads; None before its first run."""
+    found = _table_of_job(record)
+    if found is None:
+        return None
+    source, mark, version = found
+    time = _time_of(spark, _source_of(str(mark.entity)), version)
+    return Processed.at(time, str(mark.entity), version, record.sources[source])
+
+
+def _with_job_advanced(spark: SparkSession, record: JobRecord, reached: datetime) -> JobRecord:
+    found = _table_of_job(record)
+    if found is None:
+        raise ConfigError(
+            f"job '{record.job}' has no mark yet, which its first run makes.",
+            hint=f"floodmark run --select {record.job}",
+        )
+    source, mark, known = found
+    if isinstance(reached, Processed) and not is_same_table(reached.source, record.sources[source]):
+        raise ConfigError(
+            f"job '{record.job}' reads {mark.entity}, and what was reached is of {reached.table}.",
+            hint="read the table of the job, and commit what `upto` says of it",
+        )
+    version = _version_of(spark, mark, reached)
+    return record if version is None or version <= known else with_mark_moved(record, mark.set_value(version))
+
+
+def _version_of(spark: SparkSession, mark: VersionHWM, reached: datetime) -> int | None:
+    """The commit that was reached; a plain time stands for the last one at or before it."""
+    if isinstance(reached, Processed):
+        return reached.version
+    return _commit_at(spark, _source_of(str(mark.entity)), reached)
+
+
+def _table_of_job(record: JobRecord) -> tuple[str, VersionHWM, int] | None:
+    """The source, the mark and the version of a job that reads one Delta table. Raises ConfigError for any other."""
+    versions = [(source, mark) for source, mark in record.marks.items() if isinstance(mark, VersionHWM)]
+    marks = [(source, mark, mark.value) for source, mark in versions if mark.value is not None]
+    if not record.marks:
+        return None
+    if len(record.marks) != 1 or not marks:
+        kinds = ", ".join(mark.kind for mark in record.marks.values())
+        raise ConfigError(
+            f"'{record.job}' is a job whose marks ({kinds}) are not versions of one Delta table.",
+            hint=f"floodmark marks show {record.job}",
+        )
+    return marks[0]
 
 
 def _advance(record: JobRecord, reached: datetime) -> JobRecord:
@@ -132,10 +197,21 @@ def _changed_table(spark: SparkSession, table: str) -> str:
     return base if base != table and spark.catalog.tableExists(base) else table
 
 
+def _source_of(table: str) -> Delta:
+    """The table of a name, or at a path."""
+    return Delta(path=table) if "/" in table else Delta(table=table)
+
+
+def _name_of(source: Delta) -> str:
+    return str(source.table or source.path)
+
+
 def _commit_at(spark: SparkSession, source: Delta, since: datetime) -> int | None:
     """The version that a moment stands for; None if it lies before the first."""
-    if isinstance(since, Processed) and since.table == source.table:
+    if isinstance(since, Processed) and since.table == _name_of(source):
         return since.version
+    if isinstance(since, Processed) and is_same_table(since.source, source.fingerprint(lambda: spark)):
+        return since.version  # the job calls it by its path
     if since.tzinfo is None:
         raise ConfigError(f"the time {since} has no zone.", hint="give one that has, such as UTC")
     # By Spark's own history: it tells the same times as the change feed does.
@@ -150,7 +226,7 @@ def _time_of(spark: SparkSession, source: Delta, version: int) -> datetime:
 
 
 def _history(spark: SparkSession, source: Delta) -> DataFrame:
-    return spark.sql(f"DESCRIBE HISTORY {quote_table(str(source.table))}")
+    return spark.sql(f"DESCRIBE HISTORY {DeltaPlace(source.path, source.table).sql}")
 
 
 def _no_rows(spark: SparkSession, source: Delta) -> DataFrame:
@@ -158,7 +234,8 @@ def _no_rows(spark: SparkSession, source: Delta) -> DataFrame:
     from pyspark.sql import functions as F
 
     added = {VERSION: F.lit(None).cast("long"), TIME: F.lit(None).cast("timestamp"), CHANGE: F.lit("insert")}
-    return spark.read.table(quote_table(str(source.table))).limit(0).withColumns(added)
+    place = DeltaPlace(source.path, source.table)
+    return spark.sql(f"SELECT * FROM {place.sql}").limit(0).withColumns(added)
 
 
 def _with_upto(rows: DataFrame, reached: Processed | None) -> DataFrame:

@@ -155,6 +155,19 @@ class Atomic:
     """Marks a sink whose write is all or nothing, so that one batch can run straight into it."""
 
 
+@runtime_checkable
+class Twofold(Protocol):
+    """An atomic sink that may have something to commit beside its target, once the target has the batch."""
+
+    def commits_twice(self) -> bool:
+        """Whether it has: then a repeat must find the same rows, for the first commit may be out and the second not."""
+
+
+def is_atomic(sink: object) -> bool:
+    """Whether this very sink takes a batch in one commit, so that nobody compares two attempts at it."""
+    return isinstance(sink, Atomic) and not (isinstance(sink, Twofold) and sink.commits_twice())
+
+
 class AtLeastOnce:
     """Marks a sink that cannot tell a repeat: it has no ledger, and the guarantee table says so."""
 

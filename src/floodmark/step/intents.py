@@ -19,7 +19,7 @@ from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
 from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Batch, EndsTransactions, Forgetting, Freezing, Sink, ledger_id
+from floodmark.sinks.contract import Batch, EndsTransactions, Forgetting, Freezing, Sink, TableSink, ledger_id
 from floodmark.sources.contract import Session
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
@@ -269,15 +269,19 @@ def work_of(intent: Intent, work: Work) -> Work:
         again = replace(work, sinks=ordered, sources=(replay_source(intent, outside, work),))
         return as_written(again) if outside.kind == "quarantine" else again
     # A repair's rows were read from the source again: the sink believes them, whatever is stored.
-    chosen = tuple(
-        with_options(sink, sequence=(), delete_when=GONE) for sink in work.sinks if sink.name == outside.sink
-    )
+    chosen = tuple(repairing(sink) for sink in work.sinks if sink.name == outside.sink)
     if not chosen:
         raise ConfigError(
             f"a repair of sink '{outside.sink}' of job '{work.name}' is open, and the job has no such sink any more.",
             hint=f"bring the sink back, or `floodmark run --select {work.name} --abandon`",
         )
     return replace(work, sinks=chosen, rules=RuleSet())
+
+
+def repairing(sink: Sink) -> Sink:
+    """The sink as it believes the rows of a repair; one that keeps deleted keys keeps those of the repair, too."""
+    sequence = sink.sequence if isinstance(sink, TableSink) and sink.delete_when else ()
+    return with_options(with_options(sink, _deleted_by=sequence), sequence=(), delete_when=GONE)
 
 
 def replay_source(intent: Intent, outside: OutsideBatch, work: Work) -> SavedRecords:

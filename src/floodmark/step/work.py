@@ -24,6 +24,7 @@ from floodmark.sinks.contract import (
     Readable,
     Sink,
     TableSink,
+    is_atomic,
     merges,
     replaces,
 )
@@ -242,7 +243,7 @@ def why_spooled(sinks: Sequence[Sink], transform: Transform, rules: RuleTraits, 
     volatile_rule = why_rule_volatile(rules)
     is_repeatable = is_immutable and transform.is_deterministic() and volatile_rule is None
     judged_first = why_judged_first(sinks, transform, rules, is_repeatable=is_repeatable) if rules else None
-    if judged_first or is_repeatable or (len(sinks) == 1 and isinstance(sinks[0], Atomic)):
+    if judged_first or is_repeatable or (len(sinks) == 1 and is_atomic(sinks[0])):
         return judged_first  # a single sink that is all or nothing never compares two attempts
     if not is_immutable:
         return "the source may give other rows when it is read again"

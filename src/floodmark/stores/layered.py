@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, StoreError
 from floodmark.stores.contract import ClockedStore, FolderStore, JoiningStore, PreparableStore
-from floodmark.stores.paged import HwmAccess
+from floodmark.stores.hwm_access import HwmAccess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

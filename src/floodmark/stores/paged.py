@@ -7,11 +7,11 @@ import threading
 import uuid
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floodmark.errors import FormatTooNew, LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
 from floodmark.formats import with_format, without_format
-from floodmark.stores.lease import hold
+from floodmark.stores.hwm_access import HwmAccess
 from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
 from floodmark.stores.wire import (
     ITEMS,
@@ -30,7 +30,6 @@ from floodmark.stores.wire import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from floodmark.hwm import HWM
     from floodmark.stores.contract import MarkStore
 
 
@@ -46,26 +45,6 @@ class PruneCounts:
 
     def __add__(self, other: PruneCounts) -> PruneCounts:
         return PruneCounts(self.history + other.history, self.runs + other.runs)
-
-
-class HwmAccess:
-    """Marks by their own name, for users of etl-entities: a record with one mark, named as the mark is."""
-
-    def get_hwm(self: MarkStore, name: str) -> HWM[Any] | None:
-        """The mark of that name, or the only mark of the job of that name; None if there is none."""
-        record = self.read(name)
-        if record is None:
-            return None
-        only = next(iter(record.marks.values())) if len(record.marks) == 1 else None
-        return record.marks.get(name, only)
-
-    def set_hwm(self: MarkStore, mark: HWM[Any]) -> None:
-        """Save the mark under its own name, under a new number; raises LeaseHeld while a run works with it."""
-        with hold(self, mark.name) as lease:
-            record = self.read(mark.name) or JobRecord(mark.name)
-            marks = {**record.marks, mark.name: mark} if len(record.marks) != 1 else {next(iter(record.marks)): mark}
-            changed = replace(record, marks=marks, origin="set")
-            lease.save(changed, after=record, modified_time=mark.modified_time)
 
 
 def utc_now() -> datetime:

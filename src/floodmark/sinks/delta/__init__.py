@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
+from floodmark.failpoints import reach
 from floodmark.fields import ColumnNames
 from floodmark.locations import quote
 from floodmark.probes.delta import FEED
@@ -23,6 +25,7 @@ from floodmark.sinks.contract import (
     without_own,
     written_columns,
 )
+from floodmark.sinks.delta.deleted_keys import NOT_KEPT, DeletedKeys
 from floodmark.sinks.delta.merge import GONE, merge_statement, newest_per_key, replace_statement, shared_view
 from floodmark.sinks.delta.target import DeltaTarget
 from floodmark.spark.tables import DeltaPlace, cluster_table
@@ -42,7 +45,9 @@ class Delta(Atomic):
     """Rows in a Delta table; the first batch makes it.
 
     `merge` keeps the newest row per `key`: by `sequence`, else by the source's position; with `delete_when`, a row for
-    which it holds deletes its key. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
+    which it holds deletes its key. With both, the deleted keys are kept beside the table (`<table>__deleted`), so that
+    an older row that comes later does not bring one back: for the time `keep_deleted`, by default for ever; zero keeps
+    none. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
     A table that is made with `change_feed` tells its readers what changed.
     """
 
@@ -59,7 +64,10 @@ class Delta(Atomic):
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
     change_feed: bool = False
+    keep_deleted: timedelta | None = None
     _known_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    _deleted_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """The sequence by which a repair remembers what it deletes: it believes its rows, so it has none of its own."""
     _named_by: tuple[str, ...] = field(default=(), repr=False)
     _condition: str | None = field(default=None, repr=False, compare=False)
     _properties: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -76,6 +84,17 @@ class Delta(Atomic):
         place = DeltaPlace(self.path, self.table)
         properties = {**self._properties, **({FEED: "true"} if self.change_feed else {})}
         return DeltaTarget(self.name, place, self.patience_seconds, self.partition_by, self.cluster_by, properties)
+
+    @cached_property
+    def deleted_keys(self) -> DeletedKeys | None:
+        """Where a merge keeps the keys that it deleted; None if it keeps none."""
+        sequence = self.sequence or self._deleted_by
+        is_kept = self.mode == "merge" and sequence and self.delete_when and self.keep_deleted != NOT_KEPT
+        return DeletedKeys.beside(self, sequence) if is_kept else None
+
+    def commits_twice(self) -> bool:
+        """What was deleted is a second commit, so both have to get the same rows."""
+        return self.deleted_keys is not None
 
     def describe(self) -> str:
         return f"delta table {self.target.place}"
@@ -120,9 +139,14 @@ class Delta(Atomic):
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         self.target.fence(ledger, number, session)
+        if self.deleted_keys:
+            self.deleted_keys.fence(ledger, number, session)
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         commit = self.target.write_once(rows, batch, lambda exists: self._commit(rows, batch, exists=exists))
+        if self.deleted_keys:
+            reach("after_merge")
+            self.deleted_keys.remember(self._newest(rows), batch, commit)
         if commit is None:
             return None
         return commit.inserted_rows if self.mode == "replace" else commit.rows_written
@@ -178,7 +202,10 @@ class Delta(Atomic):
         sequence, named_by = (
             names if all(name.lower() in stored for name in names) else () for names in (self.sequence, self._named_by)
         )
-        with shared_view(self._newest(rows)) as view:
+        newest = self._newest(rows)
+        if self.deleted_keys and self.sequence:  # a repair believes its rows
+            newest = self.deleted_keys.without_older(newest, batch)
+        with shared_view(newest) as view:
             parts = (self.target.place.sql, view, written_columns(rows), self.key, sequence, named_by)
             self.target.run(merge_statement(*parts, evolve=self.evolve), batch, rows.sparkSession, {})
 

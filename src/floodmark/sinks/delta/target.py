@@ -179,6 +179,13 @@ class DeltaTarget:
             own.conf.set(name, value)
         own.sql(statement).collect()
 
+    def tidy(self, statement: str, batch: Batch, spark: SparkSession) -> None:
+        """Run a statement that belongs to a batch which is written already: it is noted as that batch's."""
+        own = isolated_session(spark)
+        own.conf.set("spark.databricks.delta.commitInfo.userMetadata", self._note(batch))
+        with self.lock(spark, batch.job):
+            own.sql(statement).collect()
+
     @contextmanager
     def lock(self, spark: SparkSession, job: str) -> Iterator[None]:
         """Nobody else commits to a table on a local disk meanwhile; other stores see to that themselves."""

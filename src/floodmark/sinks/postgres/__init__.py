@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
 from floodmark.fields import ColumnNames
 from floodmark.postgres import Address
 from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, check_modes, mode_fingerprint
+from floodmark.sinks.postgres.deleted_keys import NOT_KEPT, DeletedKeys
 from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique
 from floodmark.sinks.postgres.target import Target, spark_type, split_name
@@ -38,7 +40,10 @@ class Postgres(Atomic):
     """Rows in a PostgreSQL table; the first batch makes it, unless `create` is off.
 
     `merge` keeps the newest row per `key`: by `sequence`, else by the source's position; with `delete_when`, a row for
-    which it holds deletes its key. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
+    which it holds deletes its key. With both, deleted keys are kept in `<table>__deleted`, so that an older row that
+    comes later does not bring one back: for the time `keep_deleted`, by default for ever; zero keeps none. Without
+    `create` they are kept if that table is there. `replace` exchanges the rows with the batch's values of `by`, or
+    without `by` all.
     Where the tasks run on this machine, rows stream into the transaction while they are read; with `staged` they wait
     in a staging table first, as they do on a cluster: twice the work for the server, and a shorter transaction.
     """
@@ -54,6 +59,9 @@ class Postgres(Atomic):
     evolve: bool = False
     create: bool = True
     staged: bool = False
+    keep_deleted: timedelta | None = None
+    _deleted_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """The sequence by which a repair remembers what it deletes: it believes its rows, so it has none of its own."""
 
     def __post_init__(self) -> None:
         split_name(self.table)
@@ -141,6 +149,8 @@ class Postgres(Atomic):
         if self.mode == "merge":
             load = merge_load_of(rows, target, self.key, self.delete_when)
             require_unique(connection, load)
+            if deleted := self._deleted_keys(load):
+                deleted.require_name()
         else:
             load = load_of(rows, target)
         self._require_columns(load, batch, connection)
@@ -151,12 +161,19 @@ class Postgres(Atomic):
         for statement in load.target.ddl(load.columns, load.key):
             connection.execute(statement)
         if self.mode == "merge":
-            merge = load.merge(copy, self.sequence)
-            return merge.refresh(connection) if kind == "refresh" else merge.apply(connection)
+            merge, deleted = load.merge(copy, self.sequence), self._deleted_keys(load)
+            return merge.refresh(connection, deleted) if kind == "refresh" else merge.apply(connection, deleted)
         move = load.move(copy)
         if kind == "refresh" or (self.mode == "replace" and not self.by):
             return move.replace_all(connection)
         return move.replace_by(connection, load.spell(self.by, "by")) if self.by else move.append(connection)
+
+    def _deleted_keys(self, load: Load) -> DeletedKeys | None:
+        """Where deleted keys are kept; None if none are."""
+        sequence = self.sequence or self._deleted_by
+        if not (sequence and self.delete_when) or self.keep_deleted == NOT_KEPT:
+            return None
+        return load.deleted_keys(load.spell(sequence, "sequence"), self.keep_deleted, may_create=self.create)
 
     def _require_columns(self, load: Load, batch: Batch, connection: Connection) -> None:
         load.spell(self.by, "by")

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.locations import quote
 from floodmark.sinks.contract import DELETE, POSITION, with_deletes, written_columns
+from floodmark.sinks.postgres.deleted_keys import DeletedKeys
 from floodmark.sinks.postgres.encoding import Encoding, encoding_of
-from floodmark.sinks.postgres.target import Target, TargetColumn
+from floodmark.sinks.postgres.target import Target, TargetColumn, not_older, sortable
 from floodmark.sinks.postgres.transport import BatchRefused, CopyIn, require_all
 
 if TYPE_CHECKING:
@@ -57,6 +59,11 @@ class Load:
             sequence=ordered if is_kept else (),
             order=(*ordered, *positions),
         )
+
+    def deleted_keys(self, sequence: Sequence[str], keep: timedelta | None, *, may_create: bool) -> DeletedKeys:
+        """Where the deletes of a merge are kept."""
+        key, ordered = (tuple(c for name in names for c in _find(self.columns, name)) for names in (self.key, sequence))
+        return DeletedKeys(self.target, key, ordered, keep, may_create, NEWEST, f"t.{PLACE} = 1")
 
     def spell(self, names: Sequence[str], option: str) -> tuple[str, ...]:
         """The names as the target has them."""
@@ -189,22 +196,29 @@ class Merge(Move):
     sequence: tuple[TargetColumn, ...]
     order: tuple[TargetColumn, ...]
 
-    def apply(self, connection: Connection) -> int:
+    def apply(self, connection: Connection, deleted_keys: DeletedKeys | None = None) -> int:
         """Deletions first; then rows that are new, or not older than what is stored."""
         from psycopg.sql import SQL
 
         self._choose(connection)
-        newer = SQL(" AND {}").format(_not_older("s", self.sequence)) if self.sequence else SQL("")
+        if deleted_keys is not None and self.sequence:  # a repair believes its rows
+            deleted_keys.leave_out_older(connection)
+        if deleted_keys is not None:
+            deleted_keys.remember(connection)
+        newer = SQL(" AND {}").format(not_older("s", self.sequence)) if self.sequence else SQL("")
         delete = f"DELETE FROM {{}} AS t USING {NEWEST} AS s WHERE s.{PLACE} = 1 AND s.{DELETE} AND {{}}{{}}"
         keyed = _join_names(" AND ", "t.{0} = s.{0}", self.key)
         deleted = connection.execute(SQL(delete).format(self.target.sql, keyed, newer)).rowcount
         return deleted + self._insert(connection, self._on_conflict())
 
-    def refresh(self, connection: Connection) -> int:
+    def refresh(self, connection: Connection, deleted_keys: DeletedKeys | None = None) -> int:
         """Nothing but the batch's newest rows is left."""
         from psycopg.sql import SQL
 
         self._choose(connection)
+        if deleted_keys is not None:
+            deleted_keys.forget(connection)
+            deleted_keys.remember(connection)
         connection.execute(SQL("DELETE FROM {}").format(self.target.sql))
         return self._insert(connection, SQL("").format())
 
@@ -261,31 +275,14 @@ class Merge(Move):
         if not others:
             return SQL(" ON CONFLICT ({}) DO NOTHING").format(_identifiers(self.key))
         updates = _join_names(", ", "{0} = excluded.{0}", others)
-        newer = SQL(" WHERE {}").format(_not_older("excluded", self.sequence)) if self.sequence else SQL("")
+        newer = SQL(" WHERE {}").format(not_older("excluded", self.sequence)) if self.sequence else SQL("")
         return SQL(" ON CONFLICT ({}) DO UPDATE SET {}{}").format(_identifiers(self.key), updates, newer)
-
-
-def _not_older(new: str, sequence: Sequence[TargetColumn]) -> Composed:
-    """Left to right, with NULL below every value."""
-    from psycopg.sql import SQL
-
-    rest = SQL(" AND {}").format(_not_older(new, sequence[1:])) if len(sequence) > 1 else SQL("")
-    ours, stored = (_sortable(side, sequence[0]) for side in (new, "t"))
-    above = "({n} > {o} OR ({o} IS NULL AND {n} IS NOT NULL) OR ({n} IS NOT DISTINCT FROM {o}{rest}))"
-    return SQL(above).format(n=ours, o=stored, rest=rest)
 
 
 def _newest_first(column: TargetColumn) -> Composed:
     from psycopg.sql import SQL
 
-    return SQL("{} DESC NULLS LAST").format(_sortable("s", column))
-
-
-def _sortable(side: str, column: TargetColumn) -> Composed:
-    """Texts by their bytes, as Spark orders them and the other sinks do, whatever the database's language is."""
-    from psycopg.sql import SQL, Identifier
-
-    return SQL("{}{}").format(Identifier(side, column.name), SQL(' COLLATE "C"' if column.is_text else ""))
+    return SQL("{} DESC NULLS LAST").format(sortable("s", column))
 
 
 def _names(columns: Sequence[TargetColumn]) -> Composed:

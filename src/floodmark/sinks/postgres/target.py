@@ -16,7 +16,7 @@ from floodmark.locations import quote
 
 if TYPE_CHECKING:
     from psycopg import Connection
-    from psycopg.sql import Composed
+    from psycopg.sql import Composed, Identifier
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructField
 
@@ -135,13 +135,35 @@ class TargetColumn:
     is_new: bool = False
 
     def definition(self) -> Composed:
-        from psycopg.sql import SQL, Identifier
+        from psycopg.sql import SQL
 
-        return SQL("{} {}").format(Identifier(self.name), SQL(self.type))
+        return SQL("{} {}").format(self.name_sql(), SQL(self.type))
+
+    def name_sql(self) -> Identifier:
+        from psycopg.sql import Identifier
+
+        return Identifier(self.name)
 
     @property
     def is_text(self) -> bool:
         return self.type == "text" or self.type.startswith(("character", '"char"', "name"))
+
+
+def not_older(new: str, sequence: Sequence[TargetColumn]) -> Composed:
+    """Left to right, with NULL below every value."""
+    from psycopg.sql import SQL
+
+    rest = SQL(" AND {}").format(not_older(new, sequence[1:])) if len(sequence) > 1 else SQL("")
+    ours, stored = (sortable(side, sequence[0]) for side in (new, "t"))
+    above = "({n} > {o} OR ({o} IS NULL AND {n} IS NOT NULL) OR ({n} IS NOT DISTINCT FROM {o}{rest}))"
+    return SQL(above).format(n=ours, o=stored, rest=rest)
+
+
+def sortable(side: str, column: TargetColumn) -> Composed:
+    """Texts by their bytes, as Spark orders them and the other sinks do, whatever the database's language is."""
+    from psycopg.sql import SQL, Identifier
+
+    return SQL("{}{}").format(Identifier(side, column.name), SQL(' COLLATE "C"' if column.is_text else ""))
 
 
 def _new_column(field: StructField) -> TargetColumn:
