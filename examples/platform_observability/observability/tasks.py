@@ -27,10 +27,8 @@ from floodmark.health import (
     send,
     summary,
 )
-from floodmark.health.checks import JobFacts, performance
 from floodmark.jobs import fills
 from floodmark.medallion import Layer, Upkeep, optimize
-from floodmark.stores.record import VIEWS
 from observability import bronze, dimensions, facts, silver
 from observability.lake import Lake
 from observability.system import SYSTEM, attach
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from floodmark.health import Report
     from floodmark.stores.contract import MarkStore
 
-RUNS_COMPARED = 11
 SMALL_FILES = 16
 """A table is compacted or ordered once it has so many files."""
 SELDOM = Limits(freshness_seconds=400 * 24 * 3600.0, min_rows=0)
@@ -155,8 +152,6 @@ def health_report(lake: Lake, store: MarkStore) -> Report:
     jobs = tuple(JobWatch(job.name) for job in all_jobs(lake))
     before = recall(store)
     report = examine(Watch(tables, jobs), store, datetime.now(timezone.utc), before.counts)
-    pace = performance(JobWatch(VIEWS), JobFacts(runs=tuple(store.runs(VIEWS, RUNS_COMPARED))))
-    report = replace(report, findings=(*report.findings, *([pace] if pace else [])))
     alerts, known = judge(report, before.alerts)
     channel = AlertFile(str(Path(lake.home, "alerts.jsonl")))
     send([*alerts, summary(report)], [Subscription(channel), Subscription(channel, on=("summary",))])
