@@ -36,7 +36,8 @@ class Story:
     def run(self) -> dict[str, str]:
         """How each task of the workflow ended."""
         around = Surroundings(lambda: self.spark, self.store)
-        run = WorkflowRun(read_workflow(WORKFLOW), Library((PLATFORM,)), around, given={"home": self.lake.home})
+        given = {"home": self.lake.home, "schema": self.lake.schema}
+        run = WorkflowRun(read_workflow(WORKFLOW), Library((PLATFORM,)), around, given=given)
         return {each.outcome.task: each.outcome.state for each in run.go().ends}
 
     def files_of(self, fact: str) -> dict[str, tuple[tuple[str, int], ...]]:

@@ -29,10 +29,11 @@ max_ts = upto(df)
 # COMMAND ----------
 validate_bronze_data(df, "brz_access_workspaces")
 df.createOrReplaceTempView("new_workspaces")
+spark.sql(WORKSPACE.transform.replace("from source", "from new_workspaces")).createOrReplaceTempView("workspaces")
+newest = "row_number() over (partition by workspace_id order by snapshot_at desc)"
 spark.sql(f"""
     merge into {lake.schema}.slv_workspace as t
-    using (select * from ({WORKSPACE.transform.replace("from source", "from new_workspaces")})
-           qualify row_number() over (partition by workspace_id order by snapshot_at desc) = 1) as s
+    using (select * except (place) from (select *, {newest} as place from workspaces) where place = 1) as s
     on t.workspace_id = s.workspace_id
     when matched and s.snapshot_at > t.snapshot_at then update set *
     when not matched then insert *

@@ -108,7 +108,7 @@ NODE_TYPE_SCD = Silver(
 PRICE_SCD = Silver(
     "price_scd", reads="billing_list_prices", key=("sku_name", "cloud", "usage_unit"), sequence=("price_start_time",),
     transform="""
-        select distinct sku_name, cloud, usage_unit, currency_code, price_start_time,
+        select sku_name, cloud, usage_unit, currency_code, price_start_time,
                cast(pricing.effective_list.default as decimal(13,8)) as list_price from source
     """,
 )  # fmt: skip

@@ -32,9 +32,9 @@ def attach(spark: SparkSession, lake: Lake) -> None:
     from pathlib import Path
 
     published = {name: f"{lake.views()}/{name}" for name in view_names() if Path(lake.views(), name).is_dir()}
-    for name, path in {**named_tables(lake), **published}.items():
-        name_table(spark, f"{lake.schema}.{name}", path)
-    for table in SYSTEM:
+    every = {**named_tables(lake), **published}
+    there = {name for name, path in every.items() if name_table(spark, f"{lake.schema}.{name}", path)}
+    for table in (table for table in SYSTEM if f"brz_{table.bronze}" in there):
         name = f"{lake.schema}.brz_{table.bronze}"
         spark.sql(f"create or replace view {name}_latest as {latest(name, table.thing)}")
 
