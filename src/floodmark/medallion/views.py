@@ -153,7 +153,7 @@ def name_table(spark: SparkSession, name: str, path: str) -> bool:
     if not DeltaProbe(path).refresh():
         return False
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_table(name.rpartition('.')[0])}")
-    here = located(spark, name)
+    here = location_of(spark, name)
     if here is not None and here in (path, str(local_path(path))):
         return True
     if here is not None:  # the catalog does not own what lies at a location: no file goes with the name
@@ -163,7 +163,7 @@ def name_table(spark: SparkSession, name: str, path: str) -> bool:
     return True
 
 
-def located(spark: SparkSession, name: str) -> str | None:
+def location_of(spark: SparkSession, name: str) -> str | None:
     """Where the table of a name lies: a local folder as a path; None if the catalog has no such table."""
     if not spark.catalog.tableExists(name):
         return None

@@ -114,7 +114,7 @@ def merged_type(found: DataType, held: DataType, fits: Callable[[DataType, DataT
     return held if found.simpleString() == held.simpleString() or fits(found, held) else None
 
 
-def aligned(column: Column, kind: DataType, wanted: DataType) -> Column:
+def align(column: Column, kind: DataType, wanted: DataType) -> Column:
     """A value in another version of its type: fields by name, one that it lacks is null."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StructType
@@ -126,14 +126,14 @@ def aligned(column: Column, kind: DataType, wanted: DataType) -> Column:
 
         def field(name: str, to: DataType) -> Column:
             own = known.get(name.lower())
-            return aligned(column[own.name], own.dataType, to) if own else F.lit(None).cast(to)
+            return align(column[own.name], own.dataType, to) if own else F.lit(None).cast(to)
 
         fields = [field(each.name, each.dataType).alias(each.name) for each in wanted.fields]
         return F.when(column.isNotNull(), F.struct(*fields))
     if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
-        return F.transform(column, lambda each: aligned(each, kind.elementType, wanted.elementType))
+        return F.transform(column, lambda each: align(each, kind.elementType, wanted.elementType))
     if isinstance(kind, MapType) and isinstance(wanted, MapType):
-        return F.transform_values(column, lambda _, each: aligned(each, kind.valueType, wanted.valueType))
+        return F.transform_values(column, lambda _, each: align(each, kind.valueType, wanted.valueType))
     return column.cast(wanted)
 
 

@@ -14,7 +14,7 @@ from floodmark.logs import get_logger
 from floodmark.rules import RuleSet, Tally
 from floodmark.rules.rule_set import SAMPLE, Legend
 from floodmark.sinks.contract import Session, Shaped, Sink
-from floodmark.spark.schemas import aligned, merged_type, new_fields
+from floodmark.spark.schemas import align, merged_type, new_fields
 from floodmark.step.spool import wait_for_observation
 from floodmark.step.work import OnSchemaChange
 
@@ -133,7 +133,7 @@ def fit(rows: DataFrame, sink: Sink, *, job: str, policy: OnSchemaChange, sessio
     held = {field.name.lower(): field.dataType for field in target.fields}
     changed = [f for f in known.schema.fields if f.name in drift.differing]
     wanted = {f.name: _wanted_type(f.dataType, held[f.name.lower()], policy) for f in changed}
-    return known.withColumns({f.name: aligned(known[f"`{f.name}`"], f.dataType, wanted[f.name]) for f in changed})
+    return known.withColumns({f.name: align(known[f"`{f.name}`"], f.dataType, wanted[f.name]) for f in changed})
 
 
 def _wanted_type(found: DataType, held: DataType, policy: OnSchemaChange) -> DataType:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floodmark.errors import ConfigError, TaskFailed
-from floodmark.jobs.workflow.notebooks import FindFile, Notebook, dbutils_of, has_main, imported, run_statements
+from floodmark.jobs.workflow.notebooks import FindFile, Notebook, dbutils_of, has_main, import_notebook, run_statements
 from floodmark.jobs.workflow.surroundings import OUTCOME, Surroundings
 from floodmark.locations import importable
 
@@ -158,7 +158,7 @@ def notebook(file: Path, parameters: Mapping[str, str], find: FindFile) -> Actio
         if not has_main(file):
             return book.run()
         importable(file.parent)
-        module = imported(file, {"dbutils": dbutils_of(book)})
+        module = import_notebook(file, {"dbutils": dbutils_of(book)})
         return function_call(module.main, given, around.parameters)(around)
 
     return run

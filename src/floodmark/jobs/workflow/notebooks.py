@@ -218,7 +218,7 @@ def secret(scope: str, key: str) -> str:
     return os.environ[name]
 
 
-def imported(file: Path, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a module of the user's
+def import_notebook(file: Path, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a module of the user's
     """The notebook as a module, which finds these names in it already."""
     import importlib.util
 

@@ -106,13 +106,13 @@ class WorkflowRun:
             self.begin()
             left = {key: action for key, action in actions.items() if key not in done}
             clock = time.monotonic()
-            ends = _TaskPool(self._begun(state), left, memory, state).go()
+            ends = _TaskPool(self._with_context(state), left, memory, state).go()
             seconds = round(time.monotonic() - clock, 3)
         earlier = last.failures() & chosen if last else frozenset()
         run, begun = state.run, state.started
         return WorkflowResult(self.workflow.name, run, begun, seconds, ends, tuple(sorted(done)), earlier)
 
-    def _begun(self, state: WorkflowState) -> WorkflowRun:
+    def _with_context(self, state: WorkflowState) -> WorkflowRun:
         """The same with what its tasks may ask for: parameters, the run itself, what earlier tasks of it have said."""
         parameters = self.workflow.parameters_with(self.given)
         values, name = TaskValues(state.values), self.workflow.name

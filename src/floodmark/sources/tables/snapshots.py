@@ -18,7 +18,7 @@ from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.hwm import ColumnDateTimeHWM, Span
 from floodmark.locations import quote
 from floodmark.sources.contract import Reading, Sight, StoredRows
-from floodmark.spark.schemas import aligned
+from floodmark.spark.schemas import align
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -117,7 +117,7 @@ class SnapshotReader:
 
         types = {each.name: each.dataType for each in stored.schema.fields}
         columns = [
-            aligned(F.col(quote(n)), types[n], self._types[n]) if n in types else F.lit(None).cast(self._types[n])
+            align(F.col(quote(n)), types[n], self._types[n]) if n in types else F.lit(None).cast(self._types[n])
             for n in self.rows.columns
         ]
         row = F.struct(*(each.alias(n) for each, n in zip(columns, self.rows.columns, strict=True)))
