@@ -262,11 +262,15 @@ class CatalogProbe(SqlProbe):
 
     def bounds(self, low: LowerBound, max_rows: int | None, upper: Sequence[UpperBound] = ()) -> TableBounds:
         """One pass over what lies at or above the lower bound; over all only where nothing lies there."""
-        query, conditions = self.query(low, upper), Conditions(SPARK_SQL, self.cursor())
-        inside = query._inside(upper)
+        conditions = Conditions(SPARK_SQL, self.cursor())
+        inside = _inside(conditions, low, upper)
+        held_back = [
+            f"{_inside(conditions, low, upper[:place])} AND NOT ({conditions.under(bound)})"
+            for place, bound in enumerate(upper)
+        ]
         ends = [f"max({self._value}) FILTER (WHERE {conditions.has_value()})"]
         ends += [f"{which}({self._value}) FILTER (WHERE {inside})" for which in ("min", "max")]
-        counted = [inside, conditions.is_null(), *query._held_conditions()]
+        counted = [inside, conditions.is_null(), *held_back]
         answer = self._aggregate(ends, counted, self._reach(conditions, low))
         highest, lowest, top = (self._texts(each) for each in answer[:3])
         rows, nulls, *held = map(int, answer[3:])
@@ -278,12 +282,12 @@ class CatalogProbe(SqlProbe):
     def neighbours(
         self, value: CursorValue, low: LowerBound, upper: Sequence[UpperBound] = ()
     ) -> tuple[CursorValue | None, CursorValue | None]:
-        conditions, inside = Conditions(SPARK_SQL, self.cursor()), self.query(low, upper)._inside(upper)
+        conditions = Conditions(SPARK_SQL, self.cursor())
         ends = [
             f"max({self._value}) FILTER (WHERE {conditions.below(value)})",
             f"min({self._value}) FILTER (WHERE {conditions.beyond(value)})",
         ]
-        below, above = self._aggregate(ends, [], inside)
+        below, above = self._aggregate(ends, [], _inside(conditions, low, upper))
         return self._texts(below), self._texts(above)
 
     def fetch(self, sql: str) -> list[Row]:
@@ -341,6 +345,11 @@ class CatalogProbe(SqlProbe):
 
     def _texts(self, value: Any) -> CursorValue | None:  # noqa: ANN401 - what Spark made of an array
         return None if value is None else tuple(map(str, value))
+
+
+def _inside(conditions: Conditions, low: LowerBound, upper: Sequence[UpperBound]) -> str:
+    """Above the lower bound and under these upper ones."""
+    return " AND ".join([conditions.above(low), *map(conditions.under, upper)])
 
 
 def text_literal(value: str) -> str:
