@@ -1,8 +1,9 @@
 """What a platform costs, from files to a bill, on a laptop and without a server. `make demo` runs it.
 
-Two days of made-up system tables arrive, the daily workflow builds bronze, silver and gold from them. Then rows of the
-first day come late, the attempt to read them is killed in the middle of a write, and the next run finishes it: only the
-date that was touched is built again. The end is compared with a sum over the input files in plain Python.
+Two days of made-up system tables arrive, in Databricks' own shapes; the daily workflow builds bronze, silver and gold
+from them. Then rows of the first day come late, one of them a correction; the attempt to read them is killed in the
+middle of a write, and the next run finishes it: only the date that was touched is built again. The end is compared with
+a sum over the system tables in plain Python.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from observability.reckoning import cost_by_date  # noqa: E402
 from observability.tasks import all_jobs  # noqa: E402
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from floodmark.jobs.workflow import TaskEnd
 
 WORKFLOW = PLATFORM / "jobs" / "daily_observability_workflow.json"
@@ -60,7 +63,7 @@ def run_workflow(lake: Lake) -> bool:
     """The same file that Databricks would run, in this process and on one session."""
     workflow = read_workflow(WORKFLOW)
     around = Surroundings(lambda: fm.spark_session(SMALL), lake.store())
-    run = WorkflowRun(workflow, Library((WORKFLOW.parent, PLATFORM)), around, report=tell)
+    run = WorkflowRun(workflow, Library((WORKFLOW.parent, PLATFORM)), around, report=tell, given={"home": lake.home})
     return run.go().exit_code == 0
 
 
@@ -95,14 +98,20 @@ def show_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[obje
 
     shown = Table(title=title, title_justify="left", title_style="bold")
     for heading in headings:
-        shown.add_column(heading, justify="right" if heading in ("cost", "broken", "of", "in the files") else "left")
+        shown.add_column(
+            heading, justify="right" if heading in ("cost", "broken", "of", "in the system tables") else "left"
+        )
     for row in rows:
         shown.add_row(*map(str, row))
     Console(width=100).print(shown)
 
 
-def show_chargeback() -> None:
-    view = fm.spark_session().table("chargeback_by_line_of_business").orderBy("line_of_business").collect()
+def read(path: str) -> DataFrame:
+    return fm.spark_session().read.format("delta").load(path)
+
+
+def show_chargeback(lake: Lake) -> None:
+    view = read(f"{lake.views()}/chargeback_by_line_of_business").orderBy("line_of_business").collect()
     rows = [(row.line_of_business, f"{row.year}-{row.month:02}", f"{row.list_cost:,.2f}") for row in view]
     show_table("chargeback_by_line_of_business", ("line of business", "month", "cost"), rows)
 
@@ -118,7 +127,7 @@ def show_rules(lake: Lake) -> None:
 def show_health(lake: Lake) -> None:
     import json
 
-    report = json.loads((lake.home / "health.json").read_text())
+    report = json.loads(Path(lake.home, "health.json").read_text())
     rows = []
     for name, check in report["checks"].items():
         found = [each["status"] for each in check["subjects"].values()]
@@ -127,13 +136,13 @@ def show_health(lake: Lake) -> None:
 
 
 def show_sums(lake: Lake) -> bool:
-    """The fact against the files, which nobody but this sum has looked at."""
+    """The fact against the system tables, by a sum that knows no layer."""
     expected = cost_by_date(lake)
-    found = fm.spark_session().table(FACT).groupBy("date_sk").sum("list_cost").collect()
+    found = read(lake.gold(FACT)).groupBy("date_sk").sum("list_cost").collect()
     counted: dict[int, Decimal] = {row[0]: row[1] for row in found}
     rows = [(date, counted.get(date), expected[date], "equal" if counted.get(date) == expected[date] else "DIFFERENT")
             for date in sorted(expected)]  # fmt: skip
-    show_table("the cost of each date", ("date", "cost", "in the files", ""), rows)
+    show_table("the cost of each date", ("date", "cost", "in the system tables", ""), rows)
     good = counted == expected
     print("Nothing was lost, nothing was doubled." if good else "Something is wrong: please report this.")
     return good
@@ -142,14 +151,14 @@ def show_sums(lake: Lake) -> bool:
 def demo(lake: Lake) -> bool:
     shutil.rmtree(lake.home, ignore_errors=True)
     arrivals = Arrivals()
-    with saying(1, "Two days of ten system tables arrive, as files; some of their rows are bad on purpose."):
+    with saying(1, "Two days of thirteen system tables arrive; some of their rows are bad on purpose."):
         for number in (0, 1):
-            say(f"{arrivals.first.day + number} November: {deliver(lake, f'day-{number}', arrivals.day(number))} rows")
-    with saying(2, "The daily workflow runs; it starts Spark, and makes 34 Delta tables and 20 views."):
+            say(f"{arrivals.first.day + number} November: {deliver(lake, arrivals.day(number))} rows")
+    with saying(2, "The daily workflow runs; it starts Spark, and makes 37 Delta tables and 20 views."):
         good = run_workflow(lake)
     before = files_by_date(lake)
-    with saying(3, "Three rows of the first day come late. Reading them is killed (SIGKILL) in the middle of a write."):
-        deliver(lake, "late-0", arrivals.late(0))
+    with saying(3, "Four rows of the first day come late. Reading them is killed (SIGKILL) in the middle of a write."):
+        deliver(lake, arrivals.late(0))
         died = killed_attempt()
         say("killed, as asked" if died == -signal.SIGKILL else f"ended with {died}")
     with saying(4, "The workflow runs again: it finishes the open batch and takes what is new above every mark."):
@@ -157,17 +166,17 @@ def demo(lake: Lake) -> bool:
     with saying(5, f"Which dates of {FACT} have new files? The late rows touch one."):
         good = show_touched(before, files_by_date(lake)) and good
     with saying(6, "What the platform costs, what the rules found, and how it does."):
-        show_chargeback()
+        show_chargeback(lake)
         show_rules(lake)
         show_health(lake)
         good = show_sums(lake) and good
-    print(f"Look around in {lake.home.name}: incoming, bronze, silver, gold, marks.db, health.json")
+    print(f"Look around in {Path(lake.home).name}: system, bronze, silver, gold, views, marks.db, health.json")
     return good and died == -signal.SIGKILL
 
 
 def main() -> int:
     lake = Lake.at(Path(".demo"))
-    os.environ[HOME] = str(lake.home)
+    os.environ[HOME] = lake.home
     logging.getLogger("floodmark").setLevel("ERROR")  # what the rules found is shown at the end
     try:
         return 0 if demo(lake) else 1

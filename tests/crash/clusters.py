@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import floodmark as fm
-from floodmark.jobs.workflow import Workflow, WorkflowRun
-from floodmark.jobs.workflow.code import Library, Surroundings
+from floodmark.jobs.workflow import Library, Surroundings, Workflow, WorkflowRun
 from floodmark.medallion.facts import FactRows, fact
 from tests.crash.shop import SETTINGS, open_store
 

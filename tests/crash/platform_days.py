@@ -9,17 +9,19 @@ import sys
 import time
 from pathlib import Path
 
-from observability.arrivals import Arrivals, Rows, deliver
+from observability.arrivals import Arrivals, deliver
+from observability.inventory import Rows
 from observability.lake import Lake
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.02
 LONGEST_SECONDS = 300.0
+LAYERS = ("bronze", "silver", "gold", "views")
 
 
-def run_killed(home: Path, every: int, label: str, rows: Rows) -> int:
+def run_killed(home: Path, every: int, rows: Rows) -> int:
     """Rows arrive; run until it comes to its end by itself. Gives how often it was killed, each time with its JVM."""
-    deliver(Lake.at(home), label, rows)
+    deliver(Lake.at(home), rows)
     kills = 0
     while not _ended(home, every):
         kills += 1
@@ -47,7 +49,7 @@ def _ended(home: Path, every: int) -> bool:
 
 def commits(home: Path) -> int:
     """How many commits all Delta tables of a lake have."""
-    return sum(1 for _ in home.glob("*/*/_delta_log/*.json"))
+    return sum(1 for layer in LAYERS for _ in home.glob(f"{layer}/*/_delta_log/*.json"))
 
 
 def main(home: Path) -> int:

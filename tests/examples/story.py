@@ -1,4 +1,4 @@
-"""The platform example as a story: days arrive, the workflow runs, and one looks at what is on the disk."""
+"""The platform example, run from arriving rows to gold as its workflow file says."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floodmark.jobs.workflow import WorkflowRun, read_workflow
-from floodmark.jobs.workflow.code import Library, Surroundings
-from observability.arrivals import Arrivals, Rows, deliver
+from floodmark.jobs.workflow import Library, Surroundings, WorkflowRun, read_workflow
+from observability.arrivals import Arrivals, deliver
+from observability.inventory import Rows
 from observability.lake import Lake
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PLATFORM = Path(__file__).resolve().parents[2] / "examples" / "platform_observability"
 WORKFLOW = PLATFORM / "jobs" / "daily_observability_workflow.json"
-LAYERS = ("bronze", "silver", "gold")
+LAYERS = ("bronze", "silver", "gold", "views")
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,15 @@ class Story:
     store: MarkStore
     arrivals: Arrivals
 
-    def arrive(self, label: str, rows: Rows) -> None:
-        deliver(self.lake, label, rows)
+    def arrive(self, rows: Rows) -> None:
+        deliver(self.lake, rows)
 
     def run(self) -> dict[str, str]:
         """How each task of the workflow ended."""
         around = Surroundings(lambda: self.spark, self.store)
-        finished = WorkflowRun(read_workflow(WORKFLOW), Library((PLATFORM,)), around).go()
-        return {each.outcome.task: each.outcome.state for each in finished.ends}
+        given = {"home": self.lake.home, "schema": self.lake.schema}
+        run = WorkflowRun(read_workflow(WORKFLOW), Library((PLATFORM,)), around, given=given)
+        return {each.outcome.task: each.outcome.state for each in run.go().ends}
 
     def files_of(self, fact: str) -> dict[str, tuple[tuple[str, int], ...]]:
         """By date: name and time of every data file."""
@@ -48,5 +49,5 @@ class Story:
         }
 
     def on_disk(self) -> set[str]:
-        """Every file of the three layers; a commit would add one."""
-        return {str(file) for layer in LAYERS for file in (self.lake.home / layer).rglob("*") if file.is_file()}
+        """Every file of the three layers and of the views; a commit would add one."""
+        return {str(file) for layer in LAYERS for file in Path(self.lake.home, layer).rglob("*") if file.is_file()}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet as pq
+import yaml
+from deltalake import DeltaTable
 
 from observability.arrivals import Arrivals, deliver
-from observability.bronze import KEYS
+from observability.columns import COLUMNS, columns_of
 from observability.lake import Lake
 from observability.quality import declared, rules_of
 from observability.reckoning import cost_by_date
@@ -23,44 +26,59 @@ def test_the_same_seed_gives_the_same_rows() -> None:
     assert Arrivals(seed=1).day(0) != Arrivals(seed=2).day(0)
 
 
-def test_a_bigger_platform_has_more_runs_and_a_later_day_only_what_changed() -> None:
+def test_a_bigger_platform_has_more_jobs_and_a_later_day_only_what_changed() -> None:
     """The inventory comes once."""
-    assert len(Arrivals(size=30).day(0)["lakeflow_jobs"]) == 30
-    assert len(Arrivals(size=30).day(1)["lakeflow_jobs"]) == 2
+    assert len(Arrivals(size=30).day(0)["lakeflow.jobs"]) == 30
+    assert len(Arrivals(size=30).day(1)["lakeflow.jobs"]) == 3
 
 
-def test_every_table_arrives_on_the_first_day(tmp_path: Path) -> None:
-    """As a Parquet file each."""
-    deliver(Lake.at(tmp_path), "day-0", Arrivals(size=3).day(0))
-    assert {folder.parent.name for folder in tmp_path.glob("incoming/*/day-0.parquet")} == set(KEYS)
+def test_every_system_table_is_there_on_the_first_day_with_its_own_columns(tmp_path: Path) -> None:
+    """In Databricks' types, nested ones included, but for a column that is yet to come."""
+    lake = Lake.at(tmp_path)
+    deliver(lake, Arrivals(size=3).day(0))
+    found = {table: DeltaTable(lake.system(table)).schema() for table in COLUMNS}
+    names = {table: [field.name for field in schema.fields] for table, schema in found.items()}
+    wanted = {table: [name for name in columns_of(table) if name != "created_by"] for table in COLUMNS}
+    wanted["lakeflow.pipelines"] = list(columns_of("lakeflow.pipelines"))
+    assert names == wanted
+    pricing = next(field for field in found["billing.list_prices"].fields if field.name == "pricing")
+    assert '"type":"decimal(38,18)"' in pricing.to_json().replace(" ", "")
 
 
 def test_each_day_has_bad_rows_and_one_that_comes_twice() -> None:
     """A record without a name, a negative one, a run that ends before it begins."""
     day = Arrivals(size=3).day(1)
-    usage = Counter(row["record_id"] for row in day["billing_usage"])
+    usage = Counter(row["record_id"] for row in day["billing.usage"])
     assert (usage[None], usage["negative-03"], max(usage.values())) == (1, 1, 2)
-    runs = day["lakeflow_job_run_timeline"]
+    runs = day["lakeflow.job_run_timeline"]
     backwards = [row["run_id"] for row in runs if row["period_end_time"] < row["period_start_time"]]
     assert backwards == ["backwards-03"]
 
 
+def test_a_run_over_several_hours_has_a_slice_for_each_and_one_outcome() -> None:
+    """As Databricks cuts them."""
+    slices = [row for row in Arrivals(size=3).day(0)["lakeflow.job_run_timeline"] if row["run_id"].startswith("job")]
+    of_run = Counter(row["run_id"] for row in slices)
+    outcomes = Counter(row["run_id"] for row in slices if row.get("result_state"))
+    assert (max(of_run.values()) > 1, set(outcomes.values()), set(outcomes) == set(of_run)) == (True, {1}, True)
+
+
 def test_the_second_day_brings_a_column_that_the_first_did_not_have(tmp_path: Path) -> None:
-    """Files of one folder may differ."""
+    """Databricks adds columns without notice."""
     lake, arrivals = Lake.at(tmp_path), Arrivals(size=3)
-    deliver(lake, "day-0", arrivals.day(0))
-    deliver(lake, "day-1", arrivals.day(1))
-    files = [Path(lake.incoming("compute_warehouses")) / f"day-{number}.parquet" for number in (0, 1)]
-    assert ["warehouse_channel" in pq.read_schema(file).names for file in files] == [False, True]
+    deliver(lake, arrivals.day(0))
+    deliver(lake, arrivals.day(1))
+    table = DeltaTable(lake.system("compute.warehouses"))
+    assert sorted(row["created_by"] or "" for row in table.to_pyarrow_table().to_pylist()) == ["", "", "bob"]
 
 
 def test_late_rows_change_the_bill_of_their_day_alone(tmp_path: Path) -> None:
-    """One is new, one is corrected, one is taken back."""
+    """One is new, one is corrected by a retraction and a restatement, one is taken back."""
     lake, arrivals = Lake.at(tmp_path), Arrivals(size=3)
-    deliver(lake, "day-0", arrivals.day(0))
-    deliver(lake, "day-1", arrivals.day(1))
+    deliver(lake, arrivals.day(0))
+    deliver(lake, arrivals.day(1))
     before = cost_by_date(lake)
-    deliver(lake, "late-0", arrivals.late(0))
+    deliver(lake, arrivals.late(0))
     after = cost_by_date(lake)
     assert {date for date in after if after[date] != before[date]} == {20261102}
 
@@ -77,6 +95,21 @@ def test_there_are_views_for_all_that_the_domain_asks() -> None:
     views = sorted((PLATFORM / "views").glob("*.sql"))
     assert len(views) >= 17
     assert all(view.read_text().startswith("-- ") for view in views)
+
+
+def test_the_bundle_deploys_the_job_of_the_workflow_file() -> None:
+    """Task by task, but for where the notebooks lie and what a variable says."""
+    bundle = yaml.safe_load((PLATFORM / "databricks.yml").read_text())
+    deployed = bundle["resources"]["jobs"]["daily_observability_workflow"]
+    shipped = json.loads((PLATFORM / "jobs" / "daily_observability_workflow.json").read_text())
+    assert [_without_path(task) for task in deployed["tasks"]] == [_without_path(task) for task in shipped["tasks"]]
+    assert [each["name"] for each in deployed["parameters"]] == [each["name"] for each in shipped["parameters"]]
+    assert deployed["schedule"] == shipped["schedule"]
+
+
+def _without_path(task: dict[str, Any]) -> dict[str, Any]:
+    notebook = task["notebook_task"]
+    return {**task, "notebook_task": {**notebook, "notebook_path": Path(notebook["notebook_path"]).stem}}
 
 
 def test_a_silver_table_is_declared_in_under_fifteen_lines() -> None:

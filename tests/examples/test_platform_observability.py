@@ -8,31 +8,34 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 
 from floodmark.errors import TaskFailed
+from floodmark.jobs.workflow import Library, Surroundings
+from floodmark.jobs.workflow.document import Task
 from floodmark.medallion.layers import Layer
-from observability import bronze, dimensions, facts, silver
+from floodmark.stores.record import VIEWS
+from observability import bronze, dimensions, facts, silver, system
 from observability.arrivals import Arrivals
+from observability.columns import COLUMNS
 from observability.lake import Lake
 from observability.reckoning import cost_by_date
 from observability.tasks import tables_of
-from observability.views import register, view_names
+from observability.views import attach, view_names
 from tests.examples.documented import columns_in
 from tests.examples.story import PLATFORM, Story
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 TASKS = ["bronze_ingest", "silver_build", "gold_build", "performance_optimization", "health_check"]
-FACTS_OF_COST = ["fact_billing_usage", "fact_usage_priced_day", "fact_entity_cost"]
-VIEWS_OF_COST = [
+OF_COST = [
+    "fact_billing_usage", "fact_usage_priced_day", "fact_entity_cost",
     *(name for name in view_names() if name.startswith("chargeback_by_")),
     "cost_by_entity", "cost_trend", "cost_anomaly", "runtime_versions", "tag_coverage",
 ]  # fmt: skip
@@ -53,21 +56,22 @@ class FinishedStory:
 @pytest.fixture(scope="module")
 def ended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedStory]:
     """Two days arrive, the workflow runs; rows of the first day come late, it runs again; and once with nothing new."""
-    lake = Lake.at(tmp_path_factory.mktemp("platform"))
-    story = Story(lake, spark, lake.store(), Arrivals())
+    lake = Lake.at(tmp_path_factory.mktemp("platform"), schema="platform_story")
+    story = Story(lake, spark, lake.store(), Arrivals(size=6))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PLATFORM_HOME", str(lake.home))
-        story.arrive("day-0", story.arrivals.day(0))
-        story.arrive("day-1", story.arrivals.day(1))
+        patched.setenv("PLATFORM_HOME", lake.home)
+        patched.setenv("PLATFORM_SCHEMA", lake.schema)
+        story.arrive(story.arrivals.day(0))
+        story.arrive(story.arrivals.day(1))
         first = story.run()
         files = {fact: story.files_of(fact) for fact in ("fact_usage_priced_day", "fact_runs_finished_day")}
-        story.arrive("late-0", story.arrivals.late(0))
+        story.arrive(story.arrivals.late(0))
         second = story.run()
         before = story.on_disk()
         story.run()
         yield FinishedStory(story, first, second, files, (before, story.on_disk()))
-    for view in spark.catalog.listTables():  # a session outlives its tests, and the views would hide tables of others
-        spark.catalog.dropTempView(view.name)
+    for schema in (lake.schema, *{name.split(".")[0] for name in COLUMNS}):  # a session outlives its tests
+        spark.sql(f"drop schema if exists {schema} cascade")
 
 
 def test_the_workflow_runs_all_its_tasks_both_times(ended: FinishedStory) -> None:
@@ -86,13 +90,24 @@ def test_the_cost_of_each_date_is_the_one_that_the_files_add_up_to(ended: Finish
 
 def test_the_sums_of_the_views_are_the_sums_of_the_facts(ended: FinishedStory) -> None:
     """Each view of cost adds up to the facts, and each view of runs to the cost of runs."""
-    register(ended.story.spark, ended.story.lake)
-    sums = [f"select '{name}' as name, sum(list_cost) as cost from {name}" for name in FACTS_OF_COST + VIEWS_OF_COST]
-    sums += [f"select '{name}', sum(list_cost) from {name}" for name in OF_RUNS]
-    sums += ["select 'of runs', sum(list_cost) from fact_billing_usage where job_run_id is not null"]
-    found = {row.name: row.cost for row in ended.story.spark.sql(" union all ".join(sums)).collect()}
-    assert {found[name] for name in FACTS_OF_COST + VIEWS_OF_COST} == {sum(cost_by_date(ended.story.lake).values())}
+    spark, lake = ended.story.spark, ended.story.lake
+    attach(spark, lake)
+    sums = [f"select '{name}' as name, sum(list_cost) as cost from {lake.schema}.{name}" for name in OF_COST + OF_RUNS]
+    billing = f"{lake.schema}.fact_billing_usage"
+    sums += [f"select 'of runs', sum(list_cost) from {billing} where job_run_id is not null"]
+    found = {row.name: row.cost for row in spark.sql(" union all ".join(sums)).collect()}
+    assert {found[name] for name in OF_COST} == {sum(cost_by_date(lake).values())}
     assert {found[name] for name in OF_RUNS} == {found["of runs"]}
+
+
+def test_the_views_are_there_without_the_session_that_made_them(ended: FinishedStory) -> None:
+    """As Delta tables, since no catalog of this session outlives it; the seconds of each are kept."""
+    folder = Path(ended.story.lake.views())
+    assert sorted(each.name for each in folder.iterdir()) == view_names()
+    days = DeltaTable(folder / "cost_trend").to_pyarrow_table().sort_by("date_sk").to_pylist()
+    assert {day["date_sk"]: day["list_cost"] for day in days} == cost_by_date(ended.story.lake)
+    latest, first = ended.story.store.runs(VIEWS)
+    assert (set(first.durations), "cost_trend" in latest.durations) == (set(view_names()), True)
 
 
 def test_late_rows_rebuild_the_files_of_their_date_alone(ended: FinishedStory) -> None:
@@ -122,8 +137,27 @@ def test_bad_rows_wait_in_the_quarantine_with_their_reasons(ended: FinishedStory
 def test_a_column_that_comes_on_the_second_day_reaches_silver(ended: FinishedStory) -> None:
     """Without inventing versions: the one that is closed has none of it."""
     found = ended.story.spark.read.format("delta").load(ended.story.lake.silver("warehouses_scd"))
-    rows = found.where("warehouse_id = 'wh-0'").orderBy("valid_from").select("warehouse_channel", "is_current")
-    assert [tuple(row) for row in rows.collect()] == [(None, False), ("PREVIEW", True)]
+    rows = found.where("warehouse_id = 'wh-0'").orderBy("valid_from").select("created_by", "is_current")
+    assert [tuple(row) for row in rows.collect()] == [(None, False), ("bob", True)]
+
+
+def test_a_workspace_that_is_gone_is_known_to_be(ended: FinishedStory) -> None:
+    """Its row disappeared without a word; what it cost still has its name."""
+    read = ended.story.spark.read.format("delta")
+    bronze_rows = read.load(ended.story.lake.bronze("access_workspaces")).where("workspace_id = 'ws-4'")
+    assert sorted(row._deleted for row in bronze_rows.collect()) == [False, True]
+    [member] = read.load(ended.story.lake.gold("dim_workspace")).where("workspace_id = 'ws-4'").collect()
+    assert member.status == "CANCELLED"
+
+
+def test_the_latest_row_of_a_thing_that_changed_twice_in_a_batch_is_the_last_one(ended: FinishedStory) -> None:
+    """The order of ingestion goes on within a batch; the rows came the other way round."""
+    attach(ended.story.spark, ended.story.lake)
+    table = f"{ended.story.lake.schema}.brz_lakeflow_jobs"
+    [latest] = ended.story.spark.sql(f"select * from {table}_latest where job_id = 'job-0'").collect()
+    assert (latest.name, latest.tags["sub_project"]) == ("load_first", "moved")
+    numbers = ended.story.spark.sql(f"select _ingest_version from {table} where job_id = 'job-0'").collect()
+    assert len(set(numbers)) == 3
 
 
 def test_the_first_version_of_a_cluster_holds_since_it_was_created(ended: FinishedStory) -> None:
@@ -135,29 +169,29 @@ def test_the_first_version_of_a_cluster_holds_since_it_was_created(ended: Finish
 
 def test_the_pages_name_every_table_and_view_with_its_columns(ended: FinishedStory) -> None:
     """TABLES.md is compared with what is really there."""
-    register(ended.story.spark, ended.story.lake)
-    read, paths = ended.story.spark.read.format("delta"), tables_of(ended.story.lake)
-    tables = {name: read.load(path).columns for name, path in paths.items()}
-    views = {name: ended.story.spark.table(name).columns for name in view_names()}
-    assert columns_in(PLATFORM / "TABLES.md") == {**tables, **views}
+    read = ended.story.spark.read.format("delta")
+    paths = tables_of(ended.story.lake) | {name: f"{ended.story.lake.views()}/{name}" for name in view_names()}
+    assert columns_in(PLATFORM / "TABLES.md") == {name: read.load(path).columns for name, path in paths.items()}
 
 
-@pytest.mark.parametrize("notebook", sorted(file.stem for file in (PLATFORM / "notebooks").glob("*.py")))
+@pytest.mark.parametrize("notebook", sorted(file.stem for file in (PLATFORM / "notebooks").glob("*_job.py")))
 def test_every_notebook_runs_alone(notebook: str, ended: FinishedStory) -> None:
     """Its main needs nothing but what it finds."""
     main = runpy.run_path(str(PLATFORM / "notebooks" / f"{notebook}.py"))["main"]
-    assert main(ended.story.spark, ended.story.store, str(ended.story.lake.home))
+    assert main(ended.story.spark, ended.story.store, home=ended.story.lake.home)
 
 
 def test_the_health_check_is_a_program_that_needs_no_spark(ended: FinishedStory) -> None:
     """It leaves a report that names every table of the three layers."""
-    script, report = PLATFORM / "notebooks" / "health_check_job.py", ended.story.lake.home / "health.json"
+    script, report = PLATFORM / "notebooks" / "health_check_job.py", Path(ended.story.lake.home, "health.json")
     report.unlink(missing_ok=True)
     said = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
     assert said.startswith("WARNING")
-    assert set(json.loads(report.read_text())["checks"]["data_freshness"]["subjects"]) == set(
-        tables_of(ended.story.lake)
-    )
+    checks = json.loads(report.read_text())["checks"]
+    assert set(checks["data_freshness"]["subjects"]) == set(tables_of(ended.story.lake))
+    assert VIEWS in checks["performance_metrics"]["subjects"]
+    alerts = [json.loads(line) for line in Path(ended.story.lake.home, "alerts.jsonl").read_text().splitlines()]
+    assert [each["kind"] for each in alerts].count("summary") >= 3
 
 
 def test_a_silver_table_that_fails_holds_up_its_own_downstream_only(
@@ -166,9 +200,10 @@ def test_a_silver_table_that_fails_holds_up_its_own_downstream_only(
     """What does not read it is committed, what does is skipped, and the next run does the rest."""
     lake, day = Lake.at(tmp_path), Arrivals(size=3).day(0)
     story = Story(lake, spark, lake.store(), Arrivals(size=3))
-    wanted = ("lakeflow_job_run_timeline", "compute_node_types")
-    story.arrive("day-0", {table: day[table] for table in wanted})
-    arrived = [bronze.ingest(table, lake) for table in wanted]
+    wanted = ("lakeflow.job_run_timeline", "compute.node_types")
+    story.arrive({table: day[table] for table in wanted})
+    system.attach(spark, lake)
+    arrived = [bronze.ingest(table.replace(".", "_"), lake) for table in wanted]
     broken = replace(silver.NODE_TYPE_SCD, transform="select raise_error('a bug') as node_type, * from source")
     values = (silver.JOB_RUN_TIMELINE, facts.RUNS_FINISHED_DAY, dimensions.NODE_TYPE)
     builds = [value.job(lake) for value in values]
@@ -183,3 +218,29 @@ def test_a_silver_table_that_fails_holds_up_its_own_downstream_only(
         "silver_node_type_scd": "done",
         "gold_dim_node_type": "done",
     }
+
+
+def test_the_three_functions_and_the_job_move_the_same_mark(spark: SparkSession, tmp_path: Path) -> None:
+    """A notebook with the migration guide's own lines does the job's work once; the job has nothing left to do."""
+    lake, things = Lake.at(tmp_path, schema="platform_by_hand"), Arrivals(size=3).inventory
+    story = Story(lake, spark, lake.store(), Arrivals(size=3))
+    story.arrive({"access.workspaces_latest": things.workspaces(0)})
+    system.attach(spark, lake)
+    ingest, job = bronze.ingest("access_workspaces", lake), silver.WORKSPACE.job(lake)
+    ingest.run(spark, story.store)
+    job.run(spark, story.store)
+    story.arrive({"access.workspaces_latest": [{**row, "status": "BANNED"} for row in things.workspaces(1)]})
+    ingest.run(spark, story.store)
+    around = Surroundings(lambda: spark, story.store)
+    task = {"notebook_path": "silver_workspace_by_hand", "base_parameters": {"home": lake.home, "schema": lake.schema}}
+    action = Library((PLATFORM / "notebooks",)).action(Task.model_validate({"task_key": "t", "notebook_task": task}))
+    assert str(action(around)).startswith("processed up to 20")
+    rows = spark.read.format("delta").load(lake.silver("workspace")).select("workspace_id", "status").collect()
+    assert sorted(map(tuple, rows)) == [
+        ("ws-1", "BANNED"),
+        ("ws-2", "BANNED"),
+        ("ws-3", "BANNED"),
+        ("ws-4", "CANCELLED"),
+    ]
+    assert job.run(spark, story.store).status == "nothing_new"
+    spark.sql(f"drop schema {lake.schema} cascade")

@@ -9,7 +9,7 @@ import pytest
 from floodmark.errors import ConfigError, NoGoodRun, RunNotFound
 from floodmark.hwm import ColumnIntHWM
 from floodmark.jobs.rollback import Past, Target
-from floodmark.jobs.workflow.running import TaskOutcome, WorkflowState, hold_memory
+from floodmark.jobs.workflow.memory import TaskOutcome, WorkflowState, hold_memory
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore

@@ -121,3 +121,11 @@ def test_rows_are_ordered_once_after_each_change(spark: SparkSession, table: Pat
     write_deltalake(table, pa.table({"id": [99], "k": [0]}), mode="append")
     assert optimize(spark, [wish], store)[0].done == ("z-order",)
     assert DeltaTable(table).metadata().configuration["delta.dataSkippingStatsColumns"] == "id,k"
+
+
+@pytest.mark.spark
+def test_a_table_with_few_files_is_not_ordered_and_statistics_are_the_engines(spark: SparkSession, table: Path) -> None:
+    """What has nothing to skip is not rewritten; an engine without ANALYZE for Delta is no error."""
+    wish = Upkeep("orders", str(table), zorder=("k",), after_small_files=16, analyze=True)
+    report = optimize(spark, [wish], MemoryMarkStore())[0]
+    assert (report.error, report.done) == (None, ("retention and statistics",))

@@ -63,3 +63,21 @@ def test_columns_that_the_rows_lack_are_told_and_are_no_reason_to_stop() -> None
     rows, target = StructType.fromDDL("id bigint"), StructType.fromDDL("ID bigint, Name string")
     drift = compare(rows, target)
     assert (drift.differences(), drift.absent) == ((), ("Name",))
+
+
+def test_a_field_that_is_new_inside_a_struct_is_a_new_column() -> None:
+    """Named as a whole; fields are known by name, in whatever order they stand."""
+    rows = StructType.fromDDL("s struct<b: string, a: int, c: struct<d: int>>, l array<struct<x: int, y: int>>")
+    target = StructType.fromDDL("s struct<a: bigint, b: string>, l array<struct<x: int>>")
+    assert compare(rows, target).differences() == ("new column s.c struct<d:int>", "new column l.element.y int")
+
+
+def test_a_field_whose_type_the_target_cannot_hold_does_not_fit() -> None:
+    """Wherever it is nested."""
+    rows, target = (
+        StructType.fromDDL("m map<string, struct<a: string>>"),
+        StructType.fromDDL("m map<string, struct<a: int>>"),
+    )
+    assert compare(rows, target).unfit == (
+        "column m is map<string,struct<a:string>>, the target has map<string,struct<a:int>>",
+    )

@@ -1,5 +1,5 @@
 # Databricks notebook source
-"""Adds what arrived to the ten bronze tables."""
+"""Adds what is new in the system tables to bronze."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
+from observability.lake import Lake
+from observability.parameters import widgets_of
+from observability.quality import validate_bronze_data
 from observability.tasks import ingest_bronze
 
 if TYPE_CHECKING:
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 # COMMAND ----------
 
 
-def main(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
+def main(spark: SparkSession | None = None, store: MarkStore | None = None, **parameters: str | None) -> str:
     """The first task of the workflow; runs alone as well."""
-    return ingest_bronze(spark, store, home)
+    return ingest_bronze(spark, store, Lake.at(**parameters)).judged_by(validate_bronze_data)
 
 
 # COMMAND ----------
 if __name__ == "__main__":
-    print(main(spark=globals().get("spark")))
+    print(main(globals().get("spark"), **widgets_of(globals().get("dbutils"))))

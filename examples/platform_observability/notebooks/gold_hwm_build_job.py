@@ -1,5 +1,5 @@
 # Databricks notebook source
-"""Brings dimensions and facts up to silver, and makes the views."""
+"""Brings dimensions and facts up to silver, for the dates that changed, and publishes the views."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
+from observability.lake import Lake
+from observability.parameters import widgets_of
+from observability.quality import validate_gold_data
 from observability.tasks import build_gold
 
 if TYPE_CHECKING:
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 # COMMAND ----------
 
 
-def main(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
+def main(spark: SparkSession | None = None, store: MarkStore | None = None, **parameters: str | None) -> str:
     """The third task of the workflow; runs alone as well."""
-    return build_gold(spark, store, home)
+    return build_gold(spark, store, Lake.at(**parameters)).judged_by(validate_gold_data)
 
 
 # COMMAND ----------
 if __name__ == "__main__":
-    print(main(spark=globals().get("spark")))
+    print(main(globals().get("spark"), **widgets_of(globals().get("dbutils"))))

@@ -1,5 +1,5 @@
 # Databricks notebook source
-"""Judges every table and every job, writes the report, and tells what is new."""
+"""Judges all tables and jobs, and sends the summary; needs no Spark."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
+from observability.lake import Lake
+from observability.parameters import widgets_of
 from observability.tasks import check_health
 
 if TYPE_CHECKING:
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
 # COMMAND ----------
 
 
-def main(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
-    """The last task of the workflow; runs alone as well, and without Spark."""
-    return check_health(store, home)
+def main(spark: SparkSession | None = None, store: MarkStore | None = None, **parameters: str | None) -> str:
+    """The last task of the workflow; runs alone as well."""
+    return check_health(store, Lake.at(**parameters))
 
 
 # COMMAND ----------
 if __name__ == "__main__":
-    print(main(spark=globals().get("spark")))
+    print(main(globals().get("spark"), **widgets_of(globals().get("dbutils"))))

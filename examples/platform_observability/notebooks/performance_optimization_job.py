@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
+from observability.lake import Lake
+from observability.parameters import widgets_of
 from observability.tasks import optimize_tables
 
 if TYPE_CHECKING:
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
 # COMMAND ----------
 
 
-def main(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
+def main(spark: SparkSession | None = None, store: MarkStore | None = None, **parameters: str | None) -> str:
     """The fourth task of the workflow; runs alone as well."""
-    return optimize_tables(spark, store, home)
+    return optimize_tables(spark, store, Lake.at(**parameters))
 
 
 # COMMAND ----------
 if __name__ == "__main__":
-    print(main(spark=globals().get("spark")))
+    print(main(globals().get("spark"), **widgets_of(globals().get("dbutils"))))

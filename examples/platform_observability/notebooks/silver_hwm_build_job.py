@@ -1,5 +1,5 @@
 # Databricks notebook source
-"""Brings the eleven silver tables up to bronze."""
+"""Brings the silver tables up to bronze."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(globals().get("__file__", "notebook")).resolve().parents[1]))
 
+from observability.lake import Lake
+from observability.parameters import widgets_of
+from observability.quality import validate_silver_data
 from observability.tasks import build_silver
 
 if TYPE_CHECKING:
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 # COMMAND ----------
 
 
-def main(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
+def main(spark: SparkSession | None = None, store: MarkStore | None = None, **parameters: str | None) -> str:
     """The second task of the workflow; runs alone as well."""
-    return build_silver(spark, store, home)
+    return build_silver(spark, store, Lake.at(**parameters)).judged_by(validate_silver_data)
 
 
 # COMMAND ----------
 if __name__ == "__main__":
-    print(main(spark=globals().get("spark")))
+    print(main(globals().get("spark"), **widgets_of(globals().get("dbutils"))))

@@ -25,7 +25,7 @@ JOBS = Dimension(
     natural=ENTITY,
     columns={
         "workspace_id": "workspace_id", "entity_type": "'JOB'", "entity_id": "job_id", "entity_name": "name",
-        "creator": "creator_id", "tags": "tags",
+        "creator": "coalesce(creator_user_name, creator_id)", "tags": "tags",
     },
     part="_jobs",
 )  # fmt: skip

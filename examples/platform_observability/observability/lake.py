@@ -1,8 +1,9 @@
-"""Where everything lies: what arrived, the three layers, the marks."""
+"""Where everything lies: the system tables, the three layers, the views, the marks."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,46 +11,70 @@ from typing import TYPE_CHECKING
 import floodmark as fm
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from floodmark.stores.contract import MarkStore
 
 ROOT = Path(__file__).resolve().parents[1]
 """The folder of this example: its rules, tags, views and notebooks."""
-HOME = "PLATFORM_HOME"
+HOME, CATALOG, SCHEMA, MARKS = "PLATFORM_HOME", "PLATFORM_CATALOG", "PLATFORM_SCHEMA", "PLATFORM_MARKS"
 
 
 @dataclass(frozen=True)
 class Lake:
-    """One home folder with all that is stored: a local folder here, a volume on Databricks."""
+    """One home with all that is stored: a local folder here, an external location on Databricks.
 
-    home: Path
+    `catalog` has the system tables, and is called `system` on Databricks. `schema` is where tables and views get their
+    names. `marks` is a store that outlives the cluster; without it the marks lie in the home, which a local disk is.
+    """
+
+    home: str
+    catalog: str = "spark_catalog"
+    schema: str = "observability"
+    marks: str | None = None
 
     @classmethod
-    def at(cls, home: str | Path | None = None) -> Lake:
-        """The home that is named, or that of the environment, or a hidden folder where one stands."""
-        return cls(Path(home or os.environ.get(HOME) or ".platform").absolute())
+    def at(cls, home: str | Path | None = None, **others: str | None) -> Lake:
+        """What is named, else what the environment says, else a hidden folder where one stands."""
+        where = str(home or os.environ.get(HOME) or ".platform")
+        names: Mapping[str, str] = {"catalog": CATALOG, "schema": SCHEMA, "marks": MARKS}
+        given = {name: others.get(name) or os.environ.get(variable) for name, variable in names.items()}
+        return cls(where if "://" in where else str(Path(where).absolute()), **{n: v for n, v in given.items() if v})
 
     def inside(self, path: str | None) -> str:
-        return str(self.home / (path or ""))
+        return f"{self.home}/{path}" if path else self.home
 
-    def incoming(self, table: str) -> str:
-        return str(self.home / "incoming" / table)
-
-    def has_arrived(self, table: str) -> bool:
-        return Path(self.incoming(table)).is_dir()
+    def system(self, table: str) -> str:
+        """Where the made-up system tables are, if this lake has any."""
+        return self.inside(f"system/{table.replace('.', '/')}")
 
     def bronze(self, table: str) -> str:
-        return str(self.home / "bronze" / f"brz_{table}")
+        return self.inside(f"bronze/brz_{table}")
 
     def silver(self, table: str) -> str:
-        return str(self.home / "silver" / table)
+        return self.inside(f"silver/{table}")
 
     def gold(self, table: str) -> str:
-        return str(self.home / "gold" / table)
+        return self.inside(f"gold/{table}")
+
+    def views(self) -> str:
+        """Where the rows of views are kept if no catalog keeps the views themselves."""
+        return self.inside("views")
 
     def quarantine(self, job: str) -> str:
-        return str(self.home / "quarantine" / job)
+        return self.inside(f"quarantine/{job}")
 
-    def store(self) -> MarkStore:
-        """The marks, unless somebody brings a store."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        return fm.stores.open("sqlite:///marks.db", folder=self.home)
+    def store(self, given: MarkStore | None = None) -> MarkStore:
+        """The marks: where a parameter says, else in a store that is given, else in the home."""
+        if self.marks:
+            return fm.stores.open(self.marks)
+        if given is not None:
+            return given
+        Path(self.home).mkdir(parents=True, exist_ok=True)
+        return fm.stores.open("sqlite:///marks.db", folder=Path(self.home))
+
+    def register(self, spark: SparkSession, name: str, path: str) -> None:
+        """Let the catalog know a Delta table by its name; one that it has elsewhere was another lake's."""
+        from floodmark.medallion import name_table
+
+        name_table(spark, name, path)

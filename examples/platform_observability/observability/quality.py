@@ -43,6 +43,7 @@ def validate_silver_data(df: DataFrame, table_name: str) -> bool:
 
 
 def validate_gold_data(df: DataFrame, table_name: str) -> bool:
-    """Facts have a date, and nothing costs less than nothing."""
-    rules = {"date_sk": "not_null", "list_cost": "list_cost is null or list_cost >= 0"}
+    """Facts have a date, and nothing but what was taken back costs less than nothing."""
+    may_be_negative = "record_type = 'RETRACTION'" if "record_type" in df.columns else "false"
+    rules = {"date_sk": "not_null", "list_cost": f"list_cost is null or list_cost >= 0 or {may_be_negative}"}
     return validate_data_quality(df, table_name, logger, {name: rules[name] for name in rules if name in df.columns})

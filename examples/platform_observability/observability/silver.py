@@ -17,24 +17,33 @@ TAGS = Tags.load(ROOT / "tags.yaml")
 
 
 def usage_txn(source: DataFrame) -> DataFrame:
-    """Usage with its date, its cause and its own tags as columns; what those leave open, gold asks further."""
-    told = source.selectExpr(
-        "record_id", "workspace_id", "sku_name", "cloud", "usage_unit", "usage_quantity", "usage_start_time",
-        "usage_end_time", "coalesce(cluster_id, warehouse_id) as compute_id",
-        "case when job_id is not null then 'JOB' when pipeline_id is not null then 'PIPELINE' end as entity_type",
-        "coalesce(job_id, pipeline_id) as entity_id", "job_run_id", "custom_tags", "record_type", "change_time",
+    """Usage with its date, its cause and its own tags as columns; what those leave open, gold asks further.
+
+    Every record counts: a retraction takes its original back by a quantity below zero, a restatement says it anew.
+    """
+    causes = source.selectExpr(
+        "record_id", "record_type", "workspace_id", "sku_name", "cloud", "usage_unit",
+        "cast(usage_quantity as decimal(24,12)) as usage_quantity", "usage_start_time", "usage_end_time",
+        "coalesce(usage_metadata.cluster_id, usage_metadata.warehouse_id) as compute_id",
+        "case when usage_metadata.job_id is not null then 'JOB'"
+        " when usage_metadata.dlt_pipeline_id is not null then 'PIPELINE' end as entity_type",
+        "coalesce(usage_metadata.job_id, usage_metadata.dlt_pipeline_id) as entity_id",
+        "usage_metadata.job_run_id", "billing_origin_product", "custom_tags", "ingestion_date", "_ingest_version",
     )  # fmt: skip
-    return TAGS.flatten(told.withColumn("date_sk", date_sk(told, "usage_start_time", ZONE)), ["custom_tags"])
+    return TAGS.flatten(causes.withColumn("date_sk", date_sk(causes, "usage_start_time", ZONE)), ["custom_tags"])
 
 
 def run_timeline(source: DataFrame) -> DataFrame:
-    """Runs by the date on which they ended."""
+    """Slices of runs by the date on which they ended."""
     return source.withColumn("date_sk", date_sk(source, "period_end_time", ZONE)).drop("_ingest_version")
 
 
 WORKSPACE = Silver(
-    "workspace", reads="access_workspaces", mode="merge", key=("workspace_id",), sequence=("change_time",),
-    transform="select * except (_ingest_version) from source",
+    "workspace", reads="access_workspaces", mode="merge", key=("workspace_id",), sequence=("snapshot_at",),
+    transform="""
+        select account_id, workspace_id, workspace_name, workspace_url, create_time,
+               case when _deleted then 'CANCELLED' else status end as status, snapshot_at from source
+    """,
 )  # fmt: skip
 
 ENTITY_LATEST_JOBS = Silver(
@@ -44,8 +53,8 @@ ENTITY_LATEST_JOBS = Silver(
     key=("workspace_id", "entity_type", "entity_id"),
     sequence=("change_time",),
     transform="""
-        select workspace_id, 'JOB' as entity_type, job_id as entity_id, name, creator_id as creator, tags, change_time,
-               delete_time from source
+        select workspace_id, 'JOB' as entity_type, job_id as entity_id, name,
+               coalesce(creator_user_name, creator_id) as creator, tags, change_time, delete_time from source
     """,
     part="_jobs",
 )
@@ -80,7 +89,10 @@ CLUSTERS_SCD = Silver(
     sequence=("updated_time",),
     delete_when="delete_time is not null",
     first_valid_from="created_time",
-    transform="select * except (_ingest_version) from source",
+    transform="""
+        select workspace_id, cluster_id, cluster_name, dbr_version as spark_version, worker_node_type as node_type_id,
+               driver_node_type as driver_node_type_id, owned_by as creator, create_time as created_time, policy_id,
+               change_time as updated_time, delete_time, cluster_source, tags from source""",
 )
 
 WAREHOUSES_SCD = Silver(
@@ -89,18 +101,21 @@ WAREHOUSES_SCD = Silver(
 )  # fmt: skip
 
 NODE_TYPE_SCD = Silver(
-    "node_type_scd", reads="compute_node_types", key=("node_type",), sequence=("change_time",),
+    "node_type_scd", reads="compute_node_types", key=("account_id", "node_type"), sequence=("snapshot_at",),
     transform="select * except (_ingest_version) from source",
 )  # fmt: skip
 
 PRICE_SCD = Silver(
-    "price_scd", reads="billing_list_prices", key=("sku_name", "cloud"), sequence=("price_start_time",),
-    transform="select * except (_ingest_version) from source",
+    "price_scd", reads="billing_list_prices", key=("sku_name", "cloud", "usage_unit"), sequence=("price_start_time",),
+    transform="""
+        select sku_name, cloud, usage_unit, currency_code, price_start_time,
+               cast(pricing.effective_list.default as decimal(13,8)) as list_price from source
+    """,
 )  # fmt: skip
 
 USAGE_TXN = Silver(
-    "usage_txn", reads="billing_usage", mode="scd1", key=("record_id",), sequence=("change_time",),
-    delete_when="record_type = 'RETRACTION'", transform=usage_txn,
+    "usage_txn", reads="billing_usage", mode="merge", key=("record_id", "record_type"),
+    sequence=("ingestion_date", "_ingest_version"), transform=usage_txn,
 )  # fmt: skip
 
 JOB_RUN_TIMELINE = Silver(

@@ -97,6 +97,8 @@ class Fact:
     build: str | Callable[..., DataFrame]
     lookups: tuple[Lookup, ...] = ()
     change_feed: bool = False
+    looked_up_by: tuple[str, ...] = ()
+    """The columns by which its readers look rows up, beside the date."""
 
     def job(self, lake: Lake) -> fm.Job:
         return fact(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import floodmark as fm
@@ -13,6 +15,7 @@ from floodmark.health import (
     AlertFile,
     HealthMemory,
     JobWatch,
+    Limits,
     Subscription,
     TableWatch,
     Watch,
@@ -22,59 +25,83 @@ from floodmark.health import (
     remember,
     row_counts,
     send,
+    summary,
 )
 from floodmark.jobs import fills
 from floodmark.medallion import Layer, Upkeep, optimize
 from observability import bronze, dimensions, facts, silver
 from observability.lake import Lake
-from observability.views import register
+from observability.system import SYSTEM, attach
+from observability.views import publish
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.health import Report
     from floodmark.stores.contract import MarkStore
 
-UPKEEP = {
-    "brz_billing_usage": (),
-    "brz_lakeflow_job_run_timeline": (),
-    "usage_txn": ("workspace_id", "record_id"),
-    "job_run_timeline": ("workspace_id", "run_id"),
-    "fact_billing_usage": (),
-    "fact_usage_priced_day": (),
-}
-"""The tables that grow by the day, and the columns by which their rows are looked up."""
 SMALL_FILES = 16
-"""A table is compacted once it has so many files that are far too small."""
+"""A table is compacted or ordered once it has so many files."""
+SELDOM = Limits(freshness_seconds=400 * 24 * 3600.0, min_rows=0)
+"""Prices, workspaces, node types, versions of things: they may stand still for a year."""
+DAILY = (
+    "brz_billing_usage", "brz_lakeflow_job_run_timeline", "brz_lakeflow_job_task_run_timeline", "usage_txn",
+    "job_run_timeline", "job_task_run_timeline",
+)  # fmt: skip
+"""With the facts, the tables that get new rows every day."""
 
 
-def ingest_bronze(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
-    """Add the files that arrived to bronze. A table whose first file has not come yet waits for it."""
-    lake = Lake.at(home)
-    arrived = [job for table, job in zip(bronze.KEYS, bronze.jobs(lake), strict=True) if lake.has_arrived(table)]
-    return _built("bronze_ingest", arrived, spark, store or lake.store())
+@dataclass(frozen=True)
+class BuiltLayer:
+    """What a run did to a layer: a sentence, and the tables that it changed."""
+
+    spark: SparkSession
+    text: str
+    changed: tuple[str, ...]
+
+    def judged_by(self, judge_rows: Callable[[DataFrame, str], bool]) -> str:
+        """The sentence, and how many of the changed tables are sound; the log of the function names every rule."""
+        read = self.spark.read.format("delta")
+        sound = [judge_rows(read.load(path), path.rpartition("/")[2]) for path in self.changed]
+        return f"{self.text}, {sum(sound)} of {len(sound)} are sound"
 
 
-def build_silver(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
+def ingest_bronze(
+    spark: SparkSession | None = None, store: MarkStore | None = None, lake: Lake | None = None
+) -> BuiltLayer:
+    """Add what is new in the system tables to bronze."""
+    lake, session = lake or Lake.at(), spark or fm.spark_session()
+    attach(session, lake)
+    return _built("bronze_ingest", bronze.jobs(lake), session, lake.store(store))
+
+
+def build_silver(
+    spark: SparkSession | None = None, store: MarkStore | None = None, lake: Lake | None = None
+) -> BuiltLayer:
     """Bring every silver table up to bronze; one that fails is no reason to leave out the others."""
-    lake = Lake.at(home)
-    return _built("silver_build", silver.jobs(lake), spark, store or lake.store())
+    lake = lake or Lake.at()
+    return _built("silver_build", silver.jobs(lake), spark or fm.spark_session(), lake.store(store))
 
 
-def build_gold(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
-    """Bring dimensions up to silver, then the facts for the dates that changed, and make the views."""
-    lake = Lake.at(home)
-    session = spark or fm.spark_session()
-    told = _built("gold_build", [*dimensions.jobs(lake), *facts.jobs(lake)], session, store or lake.store())
-    return f"{told}, {len(register(session, lake))} views"
+def build_gold(
+    spark: SparkSession | None = None, store: MarkStore | None = None, lake: Lake | None = None
+) -> BuiltLayer:
+    """Bring dimensions up to silver, then the facts for the dates that changed, and publish the views."""
+    lake, session = lake or Lake.at(), spark or fm.spark_session()
+    store = lake.store(store)
+    built = _built("gold_build", [*dimensions.jobs(lake), *facts.jobs(lake)], session, store)
+    views = publish(session, lake, store)
+    failed = [f"{each.name}: {each.error}" for each in views if each.error]
+    if failed:
+        raise TaskFailed("gold_build", reason="; ".join(failed))
+    asked = sum(each.seconds is not None for each in views)
+    return replace(built, text=f"{built.text}, {asked} of {len(views)} views were published anew")
 
 
-def optimize_tables(spark: SparkSession | None = None, store: MarkStore | None = None, home: str | None = None) -> str:
-    """Compact what is in too many files and order what is looked up by key; raises if a table could not be."""
-    lake = Lake.at(home)
-    paths = tables_of(lake)
-    tables = [Upkeep(name, paths[name], zorder=by, after_small_files=SMALL_FILES) for name, by in UPKEEP.items()]
-    reports = optimize(spark or fm.spark_session(), tables, store or lake.store())
+def optimize_tables(spark: SparkSession | None = None, store: MarkStore | None = None, lake: Lake | None = None) -> str:
+    """Look after every table of all layers; raises if one could not be."""
+    lake = lake or Lake.at()
+    reports = optimize(spark or fm.spark_session(), upkeep(lake), lake.store(store))
     failed = [f"{each.table}: {each.error}" for each in reports if each.error]
     if failed:
         raise TaskFailed("performance_optimization", reason="; ".join(failed))
@@ -82,11 +109,37 @@ def optimize_tables(spark: SparkSession | None = None, store: MarkStore | None =
     return f"{len(reports)} tables looked at, {touched} worked on"
 
 
-def check_health(store: MarkStore | None = None, home: str | None = None) -> str:
-    """Write `health.json`, tell what is new in `alerts.jsonl`; raises if something is CRITICAL."""
-    lake = Lake.at(home)
-    report = health_report(lake, store or lake.store())
-    (lake.home / "health.json").write_text(json.dumps(report.serialize(), indent=2), encoding="utf-8")
+def upkeep(lake: Lake) -> list[Upkeep]:
+    """What is done to each table: ordered by the columns that its readers look rows up by, logs compacted."""
+    patterns = lookup_columns()
+    paths = sorted({path for job in all_jobs(lake) for path in fills(job)})
+    return [
+        Upkeep(
+            name,
+            path,
+            zorder=patterns.get(name, ()),
+            statistics=patterns.get(name, ()),
+            after_small_files=SMALL_FILES,
+            analyze=True,
+        )
+        for name, path in ((path.rpartition("/")[2], path) for path in paths)
+    ]
+
+
+def lookup_columns() -> dict[str, tuple[str, ...]]:
+    """By table: bronze is read by thing, silver merged by key, dimensions joined by theirs, facts summed by some."""
+    columns = {f"brz_{table.bronze}": table.thing[:3] for table in SYSTEM}
+    columns |= {table.name: table.key for table in silver.TABLES}
+    columns |= {each.name: (f"{each.name.removeprefix('dim_')}_sk",) for each in dimensions.DIMENSIONS}
+    columns |= {each.name: each.looked_up_by for each in facts.FACTS}
+    return columns
+
+
+def check_health(store: MarkStore | None = None, lake: Lake | None = None) -> str:
+    """Write `health.json`, send the summary and what is new; raises if something is CRITICAL."""
+    lake = lake or Lake.at()
+    report = health_report(lake, lake.store(store))
+    Path(lake.home, "health.json").write_text(json.dumps(report.serialize(), indent=2), encoding="utf-8")
     if report.overall == "CRITICAL":
         worst = [f"{each.subject}: {each.message}" for each in report.findings if each.status == "CRITICAL"]
         raise TaskFailed("health_check", reason="; ".join(worst))
@@ -94,15 +147,20 @@ def check_health(store: MarkStore | None = None, home: str | None = None) -> str
 
 
 def health_report(lake: Lake, store: MarkStore) -> Report:
-    """Every table and every job of the three layers, judged now."""
-    tables = tuple(TableWatch(name, path) for name, path in tables_of(lake).items())
+    """Every table and every job of the three layers and the pace of the views, judged now and sent."""
+    tables = tuple(TableWatch(name, path, _limits(name)) for name, path in tables_of(lake).items())
     jobs = tuple(JobWatch(job.name) for job in all_jobs(lake))
     before = recall(store)
     report = examine(Watch(tables, jobs), store, datetime.now(timezone.utc), before.counts)
     alerts, known = judge(report, before.alerts)
-    send(alerts, [Subscription(AlertFile(str(lake.home / "alerts.jsonl")))])
+    channel = AlertFile(str(Path(lake.home, "alerts.jsonl")))
+    send([*alerts, summary(report)], [Subscription(channel), Subscription(channel, on=("summary",))])
     remember(store, HealthMemory(row_counts(report), known))
     return report
+
+
+def _limits(table: str) -> Limits:
+    return Limits() if table in DAILY or table.startswith("fact_") else SELDOM
 
 
 def all_jobs(lake: Lake) -> list[fm.Job]:
@@ -115,7 +173,8 @@ def tables_of(lake: Lake) -> dict[str, str]:
     return {path.rpartition("/")[2]: path for path in paths}
 
 
-def _built(layer: str, jobs: Sequence[fm.Job], spark: SparkSession | None, store: MarkStore) -> str:
+def _built(layer: str, jobs: Sequence[fm.Job], spark: SparkSession, store: MarkStore) -> BuiltLayer:
     receipts = Layer(layer, tuple(jobs)).build(spark, store)
-    done = [receipt for receipt in receipts.values() if receipt.status == "done"]
-    return f"{len(done)} of {len(receipts)} tables had something new"
+    done = [job for job in jobs if receipts[job.name].status == "done"]
+    paths = sorted({path for job in done for path in fills(job) if not path.endswith("__events")})
+    return BuiltLayer(spark, f"{len(done)} of {len(receipts)} tables had something new", tuple(paths))

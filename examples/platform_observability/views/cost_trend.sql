@@ -1,8 +1,17 @@
--- The cost of each day, and how it changed since the day before.
+-- The cost of each day, how it changed since the day before, and its mean over seven days; a day without usage is one.
+with daily as (
+  select date_sk, sum(list_cost) as list_cost from fact_usage_priced_day group by date_sk
+),
+days as (
+  select d.date, d.date_sk, coalesce(f.list_cost, 0) as list_cost
+  from dim_date as d
+  left join daily as f on f.date_sk = d.date_sk
+  where d.date_sk between (select min(date_sk) from daily) and (select max(date_sk) from daily)
+)
 select
-  d.date,
-  f.date_sk,
-  f.list_cost,
-  f.list_cost - lag(f.list_cost) over (order by f.date_sk) as change_since_day_before
-from (select date_sk, sum(list_cost) as list_cost from fact_usage_priced_day group by date_sk) as f
-left join dim_date as d on d.date_sk = f.date_sk
+  date,
+  date_sk,
+  list_cost,
+  list_cost - lag(list_cost) over (order by date_sk) as change_since_day_before,
+  avg(list_cost) over (order by date_sk rows between 6 preceding and current row) as mean_of_seven_days
+from days

@@ -4,7 +4,7 @@ select
   f.job_id,
   sum(f.runs) as runs,
   sum(case when s.result_state = 'SUCCEEDED' then f.runs else 0 end) as runs_succeeded,
-  sum(f.run_duration_seconds) / sum(f.runs) as mean_seconds,
+  try_divide(sum(f.run_duration_seconds), sum(f.runs)) as mean_seconds,
   max(f.longest_seconds) as longest_seconds
 from fact_runs_finished_day as f
 left join dim_run_status as s on s.run_status_sk = f.run_status_sk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,6 +34,9 @@ def run(
     with_upstream: Annotated[bool, typer.Option("--with-upstream", help="And all it depends on.")] = False,
     with_downstream: Annotated[bool, typer.Option("--with-downstream", help="And all that depends on it.")] = False,
     loop: Annotated[bool, typer.Option("--loop", help="Run at every tick of its schedule until a signal.")] = False,
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of the job; may be repeated.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the tasks in their order; after a run that partly failed, those that are missing."""
@@ -43,7 +46,9 @@ def run(
     chosen = part(workflow, task, with_upstream=with_upstream, with_downstream=with_downstream)
     if loop and chosen is not None:
         raise ConfigError("--loop runs the whole workflow.", hint="leave --task out")
-    command = WorkflowCommand(ctx.obj, workflow, file, as_json)
+    given = parameters_in(param or ())
+    workflow.parameters_with(given)
+    command = WorkflowCommand(ctx.obj, workflow, file, as_json, given)
     raise typer.Exit(command.loop() if loop else command.once(chosen))
 
 
@@ -70,6 +75,15 @@ def validate(ctx: typer.Context, file: FileArgument, as_json: AsJson = False) ->
         print_line(f"unused here: {name}")
 
 
+def parameters_in(texts: Sequence[str]) -> dict[str, str]:
+    """By name what was given for the job's parameters. Raises ConfigError for a text without a name."""
+    pairs = [text.partition("=") for text in texts]
+    for name, sign, _ in pairs:
+        if not sign or not name:
+            raise ConfigError(f"--param {name!r} has no value.", hint="write --param day=2026-11-02")
+    return {name: value for name, _, value in pairs}
+
+
 def part(workflow: Workflow, task: str | None, *, with_upstream: bool, with_downstream: bool) -> frozenset[str] | None:
     """The tasks that are meant; None for all."""
     from floodmark.jobs.workflow.document import downstream_of, upstream_of
@@ -86,8 +100,16 @@ def part(workflow: Workflow, task: str | None, *, with_upstream: bool, with_down
 class WorkflowCommand:
     """One call of `workflow run`: where tasks get their code, session and store, and where their ends are reported."""
 
-    def __init__(self, invocation: Invocation, workflow: Workflow, file: Path, as_json: bool) -> None:
+    def __init__(
+        self,
+        invocation: Invocation,
+        workflow: Workflow,
+        file: Path,
+        as_json: bool,
+        given: Mapping[str, str] | None = None,
+    ) -> None:
         self.invocation, self.workflow, self.file, self.as_json = invocation, workflow, file, as_json
+        self.given = given or {}
 
     def once(self, chosen: frozenset[str] | None) -> int:
         """One run; SIGTERM lets the tasks under way finish and skips the rest."""
@@ -115,11 +137,12 @@ class WorkflowCommand:
             return keep_schedule(self.workflow, self.invocation.store(), run_at, stopping.wait)
 
     def workflow_run(self, wait: Callable[[float], bool]) -> WorkflowRun:
-        from floodmark.jobs.workflow.code import Surroundings
         from floodmark.jobs.workflow.running import WorkflowRun
+        from floodmark.jobs.workflow.surroundings import Surroundings
 
         around = Surroundings(self.invocation.session(), self.invocation.store())
-        return WorkflowRun(self.workflow, self.library(wait), around, wait, self.report, self.notices().announce_start)
+        start = self.notices().announce_start
+        return WorkflowRun(self.workflow, self.library(wait), around, wait, self.report, start, given=self.given)
 
     def notices(self) -> Notices:
         """Where the file's notifications go."""
@@ -170,7 +193,7 @@ class WorkflowCommand:
             heading = {"workflow": finished.workflow, "run": finished.run, "seconds": finished.seconds}
             print_json({**heading, "resumed": list(finished.resumed_tasks), "tasks": told})
             return
-        states = ("SUCCESS", "FAILED", "TIMEDOUT", "SKIPPED")
+        states = ("SUCCESS", "EXCLUDED", "FAILED", "TIMEDOUT", "SKIPPED")
         counts = {state: sum(o.state == state for o in outcomes) for state in states}
         said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         earlier = f", {len(finished.resumed_tasks)} done earlier" if finished.resumed_tasks else ""

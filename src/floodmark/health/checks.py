@@ -12,7 +12,7 @@ from floodmark.errors import SinkBehind, SourceUnreadable
 from floodmark.health.report import HOUR, Finding, JobWatch, Report, Status, TableWatch
 from floodmark.hwm import Json
 from floodmark.probes.delta import DeltaProbe
-from floodmark.stores.record import JobRecord, Receipt
+from floodmark.stores.record import VIEWS, JobRecord, Receipt
 
 if TYPE_CHECKING:
     from floodmark.health.report import Watch
@@ -49,7 +49,8 @@ def examine(
         known = JobFacts(store.read(job.name), tuple(store.runs(job.name, RUNS_READ)), store.last_looked(job.name))
         findings += _of_job(job, known, now)
         findings += [batches_lost(behind) for behind in (sinks_behind or {}).get(job.name, ())]
-    return Report(now, tuple(findings))
+    pace = performance(JobWatch(VIEWS, watch.limits), JobFacts(runs=tuple(store.runs(VIEWS, RUNS_READ))))
+    return Report(now, (*findings, *([pace] if pace else [])))
 
 
 def row_counts(report: Report) -> dict[str, int]:

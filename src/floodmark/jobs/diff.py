@@ -17,7 +17,7 @@ from floodmark.hwm import Json
 from floodmark.probes.delta import DeltaProbe, TableState, state_at
 from floodmark.sinks.contract import OnDelta, Sink, ledger_id
 from floodmark.spark.tables import DeltaPlace
-from floodmark.stores.record import UPKEEP, Receipt, RuleOutcome
+from floodmark.stores.record import UPKEEP, VIEWS, Receipt, RuleOutcome
 
 if TYPE_CHECKING:
     from floodmark.probes.delta import Commit
@@ -140,7 +140,7 @@ def diff(store: MarkStore, earlier: str, later: str, sinks: Mapping[str, Sequenc
 
 def jobs_that_ran(store: MarkStore) -> list[str]:
     """The jobs and streams that receipts are kept of; upkeep shows in the tables that it was done to."""
-    return sorted({receipt.job for receipt in store.runs(None, RUNS_READ)} - {UPKEEP})
+    return sorted({receipt.job for receipt in store.runs(None, RUNS_READ)} - {UPKEEP, VIEWS})
 
 
 @dataclass(frozen=True)

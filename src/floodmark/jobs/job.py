@@ -26,7 +26,7 @@ from floodmark.step.engine import LastSeen
 from floodmark.step.intents import named_as_begun, new_intent
 from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
 from floodmark.step.run import accept_sinks, reset_marks, set_mark
-from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, without_repeats
+from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, with_stored_rows, without_repeats
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.opening import DEFAULT_STORE, folder_beside, spool_folder
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -225,7 +225,7 @@ class Job:
         transform = self._transform()
         return Work(
             name=self.name,
-            sources=sources,
+            sources=with_stored_rows(self.name, sources, sinks),
             sinks=with_borrowed_events(without_repeats(self.name, sources, sinks, rules), sources, transform, judged),
             transform=transform,
             rules=judged,

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from floodmark.errors import ConfigError, MarkInvalid, MarkKindMismatch, RangeAboveMark
 from floodmark.hwm import HWM, CompositeHWM, Json, Span
 from floodmark.locations import quote
-from floodmark.sources import Jdbc, Kafka, Postgres, Sqlite
+from floodmark.sources import Jdbc, Kafka, Postgres, Sqlite, Table
 from floodmark.sources.contract import Request, Session, Sight, Source
 from floodmark.sources.kafka.offsets import as_json, from_json, mark_of, offsets_in, split
 from floodmark.sources.tables.cursor import Cursor
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from floodmark.stores.record import JobRecord
 
 
-TABLES = (Postgres, Jdbc, Sqlite)
+TABLES = (Postgres, Jdbc, Sqlite, Table)
+AnyTable: TypeAlias = "Postgres | Jdbc | Sqlite | Table"
 LARGEST_LONG = 2**63 - 1
 XMIN = "xmin"
 
@@ -152,7 +153,7 @@ class OffsetRange:
         return offsets_in(mark, self.source.topics)
 
 
-def table_range(source: Postgres | Jdbc | Sqlite, mark: HWM[Any], bounds: Bounds, session: Session) -> TableRange:
+def table_range(source: AnyTable, mark: HWM[Any], bounds: Bounds, session: Session) -> TableRange:
     """The range of a table. Everything at or below the mark was final when the mark passed it.
 
     So nothing has to wait, and no row comes later to one that has the same value: all of them are in one piece.
@@ -178,7 +179,7 @@ def table_range(source: Postgres | Jdbc | Sqlite, mark: HWM[Any], bounds: Bounds
 class TableRange:
     """Rows of a table from `low` to `stop`, or up to and with the mark."""
 
-    source: Postgres | Jdbc | Sqlite
+    source: AnyTable
     mark: HWM[Any]
     low: End | None
     stop: End | None
@@ -261,13 +262,13 @@ def order_of(source: Source) -> tuple[str, ...]:
     return tuple(group[0] for group in groups) if all(len(group) == 1 for group in groups) else ()
 
 
-def cursor_terms(source: Postgres | Jdbc | Sqlite) -> tuple[str, ...]:
+def cursor_terms(source: AnyTable) -> tuple[str, ...]:
     """The cursor in SQL: each column, or what stands in for it where it is NULL."""
     spelt = [[quote(name) for name in group] for group in _groups(source)]
     return tuple(names[0] if len(names) == 1 else f"coalesce({', '.join(names)})" for names in spelt)
 
 
-def _groups(source: Postgres | Jdbc | Sqlite) -> tuple[tuple[str, ...], ...]:
+def _groups(source: AnyTable) -> tuple[tuple[str, ...], ...]:
     return Cursor.of(source.cursor).request().columns
 
 

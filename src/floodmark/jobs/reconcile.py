@@ -27,12 +27,10 @@ from floodmark.jobs.comparison import (
     table_sink,
 )
 from floodmark.jobs.dead_letters import require_no_open_batch
-from floodmark.jobs.ranges import TABLES, Bounds, TableRange, cursor_columns, mark_in, table_range
+from floodmark.jobs.ranges import TABLES, AnyTable, Bounds, TableRange, cursor_columns, mark_in, table_range
 from floodmark.locations import quote
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import POSITION, written_columns
-from floodmark.sources import Jdbc, Sqlite
-from floodmark.sources import Postgres as PostgresSource
 from floodmark.sources.contract import Request
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.step import Step
@@ -344,13 +342,13 @@ class Sides:
             )
 
 
-def table_source(step: Step) -> PostgresSource | Jdbc | Sqlite:
+def table_source(step: Step) -> AnyTable:
     """The one table that a job reads. Raises ConfigError for any other job."""
     [source, *others] = step.work.sources
     if others or not isinstance(source, TABLES):
         raise ConfigError(
             f"job '{step.work.name}' is not read from one table, so no key can be looked up at its source.",
-            hint="reconcile works for postgres, jdbc and sqlite sources",
+            hint="reconcile works for postgres, jdbc, sqlite and table sources",
         )
     return source
 

@@ -13,7 +13,7 @@ from floodmark.failpoints import reach
 from floodmark.jobs.dead_letters import act_batch
 from floodmark.jobs.diff import Receipts, end_time
 from floodmark.jobs.table_readers import behind_restores, names_by_id, needs_of, order, versions_read
-from floodmark.jobs.workflow.running import last_run_in
+from floodmark.jobs.workflow.memory import last_run_in
 from floodmark.probes.set_aside import Kind
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import OnDelta, ledger_id

@@ -186,6 +186,10 @@ def _rows_of(source: object, known: ColumnsOf) -> Relation:
         rows = _stored_rows(places.delta(source.path, source.table), known)
         added = (CHANGE, VERSION, TIME) if source.changes == "feed" else ()
         return Relation(rows.datasets, {**rows.columns, **dict.fromkeys(added, ())}, rows.rest)
+    if isinstance(source, sources.Table):
+        rows = _stored_rows(places.delta(None, source.table), known)
+        added = (SNAPSHOT_AT, *(("_deleted",) if source.absent == "delete" else ())) if source.snapshot else ()
+        return Relation(rows.datasets, {**rows.columns, **dict.fromkeys(added, ())}, rows.rest)
     if isinstance(source, sources.Files):
         return _declared_columns(places.folder(str(source.path)), source.schema, known)
     if isinstance(source, sources.Kafka):

@@ -42,5 +42,8 @@ if TYPE_CHECKING:
     from floodmark.medallion.upkeep import optimize as optimize
     from floodmark.medallion.upkeep import prune_events as prune_events
     from floodmark.medallion.upkeep import settle_conflicts as settle_conflicts
+    from floodmark.medallion.views import ViewReport as ViewReport
+    from floodmark.medallion.views import name_table as name_table
+    from floodmark.medallion.views import publish_views as publish_views
 
 export_lazily(__name__)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from floodmark.errors import FloodmarkError, TaskFailed
 from floodmark.jobs.job import Job, session_of
 from floodmark.jobs.table_readers import needs_of
-from floodmark.jobs.workflow.code import Library, Surroundings
-from floodmark.jobs.workflow.document import Task, Workflow
+from floodmark.jobs.workflow import Library, Surroundings
+from floodmark.jobs.workflow.document import Dependency, Task, Workflow
 from floodmark.jobs.workflow.running import WorkflowRun
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ class Layer:
         """
         receipts: dict[str, Receipt] = {}
         library = Library((), functions={job.name: _run_and_keep(job, store, receipts) for job in self.jobs})
-        tasks = tuple(Task(task_key=name, depends_on=upstream) for name, upstream in self.needs().items())
+        tasks = tuple(
+            Task(task_key=name, dependencies=tuple(Dependency(task_key=each) for each in upstream))
+            for name, upstream in self.needs().items()
+        )
         around = Surroundings(session_of(spark), store)
         plan = WorkflowRun(Workflow(name=self.name, tasks=tasks), library, around, at_once=at_once)
         # All of them, also after a failure: rows may have come for those that succeeded, and a look costs nothing.

@@ -46,7 +46,11 @@ FILE_SIZE_SETTINGS = ("spark.databricks.delta.optimize.maxFileSize", "spark.data
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What is done to one table. `zorder` rewrites it whole, so it is done only when rows came since the last time."""
+    """What is done to one table. `zorder` rewrites it whole, so it is done only when rows came since the last time.
+
+    Neither that nor compaction is worth it below `after_small_files` files. `analyze` has the engine collect statistics
+    for its planner; where it has no such thing for Delta tables, those of the files are all there is.
+    """
 
     name: str
     path: str | None = None
@@ -56,6 +60,7 @@ class Upkeep:
     target_file_bytes: int = DEFAULT_FILE_SIZE
     after_small_files: int = 2
     vacuum: timedelta | None = None
+    analyze: bool = False
 
     def place(self) -> DeltaPlace:
         return DeltaPlace(self.path, self.table)
@@ -145,7 +150,7 @@ class TableWork:
         if wanted := self._properties():
             listed = ", ".join(f"'{name}' = '{value}'" for name, value in wanted.items())
             yield "retention and statistics", f"ALTER TABLE {self.place.sql} SET TBLPROPERTIES ({listed})"
-        if self.upkeep.zorder and self._changed_since("zOrderBy"):
+        if self.upkeep.zorder and self.files >= self.upkeep.after_small_files and self._changed_since("zOrderBy"):
             columns = ", ".join(map(quote, self.upkeep.zorder))
             yield "z-order", f"OPTIMIZE {self.place.sql} ZORDER BY ({columns})"
         elif not self.upkeep.zorder and self._small_files() >= self.upkeep.after_small_files:
@@ -165,6 +170,8 @@ class TableWork:
             for what, statement in self.statements():
                 session.sql(statement).collect()
                 done.append(what)
+            if self.upkeep.analyze and has_analyze(session, self.place):
+                done.append("statistics")
         self.probe.refresh()
         return tuple(done)
 
@@ -196,6 +203,22 @@ class TableWork:
             return
         with table_lock(folder, self.spark, patience_seconds=LOCK_PATIENCE_SECONDS):
             yield
+
+
+def has_analyze(session: SparkSession, place: DeltaPlace) -> bool:
+    """Have the engine collect its statistics of a table; False where it does not do so for Delta.
+
+    Databricks does. Open-source Spark refuses, and Delta's own statistics of each file stay what its planner has.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        session.sql(f"ANALYZE TABLE {place.sql} COMPUTE STATISTICS FOR ALL COLUMNS").collect()
+    except AnalysisException as error:
+        if "NOT_SUPPORTED" in str(error.getCondition()) or "not supported" in str(error).lower():
+            return False
+        raise
+    return True
 
 
 def prune_events(job: Job, before: Moment | None, spark: SparkSession, store: MarkStore) -> dict[str, int]:

@@ -32,6 +32,7 @@ from floodmark.project.kinds import (
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
 from floodmark.project.kinds.rules import RuleModel
 from floodmark.project.kinds.servers import (
+    CatalogSource,
     JdbcSource,
     KafkaSink,
     KafkaSource,
@@ -53,7 +54,15 @@ if TYPE_CHECKING:
 
 
 AnySource = Annotated[
-    FilesSource | DeltaSource | FactSource | KafkaSource | PostgresSource | JdbcSource | SqliteSource | PythonSource,
+    FilesSource
+    | DeltaSource
+    | CatalogSource
+    | FactSource
+    | KafkaSource
+    | PostgresSource
+    | JdbcSource
+    | SqliteSource
+    | PythonSource,
     Field(discriminator="type"),
 ]
 AnySink = Annotated[DeltaSink | KafkaSink | PostgresSink | FilesSink | ConsoleSink, Field(discriminator="type")]

@@ -198,6 +198,14 @@ class Discerning(Protocol):
 
 
 @runtime_checkable
+class Readable(Protocol):
+    """A sink whose rows can be read back, so that a source without marks knows what is new."""
+
+    def read(self, session: Session) -> DataFrame | None:
+        """The rows as they are now; None if there is no table yet."""
+
+
+@runtime_checkable
 class Shaped(Protocol):
     """A sink whose target has a schema that rows must fit."""
 

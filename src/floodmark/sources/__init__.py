@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from floodmark.sources.delta import Delta as Delta
     from floodmark.sources.files import Files as Files
     from floodmark.sources.kafka import Kafka as Kafka
+    from floodmark.sources.tables.catalog import Table as Table
     from floodmark.sources.tables.cursor import Cursor as Cursor
     from floodmark.sources.tables.jdbc import Jdbc as Jdbc
     from floodmark.sources.tables.postgres import Postgres as Postgres

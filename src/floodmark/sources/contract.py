@@ -109,6 +109,25 @@ class Repeating(Protocol):
         """The columns by which such a row is known; none if it gives no row twice. Raises ConfigError."""
 
 
+@dataclass(frozen=True)
+class StoredRows:
+    """The rows that a sink has, read when they are compared; `is_log`: it keeps every version of a key."""
+
+    read: Callable[[Session], DataFrame | None]
+    is_log: bool
+
+
+@runtime_checkable
+class Snapshotting(Protocol):
+    """A source that has no mark to read above: it gives all its rows, unless it is told which are known."""
+
+    def takes_snapshots(self) -> bool:
+        """Whether it does so."""
+
+    def compared_with(self, stored: StoredRows) -> Source:
+        """The source as it gives only what differs from these rows; called when a job is put together."""
+
+
 @runtime_checkable
 class Restating(Protocol):
     """A source that may give a row again after it has changed, where no other mark would have told the two apart."""

@@ -1,4 +1,4 @@
-"""The columns of a dataclass: which Spark type holds each of its fields."""
+"""Types of columns: those of a dataclass, and those that hold what two versions of a table have."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from uuid import UUID
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
 
@@ -82,3 +83,75 @@ class ClassColumns:
 def type_name(hint: object) -> str:
     """A type as its user wrote it."""
     return hint.__name__ if isinstance(hint, type) and not get_origin(hint) else str(hint).replace("typing.", "")
+
+
+def merged_type(found: DataType, held: DataType, fits: Callable[[DataType, DataType], bool]) -> DataType | None:
+    """The held type with the fields that are new in it; None where it cannot hold what was found.
+
+    Fields are known by their names, without case, in whatever order they stand.
+    """
+    from pyspark.sql import types as T
+
+    if isinstance(found, T.StructType) and isinstance(held, T.StructType):
+        theirs = {each.name.lower(): each for each in found.fields}
+        merged = [
+            merged_type(theirs[each.name.lower()].dataType, each.dataType, fits)
+            if each.name.lower() in theirs
+            else each.dataType
+            for each in held.fields
+        ]
+        known = {each.name.lower() for each in held.fields}
+        kept = [T.StructField(e.name, kind) for e, kind in zip(held.fields, merged, strict=True) if kind is not None]
+        new = [each for each in found.fields if each.name.lower() not in known]
+        return T.StructType([*kept, *new]) if None not in merged else None
+    if isinstance(found, T.ArrayType) and isinstance(held, T.ArrayType):
+        element = merged_type(found.elementType, held.elementType, fits)
+        return T.ArrayType(element) if element is not None else None
+    if isinstance(found, T.MapType) and isinstance(held, T.MapType):
+        value = merged_type(found.valueType, held.valueType, fits)
+        is_same_key = found.keyType.simpleString() == held.keyType.simpleString()
+        return T.MapType(held.keyType, value) if value is not None and is_same_key else None
+    return held if found.simpleString() == held.simpleString() or fits(found, held) else None
+
+
+def align(column: Column, kind: DataType, wanted: DataType) -> Column:
+    """A value in another version of its type: fields by name, one that it lacks is null."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if kind.simpleString() == wanted.simpleString():
+        return column
+    if isinstance(kind, StructType) and isinstance(wanted, StructType):
+        known = {each.name.lower(): each for each in kind.fields}
+
+        def field(name: str, to: DataType) -> Column:
+            own = known.get(name.lower())
+            return align(column[own.name], own.dataType, to) if own else F.lit(None).cast(to)
+
+        fields = [field(each.name, each.dataType).alias(each.name) for each in wanted.fields]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
+        return F.transform(column, lambda each: align(each, kind.elementType, wanted.elementType))
+    if isinstance(kind, MapType) and isinstance(wanted, MapType):
+        return F.transform_values(column, lambda _, each: align(each, kind.valueType, wanted.valueType))
+    return column.cast(wanted)
+
+
+def new_fields(found: DataType, held: DataType, name: str) -> list[tuple[str, str]]:
+    """The fields that are nested in a column and not in the held type, each by its whole name, with its type."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(found, StructType) and isinstance(held, StructType):
+        known = {each.name.lower(): each.dataType for each in held.fields}
+        listed = [
+            new_fields(each.dataType, known[each.name.lower()], f"{name}.{each.name}")
+            if each.name.lower() in known
+            else [(f"{name}.{each.name}", each.dataType.simpleString())]
+            for each in found.fields
+        ]
+        return [each for some in listed for each in some]
+    if isinstance(found, ArrayType) and isinstance(held, ArrayType):
+        return new_fields(found.elementType, held.elementType, f"{name}.element")
+    if isinstance(found, MapType) and isinstance(held, MapType):
+        return new_fields(found.valueType, held.valueType, f"{name}.value")
+    return []

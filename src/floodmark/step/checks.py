@@ -14,6 +14,7 @@ from floodmark.logs import get_logger
 from floodmark.rules import RuleSet, Tally
 from floodmark.rules.rule_set import SAMPLE, Legend
 from floodmark.sinks.contract import Session, Shaped, Sink
+from floodmark.spark.schemas import align, merged_type, new_fields
 from floodmark.step.spool import wait_for_observation
 from floodmark.step.work import OnSchemaChange
 
@@ -111,7 +112,8 @@ class Drift:
 
     new: tuple[tuple[str, str], ...]
     unfit: tuple[str, ...]
-    widened: tuple[tuple[str, str], ...]
+    differing: tuple[str, ...] = ()
+    """Columns of another type than the target's, which it can hold or be given."""
     absent: tuple[str, ...] = ()
 
     def differences(self) -> tuple[str, ...]:
@@ -128,7 +130,16 @@ def fit(rows: DataFrame, sink: Sink, *, job: str, policy: OnSchemaChange, sessio
         raise SchemaChanged(job, sink=sink.name, differences=drift.differences())
     log_drift(drift, sink, job, policy)
     known = rows.drop(*(name for name, _ in drift.new)) if policy == "ignore" else rows
-    return known.withColumns({name: known[f"`{name}`"].cast(wider) for name, wider in drift.widened})
+    held = {field.name.lower(): field.dataType for field in target.fields}
+    changed = [f for f in known.schema.fields if f.name in drift.differing]
+    wanted = {f.name: _wanted_type(f.dataType, held[f.name.lower()], policy) for f in changed}
+    return known.withColumns({f.name: align(known[f"`{f.name}`"], f.dataType, wanted[f.name]) for f in changed})
+
+
+def _wanted_type(found: DataType, held: DataType, policy: OnSchemaChange) -> DataType:
+    """What a column is written as: with its new fields, unless those are to be left out."""
+    merged = merged_type(found, held, fits) if policy == "evolve" else None
+    return merged if merged is not None else held
 
 
 def log_drift(drift: Drift, sink: Sink, job: str, policy: OnSchemaChange) -> None:
@@ -146,17 +157,18 @@ def compare(rows: StructType, target: StructType) -> Drift:
     """Column names are compared without case, as Spark and Delta do; `_fm_*` columns are ours and never written."""
     known = {field.name.lower(): field.dataType for field in target.fields}
     own = [field for field in rows.fields if not field.name.startswith("_fm_")]
-    new = tuple((field.name, field.dataType.simpleString()) for field in own if field.name.lower() not in known)
+    new = [(field.name, field.dataType.simpleString()) for field in own if field.name.lower() not in known]
     changed = [(f.name, f.dataType, known[f.name.lower()]) for f in own if f.name.lower() in known]
     differing = [(name, found, held) for name, found, held in changed if found.simpleString() != held.simpleString()]
-    widened = tuple((name, held.simpleString()) for name, found, held in differing if fits(found, held))
     unfit = tuple(
         f"column {name} is {found.simpleString()}, the target has {held.simpleString()}"
         for name, found, held in differing
-        if not fits(found, held)
+        if merged_type(found, held, fits) is None
     )
+    new += [each for name, found, held in differing for each in new_fields(found, held, name)]
     names = {field.name.lower() for field in own}
-    return Drift(new, unfit, widened, tuple(field.name for field in target.fields if field.name.lower() not in names))
+    absent = tuple(field.name for field in target.fields if field.name.lower() not in names)
+    return Drift(tuple(new), unfit, tuple(name for name, _, _ in differing), absent)
 
 
 def fits(found: DataType, held: DataType) -> bool:

@@ -15,8 +15,30 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
-from floodmark.sinks.contract import Atomic, Discerning, Expressing, Freezing, Ordered, Sink, is_atomic, merges
-from floodmark.sources.contract import Deciding, Immutable, Repeating, Restating, Saving, Session, Source
+from floodmark.sinks.contract import (
+    Atomic,
+    Discerning,
+    Expressing,
+    Freezing,
+    Ordered,
+    Readable,
+    Sink,
+    TableSink,
+    is_atomic,
+    merges,
+    replaces,
+)
+from floodmark.sources.contract import (
+    Deciding,
+    Immutable,
+    Repeating,
+    Restating,
+    Saving,
+    Session,
+    Snapshotting,
+    Source,
+    StoredRows,
+)
 from floodmark.step.repeatable import volatile_calls, why_expression_volatile
 from floodmark.step.transform import (
     Function,
@@ -303,6 +325,33 @@ def without_repeats(job: str, sources: Sequence[Source], sinks: tuple[Sink, ...]
             hint="choose safety: fence or {delay: 30s}, or another action than quarantine",
         )
     return tuple(_recognising_sink(job, sink, by) for sink in sinks)
+
+
+def with_stored_rows(job: str, sources: Sequence[Source], sinks: Sequence[Sink]) -> tuple[Source, ...]:
+    """The sources, each that takes snapshots told of the rows that the job's first table has.
+
+    A sink with history that takes whole snapshots compares them itself. Raises ConfigError where nobody would.
+    """
+    return tuple(
+        _compared_source(job, source, sinks)
+        if isinstance(source, Snapshotting) and source.takes_snapshots()
+        else source
+        for source in sources
+    )
+
+
+def _compared_source(job: str, source: Snapshotting, sinks: Sequence[Sink]) -> Source:
+    whole = [sink for sink in sinks if getattr(sink, "changes", None) == "snapshot"]
+    if len(whole) == len(sinks):
+        return source  # type: ignore[return-value]  # it is a Source, which may take snapshots
+    known = next((s for s in sinks if isinstance(s, Readable) and isinstance(s, TableSink) and not replaces(s)), None)
+    if whole or known is None:
+        what = "wants whole snapshots, and others of its sinks do not" if whole else "has no table to compare them with"
+        raise ConfigError(
+            f"job '{job}' reads snapshots and {what}.",
+            hint="write to a Delta table with append or merge, or to tables with `changes: snapshot` alone",
+        )
+    return source.compared_with(StoredRows(known.read, is_log=not merges(known)))
 
 
 def require_merging(job: str, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:

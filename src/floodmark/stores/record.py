@@ -19,8 +19,9 @@ FORMAT = 1
 Origin = Literal["commit", "set", "reset", "import", "rollback"]
 IntentKind = Literal["batch", "refresh", "backfill", "repair", "replay"]
 """A backfill, a repair and a replay of dead letters write rows and leave the marks where they are."""
-UPKEEP = "floodmark.optimize"
-"""The name under which the upkeep of tables keeps its receipts; `durations` has the seconds of each table."""
+UPKEEP, VIEWS = "floodmark.optimize", "floodmark.views"
+"""The names under which the upkeep of tables and the publishing of views keep their receipts; `durations` has the
+seconds of each table or view."""
 
 
 @dataclass(frozen=True)

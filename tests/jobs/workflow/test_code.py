@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.errors import ConfigError, TaskFailed
 from floodmark.jobs.running import Outcome
-from floodmark.jobs.workflow.code import Library, Surroundings
+from floodmark.jobs.workflow import Library, Surroundings
 from floodmark.jobs.workflow.document import Task
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import done

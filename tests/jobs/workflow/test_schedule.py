@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.errors import ConfigError
-from floodmark.jobs.workflow import WorkflowRun
-from floodmark.jobs.workflow.code import Library, Surroundings
+from floodmark.jobs.workflow import Library, Surroundings, WorkflowRun
 from floodmark.jobs.workflow.document import Workflow, workflow_in
 from floodmark.jobs.workflow.running import WorkflowResult
 from floodmark.jobs.workflow.schedule import keep_schedule

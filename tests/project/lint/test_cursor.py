@@ -38,6 +38,9 @@ def rules(folder: Path, source: str, sink: str) -> list[str]:
         ("{type: jdbc, url: 'jdbc:db2://db/shop', table: o, cursor: {column: at, safety: {delay: 1m}}}", ["FM417"]),
         ("{type: jdbc, url: 'jdbc:mysql://db/shop', table: o, cursor: {column: at, safety: {delay: 1m}}}", []),
         ("{type: jdbc, url: 'jdbc:postgresql://db/shop', table: o, cursor: at}", []),
+        ("{type: table, name: main.shop.o, cursor: {column: at, safety: {delay: 1m}}}", ["FM417"]),
+        ("{type: table, name: main.shop.o, cursor: {column: at, safety: {lag: 1d}}, key: [id]}", []),
+        ("{type: table, name: main.shop.o, snapshot: true, key: [id]}", []),
     ],
 )
 def test_rows_that_nothing_tells_apart_are_found(tmp_path: Path, source: str, found: list[str]) -> None:

@@ -40,6 +40,8 @@ def polled(cursor: str, more: str = "") -> str:
         (polled("{column: id, safety: {horizon: 1h}}"), ["FM206"]),
         ("{type: sqlite, path: o.db, table: o, cursor: id}", []),
         ("{type: jdbc, url: 'jdbc:mysql://db/shop', table: o, cursor: [at, id]}", ["FM410"]),
+        ("{type: table, name: main.shop.o, cursor: [at, id]}", ["FM410"]),
+        ("{type: table, name: main.shop.o, snapshot: true, key: id}", []),
         ("{type: jdbc, url: 'jdbc:mysql://h/x', table: o, cursor: {column: [at, id], safety: delay}}", ["FM413"]),
     ],
 )

@@ -1,8 +1,8 @@
-"""What holds for a table behind a cursor, whichever source reads it: PostgreSQL, any JDBC database, SQLite."""
+"""What holds for a table behind a cursor, whichever source reads it: PostgreSQL, JDBC, SQLite, Spark's own catalog."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from floodmark.hwm import HWM, Json, Span
 from floodmark.sources import Postgres, Sqlite
 from floodmark.sources.contract import Request, Source
 from floodmark.sources.tables.cursor import Cursor
-from tests.sources.tables import test_jdbc, test_sqlite
+from tests.sources.tables import test_catalog, test_jdbc, test_sqlite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,8 +63,17 @@ class Table:
         return read, self.values(self.with_rows(*then).span(before))
 
 
-@pytest.fixture(params=["postgres", "jdbc", "sqlite"])
-def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Table:
+@pytest.fixture(params=["postgres", "jdbc", "sqlite", "catalog"])
+def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[Table]:
+    """The database is taken only where it is asked for."""
+    if request.param == "catalog":
+        yield test_catalog.law_table(spark, Table)
+        spark.sql("drop table if exists o")
+    else:
+        yield database_table(request, spark, tmp_path)
+
+
+def database_table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Table:
     if request.param == "sqlite":
         path = tmp_path / "shop.db"
         return Table(spark, lambda sql: test_sqlite.run(path, sql), lambda cursor: Sqlite(path, "o", cursor=cursor))
@@ -124,7 +133,7 @@ def test_rows_that_share_the_marks_value_and_rows_without_one_come_once(table: T
     assert (first, table.batch(cursor), table.batch(cursor)) == ([1, 2], [1, 3], [])
 
 
-@pytest.mark.parametrize("table", ["postgres", "jdbc"], indirect=True)
+@pytest.mark.parametrize("table", ["postgres", "jdbc", "catalog"], indirect=True)
 def test_numbers_of_38_digits_are_told_apart(table: Table) -> None:
     """SQLite has no such numbers."""
     first, then = table.two_spans(["9" * 37 + "8"], ["9" * 38], "numeric(38,0)")

@@ -1,6 +1,7 @@
 """`floodmark marks copy | export | import`: marks that go to another job or to a file, and marks that come from one.
 
-They come from a file of ours, or as others store them: Redpanda Connect's cache, a consumer group, onETL's files.
+They come from a file of ours, or as others store them: Redpanda Connect's cache, a consumer group, onETL's files, a
+checkpoint of Structured Streaming.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 KIND, FORMAT = "floodmark-marks", 1
-KINDS = ("rpcn:TABLE/KEY", "kafka-group:ID", "hwm-yaml:FOLDER")
+KINDS = ("rpcn:TABLE/KEY", "kafka-group:ID", "hwm-yaml:FOLDER", "checkpoint:FOLDER")
 
 
 def copy(
@@ -106,6 +107,8 @@ def import_(
         records = [_from_cache(invocation, _one(invocation, select), rest, url, field)]
     elif kind == "kafka-group":
         records = [_from_group(invocation, _one(invocation, select), rest, bootstrap, topic or (), offsets)]
+    elif kind == "checkpoint":
+        records = [_from_checkpoint(invocation, _one(invocation, select), rest)]
     elif kind == "hwm-yaml":
         records = _from_yaml(invocation, Path(rest), select or (), mark, offsets)
     else:
@@ -195,6 +198,19 @@ def _from_group(
     if not isinstance(source, Kafka):
         raise ConfigError(f"job '{job.name}' does not read from Kafka.", hint="name one that does with --select JOB")
     value = Group(group, source, bootstrap, topics).value(added=1 if offsets == "last" else 0)
+    return record_of(job, value, invocation.session())
+
+
+def _from_checkpoint(invocation: Invocation, job: Job, folder: str) -> JobRecord:
+    from floodmark.cli.marks.checkpoint import FINISH, Checkpoint
+    from floodmark.jobs.marks import only_source, record_of
+    from floodmark.locations import is_remote
+
+    checkpoint = Checkpoint(folder if is_remote(folder) else str(Path(folder).expanduser()))
+    value = checkpoint.value_for(only_source(job), invocation.session())
+    begun = checkpoint.uncommitted()
+    if begun is not None:
+        typer.echo(f"batch {begun} of the stream was begun and not committed, and is not counted: {FINISH}", err=True)
     return record_of(job, value, invocation.session())
 
 

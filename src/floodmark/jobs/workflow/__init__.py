@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from floodmark.jobs.workflow.code import Library, Surroundings
+from floodmark.jobs.workflow.code import Library
 from floodmark.jobs.workflow.document import Workflow, read_workflow
 from floodmark.jobs.workflow.running import TaskEnd, WorkflowRun
+from floodmark.jobs.workflow.surroundings import Surroundings
 
 __all__ = ["Library", "Surroundings", "TaskEnd", "Workflow", "WorkflowRun", "read_workflow"]

@@ -1,26 +1,34 @@
-"""What a task runs: a notebook, a script, an entry point, or the job or function that is named like it."""
+"""What a task runs: a notebook, a script, SQL, a condition, a loop, another job, or what is named like the task."""
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import runpy
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floodmark.errors import ConfigError, TaskFailed
+from floodmark.jobs.workflow.notebooks import FindFile, Notebook, dbutils_of, has_main, import_notebook, run_statements
+from floodmark.jobs.workflow.surroundings import OUTCOME, Surroundings
 from floodmark.locations import importable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from floodmark.jobs.running import Outcome
-    from floodmark.jobs.workflow.document import NotebookTask, PythonTask, Task, WheelTask
-    from floodmark.stores.contract import MarkStore
+    from floodmark.jobs.workflow.document import (
+        ConditionTask,
+        ForEachTask,
+        NotebookTask,
+        PythonTask,
+        RunJobTask,
+        SqlTask,
+        Task,
+        WheelTask,
+    )
 
 
 Action: TypeAlias = "Callable[[Surroundings], str | None]"
@@ -33,16 +41,12 @@ CALL_ENTRY_POINT = (
     "sys.exit(f'{package} has no entry point {name}') if not found else sys.exit(found[0].load()())\n"
 )
 LINES_SHOWN = 12
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a task may use: the session (started when it is asked for), the marks, and how long it may take."""
-
-    session: Callable[[], SparkSession]
-    store: MarkStore
-    timeout_seconds: float | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
+PAGES = {
+    "pipeline_task": "docs/migrating-from-dlt.md says how a pipeline becomes jobs with marks",
+    "dbt_task": "docs/workflows.md: run dbt by a spark_python_task, or make its models jobs",
+    "": "docs/workflows.md lists what a task may be here",
+}
+"""By kind of task that only Databricks can run: what to read."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,11 @@ class Library:
     functions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
 
     def action(self, task: Task) -> Action:
-        """The work of this task. Raises ConfigError if there is none."""
-        if task.notebook_task is not None:
-            return self._notebook(task.task_key, task.notebook_task)
-        if task.spark_python_task is not None:
-            return self._script(task.task_key, task.spark_python_task)
-        if task.python_wheel_task is not None:
-            return entry_point(task.task_key, task.python_wheel_task)
+        """The work of this task. Raises ConfigError if there is none, or none that can be done here."""
+        require_known(task)
+        for wanted, make in self._makers(task):
+            if wanted is not None:
+                return make(wanted)
         if task.task_key in self.functions:
             return function_call(self.functions[task.task_key])
         if task.task_key in self.jobs and self.run_job is not None:
@@ -73,11 +75,57 @@ class Library:
             hint=f"name it under `tasks:` in the project file (known: {known})",
         )
 
+    def _makers(self, task: Task) -> list[tuple[Any, Callable[[Any], Action]]]:
+        key = task.task_key
+        return [
+            (task.notebook_task, lambda wanted: self._notebook(key, wanted)),
+            (task.spark_python_task, lambda wanted: self._script(key, wanted)),
+            (task.python_wheel_task, lambda wanted: entry_point(key, wanted)),
+            (task.sql_task, lambda wanted: self._sql(key, wanted)),
+            (task.condition_task, lambda wanted: condition(key, wanted)),
+            (task.for_each_task, lambda wanted: for_each(key, wanted, self.action(wanted.task))),
+            (task.run_job_task, lambda wanted: self._other_job(key, wanted)),
+        ]
+
     def _notebook(self, task: str, wanted: NotebookTask) -> Action:
-        return notebook(self._file(task, wanted.notebook_path), wanted.base_parameters)
+        file = self._file(task, wanted.notebook_path)
+        return notebook(file, wanted.base_parameters, lambda path: self._file(task, path))
 
     def _script(self, task: str, wanted: PythonTask) -> Action:
         return command(task, [str(self._file(task, wanted.python_file)), *wanted.parameters])
+
+    def _sql(self, task: str, wanted: SqlTask) -> Action:
+        if wanted.file is None:
+            raise ConfigError(
+                f"task '{task}' runs a query, dashboard or alert that only its workspace has.",
+                hint="put the SQL into a file: sql_task.file.path",
+            )
+        text = self._file(task, wanted.file.path).read_text(encoding="utf-8")
+
+        def run(around: Surroundings) -> str | None:
+            run_statements(around, around.fill(text), {**around.fill_all(wanted.parameters), **around.parameters})
+            return None
+
+        return run
+
+    def _other_job(self, task: str, wanted: RunJobTask) -> Action:
+        from floodmark.jobs.workflow.document import find_workflow
+        from floodmark.jobs.workflow.running import WorkflowRun
+
+        other = find_workflow(wanted.job_id, self.folders, task)
+
+        def run(around: Surroundings) -> str | None:
+            if other.name in around.jobs or other.name == around.job:
+                raise ConfigError(f"task '{task}' begins job '{other.name}', which has begun it.", hint="take it out")
+            inner = Surroundings(around.session, around.store, around.timeout_seconds, jobs=(*around.jobs, around.job))
+            given = around.fill_all(wanted.job_parameters)
+            finished = WorkflowRun(other, self, inner, given=given).go()
+            if finished.exit_code:
+                failed = ", ".join(each.outcome.task for each in finished.failures)
+                raise TaskFailed(task, reason=f"job '{other.name}' did not succeed: {failed}")
+            return f"{len(finished.ends)} tasks of {other.name}"
+
+        return run
 
     def _file(self, task: str, path: str) -> Path:
         """The file that a path of a workspace means here: as it stands, or its end under one of our folders."""
@@ -92,42 +140,82 @@ class Library:
         raise ConfigError(f"task '{task}': there is no file for '{path}'.", hint=f"put it under {folders}")
 
 
-def notebook(file: Path, parameters: Mapping[str, str]) -> Action:
-    """Calls the notebook's `main(spark, store, …)`; one without a main is run from top to bottom with `spark`."""
+def require_known(task: Task) -> None:
+    """Raises ConfigError for a task of a kind that only Databricks can run, with the page to read."""
+    for name in task.model_extra or {}:
+        if name in PAGES:
+            raise ConfigError(f"task '{task.task_key}' is a {name}, which is not run here.", hint=PAGES[name])
+        if name.endswith("_task"):
+            raise ConfigError(f"task '{task.task_key}' is a {name}, which is not run here.", hint=PAGES[""])
+
+
+def notebook(file: Path, parameters: Mapping[str, str], find: FindFile) -> Action:
+    """Calls the notebook's `main(spark, store, …)`; one without a main is run from top to bottom."""
 
     def run(around: Surroundings) -> str | None:
+        given = around.fill_all(parameters)
+        book = Notebook(file, around, {**given, **around.parameters}, find)
+        if not has_main(file):
+            return book.run()
         importable(file.parent)
-        if not _defines_main(file):
-            runpy.run_path(str(file), {"spark": around.session(), "store": around.store}, "__main__")
-            return None
-        name = f"_floodmark_task_{file.stem}"
-        spec = importlib.util.spec_from_file_location(name, file)
-        if spec is None or spec.loader is None:
-            raise ConfigError(f"{file} cannot be imported.", hint="give it the ending .py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # pickling and dataclasses look their module up by name
-        spec.loader.exec_module(module)
-        return function_call(module.main, parameters)(around)
+        module = import_notebook(file, {"dbutils": dbutils_of(book)})
+        return function_call(module.main, given, around.parameters)(around)
 
     return run
 
 
-def _defines_main(file: Path) -> bool:
-    import ast
+def condition(task: str, wanted: ConditionTask) -> Action:
+    """Judges two values as Databricks does: == and != as text, the others as numbers."""
 
-    tree = ast.parse(file.read_bytes(), filename=str(file))
-    return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+    def run(around: Surroundings) -> str | None:
+        left, right = around.fill(wanted.left), around.fill(wanted.right)
+        outcome = str(wanted.holds(left, right)).lower()
+        around.values.set(task, OUTCOME, outcome)
+        return f"{left} {wanted.op} {right}: {outcome}"
+
+    return run
 
 
-def function_call(function: Callable[..., object], parameters: Mapping[str, str] | None = None) -> Action:
-    """Calls a function with those of `spark`, `store` and the task's parameters that it names."""
+def for_each(task: str, wanted: ForEachTask, action: Action) -> Action:
+    """Runs a task once for every element of a JSON list, so many at a time as the file says."""
+    from floodmark.jobs.workflow.running import run_task
+
+    def run(around: Surroundings) -> str | None:
+        inputs = wanted.inputs_in(around.fill(wanted.inputs), task)
+        turns = [replace(around, input=each, task=wanted.task.task_key) for each in inputs]
+        with ThreadPoolExecutor(wanted.concurrency, thread_name_prefix="for_each") as pool:
+            ends = list(pool.map(lambda turn: run_task(wanted.task, action, turn, _do_not_stop), turns))
+        failed = [f"{each!r}: {end.outcome.error}" for each, end in zip(inputs, ends, strict=True) if end.error]
+        if failed:
+            raise TaskFailed(task, reason=f"{len(failed)} of {len(inputs)} turns failed; {'; '.join(failed[:3])}")
+        return f"{len(inputs)} turns"
+
+    return run
+
+
+def _do_not_stop(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def function_call(
+    function: Callable[..., object],
+    parameters: Mapping[str, str] | None = None,
+    of_job: Mapping[str, str] | None = None,
+) -> Action:
+    """Calls a function with those of `spark`, `store` and the task's parameters that it names.
+
+    Parameters of the job win over the task's own, as they do on Databricks; one that it does not name is not passed.
+    """
 
     def run(around: Surroundings) -> str | None:
         named = inspect.signature(function).parameters
-        unknown = [name for name in parameters or {} if name not in named]
+        takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in named.values())
+        unknown = [name for name in parameters or {} if name not in named and not takes_any]
         if unknown:
             raise ConfigError(f"{function.__module__}.{function.__qualname__} takes no '{unknown[0]}'.", hint="add it")
-        given: dict[str, object] = dict(parameters or {})
+        pushed = {name: value for name, value in (of_job or {}).items() if name in named or takes_any}
+        given: dict[str, object] = {**(parameters or {}), **pushed}
         if "spark" in named:
             given["spark"] = around.session()
         if "store" in named:
@@ -161,9 +249,8 @@ def command(task: str, arguments: Sequence[str]) -> Action:
     def run(around: Surroundings) -> str | None:
         try:
             limit = around.timeout_seconds
-            done = subprocess.run(
-                [sys.executable, *arguments], capture_output=True, text=True, timeout=limit, check=False
-            )
+            filled = [sys.executable, *map(around.fill, arguments)]
+            done = subprocess.run(filled, capture_output=True, text=True, timeout=limit, check=False)
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         if done.returncode:

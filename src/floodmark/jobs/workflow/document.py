@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +21,8 @@ Needs = Mapping[str, tuple[str, ...]]
 """By task: the tasks it depends on."""
 RunIf = Literal["ALL_SUCCESS", "ALL_DONE", "NONE_FAILED", "AT_LEAST_ONE_SUCCESS", "ALL_FAILED", "AT_LEAST_ONE_FAILED"]
 Moment = Literal["on_start", "on_success", "on_failure"]
+Operator = Literal["EQUAL_TO", "NOT_EQUAL", "GREATER_THAN", "GREATER_THAN_OR_EQUAL", "LESS_THAN", "LESS_THAN_OR_EQUAL"]
+BUNDLE_JOB = re.compile(r"\$\{resources\.jobs\.(\w+)\.id\}")
 MOMENTS: tuple[Moment, ...] = ("on_start", "on_success", "on_failure")
 
 
@@ -53,15 +57,37 @@ def workflow_in(values: object, file: Path) -> Workflow:
     return workflow
 
 
-def _as_key(value: object) -> object:
-    """A dependency is `"task"` as in the seed, or `{"task_key": "task"}` as in Databricks."""
-    return value.get("task_key", value) if isinstance(value, dict) else value
+def find_workflow(job_id: str, folders: Iterable[Path], task: str) -> Workflow:
+    """The job that a `run_job_task` means: the file with its id, or the one that is named like it.
+
+    Databricks writes the id of a job beside the settings that it exports; a bundle has `${resources.jobs.NAME.id}`.
+    """
+    name = BUNDLE_JOB.fullmatch(job_id)[1] if BUNDLE_JOB.fullmatch(job_id) else job_id  # type: ignore[index]
+    for file in (file for folder in folders for file in sorted((*folder.glob("*.json"), *folder.glob("*/*.json")))):
+        if file.stem == name or _job_id(file) == job_id:
+            return read_workflow(file)
+    raise ConfigError(
+        f"task '{task}': there is no file of job {job_id}.", hint=f"put {name}.json beside the workflow file"
+    )
+
+
+def _job_id(file: Path) -> str | None:
+    try:
+        values = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError):
+        return None
+    return str(values["job_id"]) if isinstance(values, dict) and "job_id" in values else None
+
+
+def _as_dependency(value: object) -> object:
+    """A dependency is `"task"` as in the migration guide, or `{"task_key": "task"}` as in Databricks."""
+    return {"task_key": value} if isinstance(value, str) else value
 
 
 class Part(BaseModel):
     """A part of the file; what Databricks knows and we do not is kept aside, and `validate` names it."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
 
 class NotebookTask(Part):
@@ -88,6 +114,78 @@ class WheelTask(Part):
 
     def arguments(self) -> tuple[str, ...]:
         return (*self.parameters, *(f"--{name}={value}" for name, value in self.named_parameters.items()))
+
+
+class SqlFile(Part):
+    """A file of SQL statements."""
+
+    path: str
+
+
+class SqlTask(Part):
+    """SQL of a file; what lies in a workspace alone cannot be run here."""
+
+    file: SqlFile | None = None
+    parameters: dict[str, str] = {}
+
+
+class ConditionTask(Part):
+    """Two values and how they are compared: text by == and !=, numbers by the others."""
+
+    op: Operator
+    left: str
+    right: str
+
+    def holds(self, left: str, right: str) -> bool:
+        """Whether it does for these. Raises ConfigError for a text where a number is needed."""
+        if self.op in ("EQUAL_TO", "NOT_EQUAL"):
+            return (left == right) == (self.op == "EQUAL_TO")
+        try:
+            low, high = Decimal(left), Decimal(right)
+        except ArithmeticError:
+            raise ConfigError(f"{left!r} {self.op} {right!r} compares no numbers.", hint="use EQUAL_TO") from None
+        is_equal = low == high
+        by_sign = {"GREATER_THAN": low > high, "LESS_THAN": low < high}
+        return by_sign.get(self.op.removesuffix("_OR_EQUAL"), False) or (self.op.endswith("_OR_EQUAL") and is_equal)
+
+
+class RunJobTask(Part):
+    """Another job, by its id."""
+
+    job_id: Annotated[str, BeforeValidator(str)]
+    job_parameters: dict[str, str] = {}
+
+
+class ForEachTask(Part):
+    """A task that runs once for every element of a JSON list."""
+
+    inputs: str
+    task: Task
+    concurrency: Annotated[int, Field(ge=1)] = 1
+
+    def inputs_in(self, text: str, key: str) -> list[Any]:
+        """The elements. Raises ConfigError for what is no list."""
+        try:
+            inputs = json.loads(text)
+        except ValueError:
+            inputs = None
+        if not isinstance(inputs, list):
+            raise ConfigError(f"the inputs of task '{key}' are no JSON list: {text[:80]}.", hint='write ["a", "b"]')
+        return inputs
+
+
+class Dependency(Part):
+    """A task that has to end before; of a condition, also how it has to be judged."""
+
+    task_key: str
+    outcome: Literal["true", "false"] | None = None
+
+
+class JobParameter(Part):
+    """A parameter of the whole job."""
+
+    name: str
+    default: Annotated[str, BeforeValidator(str)] = ""
 
 
 class Notifications(Part):
@@ -118,15 +216,30 @@ class Task(NotifyingPart):
 
     task_key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
     description: str = ""
-    depends_on: tuple[Annotated[str, BeforeValidator(_as_key)], ...] = ()
+    dependencies: Annotated[
+        tuple[Annotated[Dependency, BeforeValidator(_as_dependency)], ...], Field(alias="depends_on")
+    ] = ()
     run_if: RunIf = "ALL_SUCCESS"
     notebook_task: NotebookTask | None = None
     spark_python_task: PythonTask | None = None
     python_wheel_task: WheelTask | None = None
+    sql_task: SqlTask | None = None
+    condition_task: ConditionTask | None = None
+    for_each_task: ForEachTask | None = None
+    run_job_task: RunJobTask | None = None
     timeout_seconds: Annotated[float, Field(ge=0)] = 0
     max_retries: Annotated[int, Field(ge=-1)] = 0
     min_retry_interval_millis: Annotated[int, Field(ge=0)] = 1000
     retry_on_timeout: bool = False
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """The tasks that have to end before."""
+        return tuple(each.task_key for each in self.dependencies)
+
+    def wanted_outcome(self, upstream: str) -> str | None:
+        """How a condition has to be judged for this task to run; None if that does not matter."""
+        return next((each.outcome for each in self.dependencies if each.task_key == upstream), None)
 
 
 class CronSchedule(Part):
@@ -145,7 +258,16 @@ class Workflow(NotifyingPart):
     schedule: CronSchedule | None = None
     timeout_seconds: Annotated[float, Field(ge=0)] = 0
     max_concurrent_runs: Annotated[int, Field(ge=1)] = 1
-    parameters: tuple[dict[str, Any], ...] = ()
+    parameters: tuple[JobParameter, ...] = ()
+
+    def parameters_with(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The job's parameters, with what was given over their defaults. Raises ConfigError for one it has not."""
+        known = {each.name: each.default for each in self.parameters}
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            listed = ", ".join(known) or "none"
+            raise ConfigError(f"workflow '{self.name}' has no parameter '{unknown[0]}'.", hint=f"it has: {listed}")
+        return {**known, **given}
 
     def needs(self) -> Needs:
         return {task.task_key: task.depends_on for task in self.tasks}
@@ -221,3 +343,6 @@ def _reachable(edges: Needs, start: str) -> frozenset[str]:
         found.update(ahead)
         waiting = [further for task in ahead for further in edges[task]]
     return frozenset(found)
+
+
+ForEachTask.model_rebuild()

@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-from floodmark.errors import FloodmarkError, LeaseHeld, TaskTimedOut
+from floodmark.errors import FloodmarkError, TaskTimedOut
 from floodmark.failpoints import reach
-from floodmark.hwm import Json
 from floodmark.jobs.running import LONGEST_PAUSE_SECONDS, NEEDS_A_PERSON, SOME_FAILED
+from floodmark.jobs.workflow.memory import ENDED_WELL, Memory, State, TaskOutcome, WorkflowState, hold_memory
+from floodmark.jobs.workflow.surroundings import OUTCOME, TaskValues
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause
-from floodmark.stores.extras import WORKFLOW
-from floodmark.stores.lease import HeldLease, hold
-from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.jobs.workflow.code import Action, Library, Surroundings
+    from floodmark.jobs.workflow.code import Action, Library
     from floodmark.jobs.workflow.document import RunIf, Task, Workflow
-    from floodmark.stores.contract import MarkStore
+    from floodmark.jobs.workflow.surroundings import Surroundings
 
 
-State = Literal["SUCCESS", "FAILED", "TIMEDOUT", "SKIPPED"]
-NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]+")
 GRACE_SECONDS = 10.0
 """How long a task that ran out of time may take to notice that its Spark jobs were stopped."""
 AT_ONCE = 4
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class TaskOutcome:
-    """How a task ended. `note` says why it was skipped, or what it did."""
-
-    task: str
-    state: State
-    attempts: int = 0
-    seconds: float = 0.0
-    error: str | None = None
-    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +64,7 @@ class WorkflowResult:
     @property
     def exit_code(self) -> int:
         """0 if all tasks succeeded, 3 if some did, and the error's own code if none did (1 if their codes differ)."""
-        bad = [each for each in self.ends if each.outcome.state != "SUCCESS"]
+        bad = [each for each in self.ends if each.outcome.state not in ENDED_WELL]
         if not bad:
             return 0
         if len(bad) < len(self.ends) or self.resumed_tasks:
@@ -106,6 +89,8 @@ class WorkflowRun:
     begin: Callable[[], None] = lambda: None
     """Called when the run has its lease and is about to begin."""
     at_once: int = AT_ONCE
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of the job that this run has other values for."""
 
     def go(self, only: frozenset[str] | None = None, tick: datetime | None = None) -> WorkflowResult:
         """Run the tasks (`only` these) and give how each ended; what they raise becomes their outcome.
@@ -121,11 +106,20 @@ class WorkflowRun:
             self.begin()
             left = {key: action for key, action in actions.items() if key not in done}
             clock = time.monotonic()
-            ends = _TaskPool(self, left, memory, state).go()
+            ends = _TaskPool(self._with_context(state), left, memory, state).go()
             seconds = round(time.monotonic() - clock, 3)
         earlier = last.failures() & chosen if last else frozenset()
         run, begun = state.run, state.started
         return WorkflowResult(self.workflow.name, run, begun, seconds, ends, tuple(sorted(done)), earlier)
+
+    def _with_context(self, state: WorkflowState) -> WorkflowRun:
+        """The same with what its tasks may ask for: parameters, the run itself, what earlier tasks of it have said."""
+        parameters = self.workflow.parameters_with(self.given)
+        values, name = TaskValues(state.values), self.workflow.name
+        around = replace(
+            self.around, parameters=parameters, values=values, job=name, run=state.run, started=state.started
+        )
+        return replace(self, around=around)
 
     def _in_order(self, chosen: frozenset[str]) -> list[str]:
         return [task.task_key for task in self.workflow.tasks if task.task_key in chosen]
@@ -137,11 +131,12 @@ class WorkflowRun:
         begun = WorkflowState(uuid.uuid4().hex[:12], datetime.now(timezone.utc), tick or (last.tick if last else None))
         if last is None or tick is not None:
             return begun, frozenset()
-        done = last.successes()
+        done = last.ended_well()
         is_whole = done >= set(self.workflow.needs())
         if fresh:  # a part of the workflow: what the rest of the last run left stays as it is
-            return replace(begun, tasks=last.tasks), frozenset()
-        return (begun, frozenset()) if is_whole else (replace(begun, run=last.run, tasks=last.tasks), done)
+            return replace(begun, tasks=last.tasks, values=last.values), frozenset()
+        rest = replace(begun, run=last.run, tasks=last.tasks, values=last.values)
+        return (begun, frozenset()) if is_whole else (rest, done)
 
 
 @dataclass
@@ -177,11 +172,26 @@ class _TaskPool:
     def _one(self, key: str, needs: list[str], deadline: float | None) -> TaskEnd:
         task = self.plan.workflow.task(key)
         left = None if deadline is None else deadline - time.monotonic()
-        reason = self._why_not(task, [self.states[name] for name in needs], left)
+        upstream = self._upstream(task, needs)
+        reason = self._why_not(task, upstream, left)
         if reason is not None:
             return TaskEnd(TaskOutcome(key, "SKIPPED", note=reason))
+        if upstream and set(upstream) == {"EXCLUDED"}:
+            return TaskEnd(TaskOutcome(key, "EXCLUDED", note="the condition was judged otherwise"))
         log.info("task begins", workflow=self.plan.workflow.name, task=key)
-        return run_task(task, self.actions[key], replace(self.plan.around, timeout_seconds=left), self.plan.wait)
+        around = replace(self.plan.around, timeout_seconds=left, task=key)
+        return run_task(task, self.actions[key], around, self.plan.wait)
+
+    def _upstream(self, task: Task, needs: list[str]) -> list[State]:
+        """How each dependency ended for this task: one that was judged otherwise than it wants is excluded for it.
+
+        A condition that an earlier run has judged counts as well.
+        """
+        values = self.plan.around.values.all()
+        judged = [name for name in task.depends_on if task.wanted_outcome(name) and OUTCOME in values.get(name, {})]
+        other = {name for name in judged if values[name][OUTCOME] != task.wanted_outcome(name)}
+        names = dict.fromkeys([*needs, *judged])
+        return ["EXCLUDED" if name in other else self.states.get(name, "SUCCESS") for name in names]
 
     def _why_not(self, task: Task, upstream: list[State], left: float | None) -> str | None:
         """Why the task must not run; None if it may."""
@@ -198,7 +208,7 @@ class _TaskPool:
         """Make the end of a task durable before what follows it begins."""
         self.states[end.outcome.task] = end.outcome.state
         self.ends.append(end)
-        self.state = self.state.with_outcome(end.outcome)
+        self.state = replace(self.state.with_outcome(end.outcome), values=self.plan.around.values.all())
         self.memory.keep(self.state)
         reach(f"after_task:{end.outcome.task}")
         self.plan.report(end)
@@ -206,7 +216,7 @@ class _TaskPool:
 
 def may_run(run_if: RunIf, upstream: list[State]) -> bool:
     """Whether a task may run, as Databricks judges it; one without upstream always may."""
-    good = [state == "SUCCESS" for state in upstream]
+    good = [state in ENDED_WELL for state in upstream]
     failed = [state in ("FAILED", "TIMEDOUT") for state in upstream]
     if not upstream:
         return True
@@ -290,78 +300,3 @@ class _Call:
         if self._spark is not None:
             with suppress(Exception):  # it is given up either way
                 self._spark.interruptTag(self._tag)
-
-
-@dataclass(frozen=True)
-class WorkflowState:
-    """The last run of a workflow, as the store keeps it so that the next can go on.
-
-    When it was begun, the tick of its schedule, and how its tasks ended.
-    """
-
-    run: str
-    started: datetime
-    tick: datetime | None = None
-    tasks: Mapping[str, TaskOutcome] = field(default_factory=dict)
-
-    def with_outcome(self, outcome: TaskOutcome) -> WorkflowState:
-        return replace(self, tasks={**self.tasks, outcome.task: outcome})
-
-    def successes(self) -> frozenset[str]:
-        return frozenset(key for key, outcome in self.tasks.items() if outcome.state == "SUCCESS")
-
-    def failures(self) -> frozenset[str]:
-        return frozenset(key for key, outcome in self.tasks.items() if outcome.state in ("FAILED", "TIMEDOUT"))
-
-    def serialize(self) -> dict[str, Json]:
-        tick = self.tick.isoformat() if self.tick else None
-        tasks: dict[str, Json] = {key: asdict(outcome) for key, outcome in self.tasks.items()}
-        return {"run": self.run, "started": self.started.isoformat(), "tick": tick, "tasks": tasks}
-
-    @classmethod
-    def deserialize(cls, stored: Mapping[str, Any]) -> WorkflowState:
-        tick = datetime.fromisoformat(stored["tick"]) if stored["tick"] else None
-        tasks = {key: TaskOutcome(**outcome) for key, outcome in stored["tasks"].items()}
-        return cls(stored["run"], datetime.fromisoformat(stored["started"]), tick, tasks)
-
-
-class Memory:
-    """The record of one running workflow, in our hands; every change is durable when it returns."""
-
-    def __init__(self, store: MarkStore, lease: HeldLease) -> None:
-        self._lease = lease
-        self._record = store.read(lease.lease.job) or JobRecord(lease.lease.job)
-
-    def last(self) -> WorkflowState | None:
-        return last_run_in(self._record)
-
-    def keep(self, state: WorkflowState) -> None:
-        """Save it under the next number."""
-        extras = self._record.extras.with_part(WORKFLOW, state.serialize())
-        self._record = self._lease.save(replace(self._record, extras=extras), after=self._record)
-
-
-def last_run_in(record: JobRecord | None) -> WorkflowState | None:
-    """What a record says of a workflow; None if it is a job's, or there is none."""
-    stored = record.extras.workflow if record else None
-    return WorkflowState.deserialize(stored) if stored else None
-
-
-def slots(workflow: str, at_once: int) -> list[str]:
-    """The records of a workflow, one for each run that may be under way at the same time."""
-    name = f"workflow.{NOT_IN_A_NAME.sub('_', workflow)}"
-    return [name, *(f"{name}.{place}" for place in range(2, at_once + 1))]
-
-
-@contextmanager
-def hold_memory(store: MarkStore, workflow: str, at_once: int) -> Iterator[Memory]:
-    """The memory of a run, under a lease. Raises LeaseHeld when as many runs as may be are under way."""
-    with ExitStack() as stack:
-        yield Memory(store, _first_free(store, slots(workflow, at_once), stack))
-
-
-def _first_free(store: MarkStore, names: Sequence[str], stack: ExitStack) -> HeldLease:
-    for name in names[:-1]:
-        with suppress(LeaseHeld):
-            return stack.enter_context(hold(store, name))
-    return stack.enter_context(hold(store, names[-1]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from floodmark.errors import ConfigError, LeaseHeld
-from floodmark.jobs.workflow.running import last_run_in, slots
+from floodmark.jobs.workflow.memory import last_run_in, slots
 from floodmark.logs import get_logger
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What the project file may say about databases and Kafka, as sources and as sinks."""
+"""What the project file may say about databases, tables of Spark's catalog and Kafka, as sources and as sinks."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -145,6 +145,25 @@ class SqliteSource(TableOrQuery):
         from floodmark.sources import Sqlite
 
         return Sqlite(site.path(self.path), name=self.name, **self.table_options())  # type: ignore[arg-type]
+
+
+class CatalogSource(SourceModel):
+    """Any table or view that Spark's catalog has: by a cursor, or as snapshots that are compared by key."""
+
+    type: Literal["table"]
+    name: Text = Field(description="as SQL names it: catalog.schema.table")
+    alias: Name = Field(default="table", description="what its mark is known by, and SQL in a job of several sources")
+    cursor: Annotated[CursorModel, BeforeValidator(_as_cursor)] | None = None
+    key: Columns = Field(default=(), description="what makes two rows the same thing")
+    snapshot: bool = Field(default=False, description="read all of it, and compare it with what the first sink has")
+    absent: Literal["keep", "delete"] = Field(default="keep", description="what a key means that a snapshot lacks")
+    allow_empty: bool = False
+
+    def build(self, site: Site) -> "Source":
+        from floodmark.sources import Table
+
+        options = self.model_dump(include={"key", "snapshot", "absent", "allow_empty"})
+        return Table(self.name, self.cursor.build() if self.cursor else "", name=self.alias, **options)
 
 
 class PostgresSink(SinkModel):

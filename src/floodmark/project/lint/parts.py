@@ -15,7 +15,15 @@ from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
 from floodmark.project.kinds import DeltaSink, FilesSource
 from floodmark.project.kinds.medallion import FactSource
-from floodmark.project.kinds.servers import JdbcSource, PostgresSink, PostgresSource, SqliteSource, TableOrQuery
+from floodmark.project.kinds.servers import (
+    CatalogSource,
+    CursorModel,
+    JdbcSource,
+    PostgresSink,
+    PostgresSource,
+    SqliteSource,
+    TableOrQuery,
+)
 from floodmark.step.repeatable import table_name, tables_read, volatile_calls
 
 if TYPE_CHECKING:
@@ -46,14 +54,14 @@ UNITS = frozenset(["year", "quarter", "month", "week", "day", "hour", "minute", 
 
 def lint_cursor(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
     """The findings on the cursor of a job."""
-    source = job.source
-    if not isinstance(source, TableOrQuery):
+    source, cursor = job.source, _cursor_of(job)
+    if cursor is None or not isinstance(source, TableOrQuery | CatalogSource):
         return
-    if not _is_told_apart(source):
-        name = (source.cursor.column or source.cursor.coalesce)[0]
+    if not _is_told_apart(source, cursor):
+        name = (cursor.column or cursor.coalesce)[0]
         said = f"several rows may have the same {name}, and nothing tells them apart: the run will refuse"
         yield finding(CURSOR, "FM417", said, CHOICES.format(name))
-    if source.cursor.on_null == "include":
+    if cursor.on_null == "include":
         for position, sink in enumerate(job.sinks):
             if not isinstance(sink, DeltaSink | PostgresSink) or sink.mode != "merge":
                 said = f"sink '{sink.ledger_name()}' would keep a row twice: without its cursor, and once it has one"
@@ -78,10 +86,17 @@ def _dropping_dimensions(project: Project) -> set[str | None]:
     return {sink.path or sink.table for job in dropping for sink in job.sinks if isinstance(sink, DeltaSink)}
 
 
-def _is_told_apart(source: TableOrQuery) -> bool:
+def _cursor_of(job: JobModel) -> CursorModel | None:
+    """The cursor that a job's source is read by, if it is."""
+    return job.source.cursor if isinstance(job.source, TableOrQuery | CatalogSource) else None
+
+
+def _is_told_apart(source: TableOrQuery | CatalogSource, cursor: CursorModel) -> bool:
     """Whether a run can tell rows of one value apart, as far as the file says; of a table the catalog may know more."""
-    if source.cursor.unique or len(source.cursor.column) > 1 or "xmin" in source.cursor.column:
+    if cursor.unique or len(cursor.column) > 1 or "xmin" in cursor.column:
         return True
+    if isinstance(source, CatalogSource):
+        return bool(source.key)
     if source.query is not None:
         return bool(source.key) and not is_bounded(source.query)
     if not isinstance(source, JdbcSource) or source.url.startswith("jdbc:postgresql:"):
@@ -99,13 +114,13 @@ def is_bounded(query: str) -> bool:
 
 def lint_safety(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
     """The findings on the safety of a job's cursor."""
-    source = job.source
-    if not isinstance(source, TableOrQuery):
+    source, cursor = job.source, _cursor_of(job)
+    if cursor is None or not isinstance(source, TableOrQuery | CatalogSource):
         return
-    if "xmin" in source.cursor.column:
+    if "xmin" in cursor.column:
         yield finding(CURSOR, "FM415", "no index knows xmin: every look and every read scans the table", SLOWER)
         return
-    way = _way(source)
+    way = _way(cursor, "fence" if isinstance(source, PostgresSource) else "none")
     if way == "none" and not isinstance(source, SqliteSource):
         said = "a row that commits late, at or below a value that was read, is never read"
         yield finding(CURSOR, "FM410", said, INSTEAD if isinstance(source, PostgresSource) else ELSEWHERE)
@@ -116,7 +131,7 @@ def lint_safety(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
         yield from _lag(job, source, finding)
 
 
-def _lag(job: JobModel, source: TableOrQuery, finding: FindingAt) -> Iterator[Finding]:
+def _lag(job: JobModel, source: TableOrQuery | CatalogSource, finding: FindingAt) -> Iterator[Finding]:
     if not source.key:
         yield finding(
             CURSOR, "FM414", "safety: lag reads some rows again, and nothing tells them apart", "add key: [id]"
@@ -134,12 +149,12 @@ def _knows_again(sink: SinkModel) -> bool:
     return isinstance(sink, PostgresSink) and sink.mode == "merge"
 
 
-def _way(source: TableOrQuery) -> str | None:
+def _way(cursor: CursorModel, otherwise: str) -> str | None:
     """The chosen way, else the source's own; None where the choice itself is wrong, and FM206 says so."""
     from floodmark.sources.tables.safety import Safety
 
     try:
-        return Safety.of(source.cursor.safety or ("fence" if isinstance(source, PostgresSource) else "none")).way
+        return Safety.of(cursor.safety or otherwise).way
     except ConfigError:
         return None
 

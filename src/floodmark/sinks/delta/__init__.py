@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
@@ -235,8 +236,9 @@ class Delta(Atomic):
                 f"rows may come again (safety: lag) and are known by {names}, which the transform left out.",
                 hint=f"let the transform keep {', '.join(self._known_by)}, or use mode: merge",
             )
-        known = rows.sparkSession.read.format("delta").load(location).select(*self._known_by)
-        return rows.join(known, list(self._known_by), "left_anti")
+        known = rows.sparkSession.read.format("delta").load(location)
+        of_row = reduce(and_, (rows[name].eqNullSafe(known[name]) for name in self._known_by))
+        return rows.join(known, of_row, "left_anti")  # a row without a key is known again, too
 
 
 def members_table(

@@ -1,0 +1,233 @@
+"""Notebooks as Databricks exports them: cells, magics, and the part of `dbutils` that a task needs.
+
+A notebook runs from top to bottom with `spark`, `dbutils`, `display` and `store`, as it does there; one with a function
+`main` is imported, and `main` is called with those of these and of its parameters that it names.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from floodmark.errors import ConfigError
+from floodmark.locations import importable
+from floodmark.logs import get_logger
+
+if TYPE_CHECKING:
+    from floodmark.hwm import Json
+    from floodmark.jobs.workflow.surroundings import Surroundings
+
+
+log = get_logger(__name__)
+CELL = re.compile(r"^# COMMAND -+\s*$")
+MAGIC = re.compile(r"^# MAGIC ?(.*)$")
+SILENT = ("md", "md-sandbox", "pip", "conda")
+"""Magics that show something, or install what is installed here already."""
+EMPTY: Any = object()
+FindFile = Callable[[str], Path]
+
+
+class NotebookEnd(Exception):
+    """`dbutils.notebook.exit` was called; the rest of the notebook does not run."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: Python, or a magic with its text; `line` is where it begins, for tracebacks."""
+
+    magic: str
+    text: str
+    line: int
+
+
+def cells_of(source: str) -> Iterator[Cell]:
+    """The cells of a notebook in their order; a plain script is one cell."""
+    lines, begin = source.splitlines(), 0
+    ends = [place for place, line in enumerate(lines) if CELL.match(line)]
+    for end in (*ends, len(lines)):
+        yield _cell(lines[begin:end], begin)
+        begin = end + 1
+
+
+def _cell(lines: list[str], begin: int) -> Cell:
+    magics = [found[1] for line in lines if (found := MAGIC.match(line))]
+    word, _, rest = magics[0].lstrip().partition(" ") if magics else ("", "", "")
+    if not word.startswith("%"):
+        return Cell("", "\n".join(lines), begin)
+    return Cell(word.lstrip("%"), "\n".join([rest, *magics[1:]]).strip(), begin)
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook on its way: its file, how others are found from it, and what it may use."""
+
+    file: Path
+    around: Surroundings
+    parameters: Mapping[str, str]
+    find: FindFile
+
+    def run(self) -> str | None:
+        """From top to bottom; gives what it ended with, if it said so."""
+        importable(self.file.parent)
+        names = {**self.names(), "__name__": "__main__", "__file__": str(self.file)}
+        try:
+            self._run_cells(names)
+        except NotebookEnd as ended:
+            return ended.value
+        return None
+
+    def names(self) -> dict[str, Any]:
+        """What every notebook finds there."""
+        return {
+            "spark": self.around.session(),
+            "store": self.around.store,
+            "dbutils": dbutils_of(self),
+            "display": lambda shown: log.info("display", of=str(type(shown).__name__)),
+        }
+
+    def _run_cells(self, names: dict[str, Any]) -> None:
+        for cell in cells_of(self.file.read_text(encoding="utf-8")):
+            if not cell.magic or cell.magic == "python":
+                tree = compile("\n" * cell.line + cell.text, str(self.file), "exec", dont_inherit=True)
+                exec(tree, names)  # noqa: S102 - it is the user's own notebook, which is to be run
+            else:
+                self._run_magic(cell, names)
+
+    def _run_magic(self, cell: Cell, names: dict[str, Any]) -> None:
+        if cell.magic == "run":
+            path = cell.text.split()[0].strip("\"'")
+            replace(self, file=self.find(str(self.file.parent / path)))._run_cells(names)
+        elif cell.magic == "sql":
+            names["_sqldf"] = run_statements(self.around, cell.text, {})
+        elif cell.magic in SILENT:
+            log.debug("magic left out", magic=cell.magic, notebook=self.file.name)
+        else:
+            raise ConfigError(
+                f"{self.file.name}, line {cell.line + 1}: %{cell.magic} is not run here.",
+                hint="%run, %sql, %python, %md and %pip are known; put the rest into a task of its own",
+            )
+
+
+def has_main(file: Path) -> bool:
+    """Whether the file defines a function `main`; magics are comments to Python."""
+    tree = ast.parse(file.read_bytes(), filename=str(file))
+    return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+
+
+def run_statements(around: Surroundings, sql: str, parameters: Mapping[str, str]) -> object:
+    """Run one statement after the other, with `:name` for parameters; gives the last one's rows."""
+    import sqlglot
+
+    ends = [token.end for token in sqlglot.tokenize(sql, read="spark") if token.token_type.name == "SEMICOLON"]
+    begins = [0, *(end + 1 for end in ends)]
+    statements = [sql[begin:end].strip() for begin, end in zip(begins, [*ends, len(sql)], strict=True)]
+    rows: object = None
+    for statement in filter(None, statements):
+        rows = around.session().sql(statement, args=dict(parameters)) if parameters else around.session().sql(statement)
+    return rows
+
+
+def dbutils_of(notebook: Notebook) -> SimpleNamespace:
+    """The part of `dbutils` that a task needs here; anything else is an AttributeError with its name."""
+    around = notebook.around
+
+    def run_other(path: str, timeout_seconds: float = 0, arguments: Mapping[str, str] | None = None) -> str | None:
+        other = notebook.find(str(notebook.file.parent / path))
+        return replace(notebook, file=other, parameters=dict(arguments or {})).run()
+
+    def end(value: str = "") -> None:
+        raise NotebookEnd(str(value))
+
+    return SimpleNamespace(
+        widgets=Widgets(dict(notebook.parameters)),
+        notebook=SimpleNamespace(run=run_other, exit=end),
+        jobs=SimpleNamespace(taskValues=TaskValueTools(around)),
+        secrets=SimpleNamespace(get=secret),
+    )
+
+
+@dataclass
+class Widgets:
+    """`dbutils.widgets`: what the task was given, else what the notebook itself says."""
+
+    given: Mapping[str, str]
+    defaults: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, defaultValue: str = "", label: str | None = None) -> None:  # noqa: N803 - its name there
+        self.defaults[name] = defaultValue
+
+    def dropdown(self, name: str, defaultValue: str, choices: object, label: str | None = None) -> None:  # noqa: N803
+        self.defaults[name] = defaultValue
+
+    combobox = multiselect = dropdown
+
+    def get(self, name: str) -> str:
+        """Raises KeyError for a widget that nobody made."""
+        if name not in self.getAll():
+            raise KeyError(f"no widget '{name}': give it to the task, or make it with dbutils.widgets.text")
+        return self.getAll()[name]
+
+    def getArgument(self, name: str, defaultValue: str = "") -> str:  # noqa: N802, N803 - its name there
+        return self.getAll().get(name, defaultValue)
+
+    def getAll(self) -> dict[str, str]:  # noqa: N802 - its name there
+        return {**self.defaults, **self.given}
+
+    def remove(self, name: str) -> None:
+        self.defaults.pop(name, None)
+
+    def removeAll(self) -> None:  # noqa: N802 - its name there
+        self.defaults.clear()
+
+
+@dataclass(frozen=True)
+class TaskValueTools:
+    """`dbutils.jobs.taskValues`: what tasks of one run say to each other."""
+
+    around: Surroundings
+
+    def set(self, key: str, value: Json) -> None:
+        self.around.values.set(self.around.task, key, value)
+
+    def get(self, taskKey: str, key: str, default: Json = EMPTY, debugValue: Json = None) -> Json:  # noqa: N803
+        """Raises KeyError for a value that was not said, unless there is a default."""
+        with suppress(KeyError):
+            return self.around.values.get(taskKey, key)
+        if default is not EMPTY:
+            return default
+        raise KeyError(f"task '{taskKey}' has said no '{key}'")
+
+
+def secret(scope: str, key: str) -> str:
+    """A secret from the environment: `SCOPE_KEY` in capitals. Raises ConfigError."""
+    name = re.sub(r"\W", "_", f"{scope}_{key}").upper()
+    if name not in os.environ:
+        raise ConfigError(f"secret '{key}' of scope '{scope}' is not there.", hint=f"set {name} in the environment")
+    return os.environ[name]
+
+
+def import_notebook(file: Path, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a module of the user's
+    """The notebook as a module, which finds these names in it already."""
+    import importlib.util
+
+    name = f"_floodmark_task_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{file} cannot be imported.", hint="give it the ending .py")
+    module = importlib.util.module_from_spec(spec)
+    vars(module).update(names)
+    sys.modules[name] = module  # pickling and dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,172 @@
+"""Views over the tables of a lake: kept by a catalog, or as Delta tables where the catalog forgets with its session.
+
+Either way a new session finds them. How long each took to be asked is measured on the way, and kept as a receipt.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import sqlglot
+
+from floodmark.errors import ConfigError
+from floodmark.locations import local_path, quote_table
+from floodmark.probes.delta import DeltaProbe
+from floodmark.sinks.contract import Batch, ledger_id
+from floodmark.sinks.delta import Delta
+from floodmark.spark.session import isolated_session
+from floodmark.step.repeatable import tables_read
+from floodmark.step.transform import first_lines, short_hash
+from floodmark.stores.record import VIEWS, Receipt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from floodmark.stores.contract import MarkStore
+
+
+@dataclass(frozen=True)
+class ViewReport:
+    """What became of a view, and how many seconds it took to be asked; one that is as it was is not asked again."""
+
+    name: str
+    kept_as: Literal["view", "table", "unchanged", "nothing"]
+    seconds: float | None = None
+    error: str | None = None
+
+
+def publish_views(
+    spark: SparkSession,
+    views: Mapping[str, str],
+    tables: Mapping[str, str],
+    *,
+    schema: str,
+    folder: str,
+    store: MarkStore,
+) -> list[ViewReport]:
+    """Bring every view up to its tables: by its name in `schema`, or as a Delta table in `folder`.
+
+    `views` are SELECTs over the names in `tables`, which say where each Delta table lies. A view that fails does not
+    stop the others; all of them are one receipt.
+    """
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    publisher = ViewPublisher(isolated_session(spark), tables, schema, folder, store.namespace)
+    reports = [publisher.publish(name, sql) for name, sql in views.items()]
+    if any(each.kept_as != "unchanged" for each in reports):
+        store.add_run(receipt_of(reports, started, time.monotonic() - clock))
+    return reports
+
+
+def receipt_of(reports: list[ViewReport], started: datetime, seconds: float) -> Receipt:
+    """All views as one run, with the seconds of each that was asked; its rows are views, so their pace is judged."""
+    errors = [f"{each.name}: {each.error}" for each in reports if each.error]
+    return Receipt(
+        VIEWS,
+        uuid.uuid4().hex[:12],
+        "failed" if errors else "done",
+        started,
+        round(seconds, 3),
+        rows_read=sum(each.seconds is not None for each in reports),
+        durations={each.name: each.seconds for each in reports if each.seconds is not None},
+        error="; ".join(errors) or None,
+    )
+
+
+@dataclass(frozen=True)
+class ViewPublisher:
+    """Publishes views in a session of its own, since names without a schema are looked up in `schema` there."""
+
+    spark: SparkSession
+    tables: Mapping[str, str]
+    schema: str
+    folder: str
+    namespace: str
+    _named: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    def publish(self, name: str, sql: str) -> ViewReport:
+        """One view, up to date when this returns, or the reason why it is not."""
+        try:
+            versions = self._versions(name, sql)
+            if self.is_persistent:
+                return self._as_view(name, sql, versions)
+            return self._as_table(name, sql, versions)
+        except Exception as error:  # noqa: BLE001 - it is the report of this view, and the next one is tried
+            return ViewReport(name, "nothing", error=first_lines(error))
+
+    @cached_property
+    def is_persistent(self) -> bool:
+        """Whether the catalog has its views longer than this application lasts; asked once, with the schema made."""
+        self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_table(self.schema)}")
+        self.spark.sql(f"USE {quote_table(self.schema)}")
+        is_session_catalog = self.schema.rpartition(".")[0] in ("", "spark_catalog")
+        return not is_session_catalog or self.spark.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
+
+    def _versions(self, name: str, sql: str) -> dict[str, str]:
+        """By name the tables that a view reads, each with its version of now."""
+        wanted = sorted({table.name for table in tables_read(sqlglot.parse_one(sql, read="spark"))})
+        unknown = [each for each in wanted if each not in self.tables]
+        if unknown:
+            raise ConfigError(f"view '{name}' reads {unknown[0]}, which is none of the tables.", hint="check its FROM")
+        return {each: self._version(each) for each in wanted}
+
+    def _version(self, table: str) -> str:
+        probe = DeltaProbe(self.tables[table])
+        if not probe.refresh():
+            raise ConfigError(f"there is no Delta table {self.tables[table]}.", hint="run the job that fills it first")
+        return f"{probe.table_id()} {probe.latest()}"
+
+    def _as_view(self, name: str, sql: str, versions: Mapping[str, str]) -> ViewReport:
+        self._give_names(versions)
+        self.spark.sql(f"CREATE OR REPLACE VIEW {quote_table(f'{self.schema}.{name}')} AS {sql}")
+        clock = time.monotonic()
+        self.spark.table(quote_table(f"{self.schema}.{name}")).write.format("noop").mode("overwrite").save()
+        return ViewReport(name, "view", round(time.monotonic() - clock, 3))
+
+    def _as_table(self, name: str, sql: str, versions: Mapping[str, str]) -> ViewReport:
+        digest = short_hash(sql, *(f"{table} {version}" for table, version in sorted(versions.items())))
+        sink = Delta(f"{self.folder}/{name}", mode="replace", name=name)
+        recorded = sink.recorded(ledger_id(self.namespace, VIEWS, name), lambda: self.spark)
+        if recorded is not None and recorded.digest == digest:
+            return ViewReport(name, "unchanged")
+        self._give_names(versions)
+        number, now = recorded.number + 1 if recorded else 1, datetime.now(timezone.utc)
+        clock = time.monotonic()
+        rows = self.spark.sql(sql)
+        sink.write(rows, Batch(self.namespace, VIEWS, number, uuid.uuid4().hex[:12], digest, "refresh", now))
+        return ViewReport(name, "table", round(time.monotonic() - clock, 3))
+
+    def _give_names(self, tables: Iterable[str]) -> None:
+        for table in tables:
+            if table not in self._named:
+                name_table(self.spark, f"{self.schema}.{table}", self.tables[table])
+                self._named.add(table)
+
+
+def name_table(spark: SparkSession, name: str, path: str) -> bool:
+    """Let the catalog know a Delta table by name; whether there is one. A name that leads elsewhere is given anew."""
+    if not DeltaProbe(path).refresh():
+        return False
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_table(name.rpartition('.')[0])}")
+    here = location_of(spark, name)
+    if here is not None and here in (path, str(local_path(path))):
+        return True
+    if here is not None:  # the catalog does not own what lies at a location: no file goes with the name
+        spark.sql(f"DROP TABLE {quote_table(name)}")
+    literal = path.replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"CREATE TABLE {quote_table(name)} USING delta LOCATION '{literal}'")
+    return True
+
+
+def location_of(spark: SparkSession, name: str) -> str | None:
+    """Where the table of a name lies: a local folder as a path; None if the catalog has no such table."""
+    if not spark.catalog.tableExists(name):
+        return None
+    described = spark.sql(f"DESCRIBE EXTENDED {quote_table(name)}").where("col_name = 'Location'").collect()
+    where = str(described[0]["data_type"]) if described else ""
+    return str(local_path(where) or where) if where else ""
