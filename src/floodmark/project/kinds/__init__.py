@@ -173,6 +173,9 @@ class DeltaSink(PathOrTable, SinkModel):
     partition_by: Columns = ()
     cluster_by: Columns = ()
     change_feed: bool = Field(default=False, description="make the table with a change feed, for jobs that read it")
+    writer: Literal["auto", "spark"] = Field(
+        default="auto", description="`spark` has Spark's writer commit small batches too, which else go through Arrow"
+    )
     track: Columns = Field(default=(), description="columns whose change makes a version; by default all")
     untracked: Columns = Field(default=(), description="columns whose change makes no version")
     on_conflict: Literal["error", "quarantine", "last_arrival"] = "error"
@@ -184,7 +187,7 @@ class DeltaSink(PathOrTable, SinkModel):
     optimize: Optimize = Optimize()
 
     HISTORY: ClassVar[frozenset[str]] = frozenset({"track", "untracked", "on_conflict", "changes", "allow_empty"})
-    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "partition_by", "cluster_by", "change_feed"})
+    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "partition_by", "cluster_by", "change_feed", "writer"})
     SHARED: ClassVar[frozenset[str]] = frozenset({"key", "sequence", "delete_when"})
 
     def build(self, site: Site) -> "Sink":
@@ -197,7 +200,7 @@ class DeltaSink(PathOrTable, SinkModel):
             fields = self.model_dump(include={*self.SHARED, *self.HISTORY, "first_valid_from"})
             return sinks.Scd2(**place, **fields)
         if self.mode == "dates":
-            return sinks.DeltaDates(**place, change_feed=self.change_feed)
+            return sinks.DeltaDates(**place, change_feed=self.change_feed, writer=self.writer)
         if self.mode == "dimension":
             from floodmark.sinks.delta import members_table
 
@@ -208,14 +211,14 @@ class DeltaSink(PathOrTable, SinkModel):
         """What was given and means nothing in this mode."""
         history = {*self.SHARED, *self.HISTORY}
         rows = {
-            "append": set[str](),
-            "dates": set[str](),
+            "append": {"writer"},
+            "dates": {"writer"},
             "dimension": {"key"},
-            "merge": {*self.SHARED},
-            "replace": {"by"},
+            "merge": {*self.SHARED, "writer"},
+            "replace": {"by", "writer"},
         }
         used = {**rows, "scd1": history, "scd2": {*history, "first_valid_from"}}[self.mode]
-        every = [*self.SHARED, "by", *self.HISTORY, "first_valid_from"]
+        every = [*self.SHARED, "by", *self.HISTORY, "first_valid_from", "writer"]
         return [name for name in type(self).model_fields if name in every and name not in used and self._is_set(name)]
 
     def _is_set(self, name: str) -> bool:
