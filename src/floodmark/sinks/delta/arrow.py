@@ -237,6 +237,8 @@ def tidy_log(table: DeltaTable, properties: Mapping[str, str]) -> None:
 
 def newest_rows(arrow: pa.Table, key: Sequence[str], sequence: Sequence[str]) -> pa.Table:
     """As `newest_per_key`. Raises NotByArrow for a key that is NULL, and for rows that nothing tells apart."""
+    import pyarrow as pa
+
     order = (*sequence, *((POSITION,) if POSITION in arrow.column_names else ()))
     keys = list(zip(*(arrow[name].to_pylist() for name in key), strict=True))
     ranks = list(zip(*(map(rank, arrow[name].to_pylist()) for name in order), strict=True)) or [()] * arrow.num_rows
@@ -250,10 +252,11 @@ def newest_rows(arrow: pa.Table, key: Sequence[str], sequence: Sequence[str]) ->
     if any(None in own for own in chosen):
         raise NotByArrow("a key is NULL")
     shown = [name for name in arrow.column_names if not name.startswith(OWN)]
+    first = pa.array([rivals[0] for rivals in chosen.values()], pa.int64())
     for rivals in chosen.values():
         if len(rivals) > 1 and len({repr(row) for row in arrow.select(shown).take(rivals).to_pylist()}) > 1:
             raise NotByArrow("two different rows have one key, and nothing says which is newer")
-    return arrow.take([rivals[0] for rivals in chosen.values()]).select([*shown, DELETE])
+    return arrow.take(first).select([*shown, DELETE])
 
 
 def rank(value: object) -> Any:  # noqa: ANN401 - whatever can be compared
