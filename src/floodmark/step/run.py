@@ -212,6 +212,7 @@ class Step(Engine[Outlook]):
         batch = step.cut_short(batch, prepared, lease)
         reach("after_read")
         receipt = step.write(batch, prepared, lease, clock)
+        log.debug("where the time went", job=self.job, number=receipt.number, parts=dict(clock.seconds))
         reach("after_commit")
         remove_spools(f"{self.work.spool_folder}/{self.work.name}", batch.intent.number)
         return receipt

@@ -16,6 +16,7 @@ from floodmark.sinks import Delta, DeltaDates
 from floodmark.sinks.contract import Recorded
 from floodmark.sinks.delta.target import DeltaTarget
 from tests.sinks.batches import ID_V, BatchMaker, delta_rows, frame, no_session, on_disk
+from tests.sinks.batches import batch as make_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +126,6 @@ def test_facts_by_date_are_fenced_before_the_first(spark: SparkSession, tmp_path
 @pytest.mark.parametrize("exists", [True, False], ids=["table", "no table"])
 @pytest.mark.usefixtures("without_lock")
 def test_a_fence_between_the_question_and_the_commit_stops_the_writer(
-    batch: BatchMaker,
     spark: SparkSession,
     ab: DataFrame,
     tmp_path: Path,
@@ -133,18 +133,20 @@ def test_a_fence_between_the_question_and_the_commit_stops_the_writer(
     kind: str,
     exists: bool,
 ) -> None:
-    """Without a lock Delta passes over the transaction without a word: the writer asks again before it says done."""
+    """Without a lock Delta passes over the transaction without a word: Spark's writer asks again before it says done.
+
+    How the native writer is stopped, `test_ways` tells."""
     sink, commit = replace(KINDS[kind], path=str(tmp_path / "t")), Delta._commit
     if exists:
-        sink.write(ab, batch(1))
+        sink.write(ab, make_batch(1))
 
     def fenced_first(self: Delta, rows: DataFrame, number: object, *, exists: bool) -> None:
         Delta(self.path).fence(LEDGER, 9, lambda: spark)
-        commit(self, rows, batch(9), exists=exists)
+        commit(self, rows, make_batch(9), exists=exists)
 
     monkeypatch.setattr(Delta, "_commit", fenced_first)
     with pytest.raises(Overtaken):
-        sink.write(frame(spark, ID_V, (3, "zombie")), batch(9))
+        sink.write(frame(spark, ID_V, (3, "zombie")), make_batch(9))
     assert sink.recorded(LEDGER, no_session) == FENCED
     assert (sink.read(lambda: spark) is not None) is exists
     assert DeltaProbe(str(tmp_path / "t")).refresh() is exists

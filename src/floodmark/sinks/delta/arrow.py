@@ -82,7 +82,7 @@ class ArrowWriter:
             raise NotByArrow("the table is not on a local disk, or its name is not in the catalog yet")
 
     def require_small(self, probe: DeltaProbe | None) -> None:
-        """The batch is known to be small."""
+        """The batch is known to be small, and not known to touch large files: else its rows would come here in vain."""
 
         def rows_before() -> int | None:
             before = probe.last_batch(self.ledger) if probe else None
@@ -91,6 +91,8 @@ class ArrowWriter:
         reason = why_not_small(self.batch.size, rows_before)
         if reason is not None:
             raise NotByArrow(reason)
+        if probe is not None and (self.sink.key or self.sink.by):
+            choice.require_few_bytes_before(probe.file_sizes(), probe.last_batch(self.ledger))
 
     def require_fitting(self, probe: DeltaProbe | None) -> None:
         """Rows and table allow it, as the table is at this look: asked again under the lock."""
@@ -113,7 +115,11 @@ class ArrowWriter:
     def collect(self) -> pa.Table:
         """The rows, with what a merge chooses by."""
         wanted = with_deletes(self.rows, self.sink.delete_when) if self.sink.mode == "merge" else without_own(self.rows)
-        arrow = rows_as_arrow(wanted, self.batch)
+        try:
+            arrow = rows_as_arrow(wanted, self.batch)
+        except Exception as error:
+            self.sink.target.explain(error, self.batch, self.session)
+            raise
         if arrow is None:
             raise NotByArrow("it has more rows than are small")
         return arrow

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
-    from floodmark.probes.delta import TableFeatures
+    from floodmark.probes.delta import Commit, TableFeatures
 
 REWRITTEN_BYTES = 32 * 1024 * 1024
 """Of the files that a merge may have to write anew: `deltalake` writes whole files, and Spark has more cores."""
@@ -52,6 +52,8 @@ KEY_TYPES = frozenset({"boolean", "byte", "date", "integer", "long", "short", "s
 The log has times without their microseconds and decimals as floats: by them a file could be passed over that has the
 key.
 """
+BYTES_REMOVED = "numTargetBytesRemoved"
+"""Under which a merge of Spark's tells how large the files were that it wrote anew."""
 EXACT_DIGITS = 15
 """So many digits of a decimal has the log, which writes it as a float."""
 
@@ -124,6 +126,17 @@ def require_ordered(rows: StructType, names: Iterable[str]) -> None:
         described = column.dataType.json()
         if column.name in names and any(word in described for word in ("float", "double", "collat", "map", "variant")):
             raise NotByArrow(f"rows are ordered by {column.name}, for which Spark has an order of its own")
+
+
+def require_few_bytes_before(sizes: Sequence[int], last: Commit | None) -> None:
+    """The table is small, or the last batch did not touch large files in it. Raises NotByArrow.
+
+    Which files a batch may touch is known once its keys are; those of one source lie where its last ones lay.
+    """
+    if sum(sizes) <= REWRITTEN_BYTES or last is None or last.is_native:
+        return
+    if last.metrics.get(BYTES_REMOVED, REWRITTEN_BYTES + 1) > REWRITTEN_BYTES:
+        raise NotByArrow("the table is large, and the batch before rewrote large files of it")
 
 
 def require_few_bytes(files: pa.Table, rows: pa.Table, key: Sequence[str]) -> None:

@@ -109,7 +109,7 @@ class DeltaTarget:
                 try:
                     commit(probe)
                 except Exception as error:
-                    self._explain(error, batch, session)
+                    self.explain(error, batch, session)
                     raise
                 probe = self.probe(session)
                 # Delta passes over a transaction whose number it has without a word, whoever took it.
@@ -178,7 +178,7 @@ class DeltaTarget:
         recorded = _recorded(probe, batch.ledger(self.sink)) if probe else None
         return is_written(recorded, batch, self.sink, str(self.place))
 
-    def _explain(self, error: Exception, batch: Batch, session: Session) -> None:
+    def explain(self, error: Exception, batch: Batch, session: Session) -> None:
         """Raise what a failed commit means, where that is known."""
         reason = fault_in(error, "sink")
         if reason is not None:
