@@ -137,7 +137,6 @@ class Delta(Atomic):
             commit = self.target.write_once(rows, batch, lambda exists: self._commit(rows, batch, exists=exists))
         if commit is None:
             return None
-        batch.notes.ways[self.name] = "arrow" if commit.is_native else "spark"
         return commit.inserted_rows if self.mode == "replace" else commit.rows_written
 
     def _write_by_arrow(self, rows: DataFrame, batch: Batch) -> Commit | None:

@@ -119,8 +119,11 @@ class DeltaTarget:
             return self.commit_of(probe, batch)
 
     def commit_of(self, probe: DeltaProbe | None, batch: Batch) -> Commit | None:
-        """The commit of the batch, if the log still has it."""
-        return probe.commit_of(batch.ledger(self.sink), batch.number) if probe else None
+        """The commit of the batch, if the log still has it; the batch notes by which way it was made."""
+        commit = probe.commit_of(batch.ledger(self.sink), batch.number) if probe else None
+        if commit is not None:
+            batch.notes.ways[self.sink] = "arrow" if commit.is_native else "spark"
+        return commit
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         """An append without rows. A table that is not there is made by it, without the columns that it will have."""
