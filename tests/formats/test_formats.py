@@ -219,7 +219,7 @@ def newer_record(text: str) -> str:
 
 
 def newer_receipts(text: str) -> str:
-    return text.replace('{"run":{', '{"run":{"format":2,')
+    return text.replace('{"run":{', '{"run":{"format":3,')
 
 
 def kafka_page(text: str) -> LedgerPage | None:

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from floodmark.sinks.contract import Batch
+from floodmark.sinks.contract import Batch, BatchSize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ID_V = "id long, v string"
+UNKNOWN = BatchSize()
+SMALL = BatchSize(10, is_bound=True)
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=timezone.utc)
 
 
-def batch(number: int, *, kind: Literal["batch", "refresh"] = "batch", digest: str = "d", attempt: str = "a1") -> Batch:
-    return Batch("prod", "orders", number, attempt, f"{digest}{number}", kind, NOON, {"src": number})
+def batch(
+    number: int,
+    *,
+    kind: Literal["batch", "refresh"] = "batch",
+    digest: str = "d",
+    attempt: str = "a1",
+    size: BatchSize = UNKNOWN,
+) -> Batch:
+    return Batch("prod", "orders", number, attempt, f"{digest}{number}", kind, NOON, {"src": number}, size=size)
+
+
+class BatchMaker(Protocol):
+    """Makes batches of which one thing is known: whether they are small, and so take the way through Arrow."""
+
+    def __call__(
+        self,
+        number: int,
+        *,
+        kind: Literal["batch", "refresh"] = "batch",
+        digest: str = "d",
+        attempt: str = "a1",
+    ) -> Batch: ...
 
 
 def no_session() -> SparkSession:

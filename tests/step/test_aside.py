@@ -102,7 +102,7 @@ def commit_of(
         batch(4, kind=kind),
         SimpleNamespace(lease=None),
         Clock(),
-        is_observed=True,
+        secluded=(),
     )
 
 

@@ -144,6 +144,7 @@ def run_entry(receipt: Receipt) -> dict[str, object]:
         "batches": receipt.batches,
         "rows_read": receipt.rows_read,
         "rows_written": dict(receipt.rows_written),
+        "written_by": dict(receipt.written_by),
         "rows_refused": receipt.rows_refused,
         "rows_quarantined": receipt.rows_quarantined,
         "rows_dropped": receipt.rows_dropped,

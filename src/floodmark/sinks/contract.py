@@ -32,6 +32,31 @@ DELETE = f"{OWN}delete"
 """True on a row that deletes its key, on its way through a sink."""
 
 
+Way = Literal["arrow", "spark"]
+"""How rows got into a target: by Spark's writer, or from the driver, where they had come as Arrow."""
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """What a look knows of the rows that a batch reads, and of the bytes of its files; None where it cannot tell."""
+
+    rows: int | None = None
+    file_bytes: int | None = None
+    is_bound: bool = False
+    """Whether a sink cannot get more rows than are read, since each of them becomes one or none."""
+
+
+@dataclass
+class WriteNotes:
+    """How a batch was written, noted by its sinks as they do it."""
+
+    ways: dict[str, Way] = field(default_factory=dict)
+    """By sink name."""
+    is_partly_observed: bool = False
+    """Whether some of the rows were read to see if they are few, and all of them again later: what was observed the
+    first time is not the whole batch."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """One batch on its way to the sinks. `number` is the fence, `digest` says which rows it stands for."""
@@ -48,6 +73,8 @@ class Batch:
     """By sink name: what a Freezing sink answered when this batch was intended, the same at every attempt."""
     confirmed: Mapping[str, int] = field(default_factory=dict)
     """By sink name: the last number that it confirmed to the store, so that its ledger cannot have less."""
+    size: BatchSize = BatchSize()
+    notes: WriteNotes = field(default_factory=WriteNotes, repr=False, compare=False)
 
     def ledger(self, sink: str) -> str:
         return ledger_id(self.namespace, self.job, sink)

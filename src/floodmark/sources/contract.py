@@ -28,6 +28,8 @@ class Sight:
     held_reason: str | None = None
     settles_in_seconds: float | None = None
     expected_rows: int | None = None
+    expected_bytes: int | None = None
+    """How large the files of the span are, where it is one of files."""
     extras: Mapping[str, Json] = field(default_factory=dict)
     """What the record has to remember beside the mark once this span is committed."""
     ahead: float | None = None

@@ -47,6 +47,11 @@ class DeltaPlace:
         return self.location(session)
 
     @property
+    def known_location(self) -> str | None:
+        """As `location`, as far as it is known already."""
+        return self._location
+
+    @property
     def sql(self) -> str:
         """How a statement names it."""
         return quote_table(self.table) if self.table else f"delta.{quote(str(self._location))}"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleBroken
 from floodmark.hwm import Span
-from floodmark.sinks.contract import POSITION, Batch, Sink
+from floodmark.sinks.contract import POSITION, Batch, BatchSize, Sink
 from floodmark.sources.contract import Comparable, Explaining, Reading, Source, Telling
 from floodmark.step.checks import Judgement, judge_on_the_way
-from floodmark.step.looking import confirmed_numbers, marks_after
+from floodmark.step.looking import Outlook, confirmed_numbers, marks_after
 from floodmark.step.set_aside import saved_letters, union_all
 from floodmark.step.spool import RowCounter, RowCounts, Spool, observe_rows
 from floodmark.step.transform import FrozenOutcomes, Function, Identity, SpanTransform, Sql, Transform, refuse_reserved
@@ -222,6 +222,20 @@ def empty_frame(source: Source, job: str, spark: SparkSession) -> DataFrame:
         )
     reading = source.without_rows(spark)
     return reading.rows.limit(0).drop(*reading.hidden)
+
+
+def size_of(work: Work, look: Outlook | None, prepared: PreparedBatch) -> BatchSize:
+    """What is known of the rows that go to the sinks: those that were frozen are counted, else the look has an idea."""
+    if prepared.spool is not None:
+        return BatchSize(prepared.spool.rows(), is_bound=True)
+    if look is None:
+        return BatchSize()
+    return BatchSize(look.expected_rows, look.expected_bytes, is_bound=adds_no_rows(work.transform))
+
+
+def adds_no_rows(transform: Transform) -> bool:
+    """Whether each row of the source is known to become one row for the sinks, or none."""
+    return isinstance(transform, Identity) or (isinstance(transform, Sql) and transform.adds_no_rows())
 
 
 def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> Batch:

@@ -65,8 +65,8 @@ class BatchCommit:
     batch: Batch
     lease: HeldLease
     clock: Clock
-    is_observed: bool
-    """Whether what is counted on the way to the sinks will be known here."""
+    secluded: tuple[str, ...]
+    """Sinks whose Spark writer works in a session of its own: what is counted on the way to them is not known here."""
 
     @cached_property
     def counts(self) -> RowCounts:
@@ -75,8 +75,11 @@ class BatchCommit:
 
     @property
     def is_executed(self) -> bool:
-        """Whether the rows were counted on their way in this attempt."""
-        return self.is_observed and len(self.open_batch.confirmed_sinks) < len(self.work.sinks)
+        """Whether the rows were counted on their way in this attempt, all of them, to a sink that was not secluded."""
+        notes, sinks = self.batch.notes, self.work.sinks
+        is_observed = any(s.name not in self.secluded or notes.ways.get(s.name) == "arrow" for s in sinks)
+        is_repeat = len(self.open_batch.confirmed_sinks) >= len(sinks)
+        return is_observed and not notes.is_partly_observed and not is_repeat
 
     def puts_rows_aside(self) -> bool:
         """Whether anything but the mark is still to be written."""
@@ -102,6 +105,7 @@ class BatchCommit:
             refusals.rows_taken(written), counts.read, dead or 0, quarantined or 0, counts.tally, notes
         )
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
+        receipt = replace(receipt, written_by=dict(self.batch.notes.ways))
         letters = letters_sink(self.work)
         aside = [sink for sink, rows in ((letters, dead), (self.work.quarantine, quarantined)) if rows is not None]
         save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)

@@ -149,7 +149,8 @@ class Engine(ABC, Generic[LookT]):
         """Look; hold the lease; finish the open batch or plan the next; make it durable; carry it out."""
         clock, record = Clock(), self.read()
         self.log_mark(record)
-        look = None if record.intent else self.look(record)
+        with clock.timing("look"):
+            look = None if record.intent else self.look(record)
         if look and look.is_empty:
             self.remember(record, look)
             return nothing_new(record, look, clock)
@@ -169,7 +170,8 @@ class Engine(ABC, Generic[LookT]):
             look = look or self.look(current)
             if look.is_empty:
                 return nothing_new(current, look, clock)
-            batch = self.plan(current, look)
+            with clock.timing("plan"):
+                batch = self.plan(current, look)
         else:
             number, confirmed = batch.intent.number, batch.confirmed_sinks
             log.info("finishing an open batch", job=self.job, number=number, confirmed=confirmed)
@@ -178,7 +180,8 @@ class Engine(ABC, Generic[LookT]):
     def write_batch(self, batch: OpenBatch[LookT], lease: HeldLease, clock: Clock) -> Receipt:
         """The one way in for every batch: durable before its first write, so that a crash from here on is finished."""
         record = replace(batch.record, intent=batch.intent)
-        self.store.intend(record, expected=batch.record.number, lease=lease.lease)
+        with clock.timing("intent"):
+            self.store.intend(record, expected=batch.record.number, lease=lease.lease)
         reach("after_intent")
         return self.carry_out(batch, lease, clock)
 

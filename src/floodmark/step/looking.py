@@ -53,6 +53,12 @@ class Outlook:
         return None if None in known else sum(rows for rows in known if rows is not None)
 
     @property
+    def expected_bytes(self) -> int | None:
+        """Of all sources; None where one is not of files."""
+        known = [sight.expected_bytes for sight in self.sights.values() if sight.span]
+        return None if None in known else sum(size for size in known if size is not None)
+
+    @property
     def ahead(self) -> float | None:
         """The largest share that is left for later batches."""
         return max((s.ahead for s in self.sights.values() if s.ahead is not None), default=None)

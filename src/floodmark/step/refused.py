@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.rules import RuleSet, Tally
-from floodmark.sinks.contract import Batch, Sink
+from floodmark.sinks.contract import Batch, BatchSize, Sink
 from floodmark.sinks.refusals import EARLIER, Refusing
 from floodmark.sources.contract import LETTER, Immutable, Reading, Request, Saving, Session, Sight, Source
 from floodmark.step.checks import Judgement
@@ -113,7 +113,8 @@ def quarantine_broken(
         return quarantined if replace_letters(letters, parts, spark, batch) else None
     if not parts:
         return None
-    work.quarantine.write(union_all(parts), batch)
+    size = batch.size if refusals.rows else BatchSize(tally.quarantined, is_bound=True)
+    work.quarantine.write(union_all(parts), replace(batch, size=size))
     return quarantined
 
 
@@ -132,7 +133,8 @@ def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, b
         spark = prepared.judgement.marked_rows.sparkSession
         has_written = replace_letters(Letters.of(work, batch.number), parts, spark, batch)
         return (union_all(parts).count() if parts else 0) if has_written else None
-    return (work.dead_letters.write(union_all(parts), batch) or 0) if parts else None
+    size = BatchSize(counts.dead, is_bound=True) if prepared.failed_records is None else BatchSize()
+    return (work.dead_letters.write(union_all(parts), replace(batch, size=size)) or 0) if parts else None
 
 
 def new_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> Iterator[DataFrame]:

@@ -26,7 +26,7 @@ from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
-from floodmark.step.batch import PreparedBatch, batch_of, prepare, source_error
+from floodmark.step.batch import PreparedBatch, batch_of, prepare, size_of, source_error
 from floodmark.step.checks import fit
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
@@ -220,6 +220,7 @@ class Step(Engine[Outlook]):
         batch = step.cut_short(batch, prepared, lease)
         reach("after_read")
         receipt = step.write(batch, prepared, lease, clock)
+        log.debug("where the time went", job=self.job, number=receipt.number, parts=dict(clock.seconds))
         reach("after_commit")
         remove_spools(f"{self.work.spool_folder}/{self.work.name}", batch.intent.number)
         return receipt
@@ -240,9 +241,10 @@ class Step(Engine[Outlook]):
         """Every sink in order, then the mark. Whether the rows fit is judged for all sinks before the first write."""
         sinks, rows = self.work.sinks, prepared.judgement.kept_rows()
         sink_batch = batch_of(self.work, batch.record, batch.intent, self.store.namespace)
+        sink_batch = replace(sink_batch, size=size_of(self.work, batch.look, prepared))
         fitted = {sink.name: self.fit(rows, sink, sink_batch) for sink in sinks}
-        apart = all(isinstance(sink, Secluded) and sink.is_secluded(sink_batch, self.session) for sink in sinks)
-        commit = BatchCommit(self.work, self.store, batch, prepared, sink_batch, lease, clock, is_observed=not apart)
+        apart = [s.name for s in sinks if isinstance(s, Secluded) and s.is_secluded(sink_batch, self.session)]
+        commit = BatchCommit(self.work, self.store, batch, prepared, sink_batch, lease, clock, secluded=tuple(apart))
         joined = JoinedCommit(commit, {})
         try:
             return self.write_in_order(fitted, joined)
@@ -257,6 +259,8 @@ class Step(Engine[Outlook]):
             with commit.clock.timing(sink.name):
                 sink_rows = half_way(fitted[sink.name], f"during_sink:{place}")
                 written[sink.name] = self.write_one(sink, sink_rows, joined)
+            way, seconds = commit.batch.notes.ways.get(sink.name), commit.clock.seconds[sink.name]
+            log.debug("sink has the batch", job=self.job, sink=sink.name, written_by=way, seconds=seconds)
             reach(f"after_sink:{place}")
         return joined.receipt or commit.save(written, self.store.commit)
 

@@ -164,8 +164,11 @@ class Sql:
 
     def keeps_every_row(self) -> bool:
         """Whether each row of the source is known to give exactly one."""
-        is_plain = self.is_deterministic() and self.is_row_by_row() and not self._tree.args.get("where")
-        return is_plain and not makes_other_rows(self.text)
+        return self.is_deterministic() and self.adds_no_rows() and not self._tree.args.get("where")
+
+    def adds_no_rows(self) -> bool:
+        """Whether each row of the source is known to give one or none."""
+        return self.is_row_by_row() and not makes_other_rows(self.text)
 
     def is_row_by_row(self) -> bool:
         return self.is_plain_select() and not calls_unknown(self.text)

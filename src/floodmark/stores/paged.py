@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import FormatTooNew, LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
 from floodmark.formats import with_format, without_format
 from floodmark.stores.hwm_access import HwmAccess
-from floodmark.stores.record import JobRecord, Lease, Owner, Receipt
+from floodmark.stores.record import RECEIPT_FORMAT, JobRecord, Lease, Owner, Receipt
 from floodmark.stores.wire import (
     ITEMS,
     UNREADABLE,
@@ -120,7 +120,7 @@ class PagedMarkStore(HwmAccess):
         page.add_history(record.number, encoded.history_val(), self._keep_history)
         self._drop_unused(page, encoded, cached_marks)
         if receipt:
-            page.add_run(compact(with_format(receipt.serialize())), self._keep_runs)
+            page.add_run(compact(with_format(receipt.serialize(), RECEIPT_FORMAT)), self._keep_runs)
         return CachedRecord(stamp, record, encoded.cached_marks)
 
     def fill(self, record: JobRecord, stamp: str) -> None:
@@ -213,7 +213,8 @@ class PagedMarkStore(HwmAccess):
 
     def _receipt(self, job: str, text: str) -> Receipt:
         try:
-            stored = without_format(json.loads(text), f"a receipt of job '{job}'", where=self.describe())
+            facts, what = json.loads(text), f"a receipt of job '{job}'"
+            stored = without_format(facts, what, where=self.describe(), known=RECEIPT_FORMAT)
             return Receipt.deserialize(stored)
         except FormatTooNew:
             raise
@@ -223,7 +224,7 @@ class PagedMarkStore(HwmAccess):
     def add_run(self, receipt: Receipt) -> None:
         """Keep a receipt alone."""
         with self._pages.writing(receipt.job) as page:
-            page.add_run(compact(with_format(receipt.serialize())), self._keep_runs)
+            page.add_run(compact(with_format(receipt.serialize(), RECEIPT_FORMAT)), self._keep_runs)
 
     def lease(self, job: str) -> Lease | None:
         """The lease as stored."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+RECEIPT_FORMAT = 2
+"""Since 2 it says by which way a sink was written."""
 FORMAT = 1
 """Of the record as JSON, with all that is in it: marks, the open intent, extras."""
 Origin = Literal["commit", "set", "reset", "import", "rollback"]
@@ -211,6 +213,10 @@ class Receipt:
     rows_dropped: int = 0
     rules: tuple[RuleOutcome, ...] = ()
     """Every rule of the job, also those that held. Receipts from before rules have none."""
+    written_by: Mapping[str, str] = field(default_factory=dict)
+    """By sink, where it has two ways: `arrow` from the driver, `spark` by Spark's writer. Of several batches, the last.
+
+    Receipts of version 1 do not tell."""
 
     @property
     def outcome(self) -> str:
@@ -240,9 +246,11 @@ class Receipt:
             rows_quarantined=self.rows_quarantined + later.rows_quarantined,
             rows_dropped=self.rows_dropped + later.rows_dropped,
             rules=combine_outcomes(self.rules, later.rules),
+            written_by={**self.written_by, **later.written_by},
         )
 
     def serialize(self) -> dict[str, Json]:
+        """As it is stored, under RECEIPT_FORMAT."""
         return {**asdict(self), "started": self.started.isoformat(), "notes": list(self.notes)}
 
     @classmethod

@@ -18,7 +18,7 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import POSITION, Ordered, Recorded, Shaped
 from floodmark.sinks.delta.lock import table_lock
-from tests.sinks.batches import ID_V, batch, delta_rows, frame, no_session, on_disk
+from tests.sinks.batches import ID_V, BatchMaker, delta_rows, frame, no_session, on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ LEDGER = "floodmark.prod.orders.delta"
 
 
 def test_an_append_makes_the_table_and_records_its_number_in_the_same_commit(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
 ) -> None:
     """Rows without their number, or a number without its rows, cannot exist."""
     sink = Delta(str(tmp_path))
@@ -38,7 +38,7 @@ def test_an_append_makes_the_table_and_records_its_number_in_the_same_commit(
     assert DeltaTable(tmp_path).version() == 0
 
 
-def test_the_commit_says_which_batch_it_is(ab: DataFrame, tmp_path: Path) -> None:
+def test_the_commit_says_which_batch_it_is(batch: BatchMaker, ab: DataFrame, tmp_path: Path) -> None:
     """What a person finds in the table's history is enough to find the run."""
     Delta(str(tmp_path)).write(ab, batch(1))
     note = json.loads(DeltaTable(tmp_path).history(1)[0]["userMetadata"])
@@ -56,7 +56,9 @@ def test_the_commit_says_which_batch_it_is(ab: DataFrame, tmp_path: Path) -> Non
     ],
     ids=["append", "replace", "replace by", "merge"],
 )
-def test_a_repeated_number_changes_no_byte(spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta) -> None:
+def test_a_repeated_number_changes_no_byte(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
+) -> None:
     """A crash after the write costs a repeat, and the repeat costs nothing; the count of then is given again."""
     there = replace(sink, path=str(tmp_path))
     first = there.write(ab, batch(1))
@@ -77,7 +79,7 @@ def test_a_repeated_number_changes_no_byte(spark: SparkSession, ab: DataFrame, t
     ids=["append", "replace", "replace by", "merge"],
 )
 def test_delta_itself_refuses_a_number_that_is_there(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
 ) -> None:
     """Whoever looked before another one committed is stopped by the table's own transaction record."""
     there = replace(sink, path=str(tmp_path))
@@ -94,7 +96,7 @@ def test_delta_itself_refuses_a_number_that_is_there(
     ids=["append", "replace by", "merge"],
 )
 def test_a_batch_without_rows_records_its_number(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
 ) -> None:
     """A batch whose rows were all filtered out is a batch all the same."""
     there = replace(sink, path=str(tmp_path))
@@ -110,7 +112,9 @@ def test_a_missing_table_holds_no_rows_and_has_no_schema(tmp_path: Path) -> None
     assert (sink.holds_rows(no_session), sink.schema(no_session)) == (False, None)
 
 
-def test_a_table_tells_its_schema_and_that_it_holds_rows(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_a_table_tells_its_schema_and_that_it_holds_rows(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """The step compares the rows with it before anything is written."""
     sink = Delta(str(tmp_path))
     sink.write(ab, batch(1))
@@ -121,7 +125,7 @@ def test_a_table_tells_its_schema_and_that_it_holds_rows(spark: SparkSession, ab
     assert isinstance(sink, Ordered)
 
 
-def test_own_columns_never_reach_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_own_columns_never_reach_a_table(batch: BatchMaker, spark: SparkSession, tmp_path: Path) -> None:
     """The position helps to choose between rows, and is nobody's business afterwards."""
     rows = frame(spark, f"id long, {POSITION} long", (1, 1), (1, 2))
     Delta(str(tmp_path / "a")).write(rows, batch(1))
@@ -130,7 +134,9 @@ def test_own_columns_never_reach_a_table(spark: SparkSession, tmp_path: Path) ->
     assert delta_rows(spark, tmp_path / "m") == [(1,)]
 
 
-def test_two_ledgers_on_one_table_do_not_touch_each_other(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_two_ledgers_on_one_table_do_not_touch_each_other(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """Numbers belong to a ledger, not to the table."""
     first, second = Delta(str(tmp_path), name="one"), Delta(str(tmp_path), name="two")
     first.write(ab, batch(7))
@@ -140,7 +146,7 @@ def test_two_ledgers_on_one_table_do_not_touch_each_other(spark: SparkSession, a
     assert len(delta_rows(spark, tmp_path)) == 3
 
 
-def test_appends_side_by_side_to_one_table_all_arrive(spark: SparkSession, tmp_path: Path) -> None:
+def test_appends_side_by_side_to_one_table_all_arrive(batch: BatchMaker, spark: SparkSession, tmp_path: Path) -> None:
     """The lock brings the commits of threads into a line."""
     sinks = [Delta(str(tmp_path), name=f"s{n}") for n in range(3)]
     rows = [frame(spark, "id long", (n,)) for n in range(3)]
@@ -149,7 +155,9 @@ def test_appends_side_by_side_to_one_table_all_arrive(spark: SparkSession, tmp_p
     assert delta_rows(spark, tmp_path) == [(0,), (1,), (2,)]
 
 
-def test_a_table_that_another_process_commits_to_is_waited_for_and_then_given_up(ab: DataFrame, tmp_path: Path) -> None:
+def test_a_table_that_another_process_commits_to_is_waited_for_and_then_given_up(
+    batch: BatchMaker, ab: DataFrame, tmp_path: Path
+) -> None:
     """The error names who holds it; nothing was written."""
     sink = Delta(str(tmp_path), patience_seconds=0.1)
     with table_lock(tmp_path, None, patience_seconds=1), pytest.raises(SinkFailed) as caught:
@@ -158,7 +166,7 @@ def test_a_table_that_another_process_commits_to_is_waited_for_and_then_given_up
     assert DeltaProbe(str(tmp_path)).refresh() is False
 
 
-def test_a_table_is_given_by_its_name_in_the_catalog(spark: SparkSession, ab: DataFrame) -> None:
+def test_a_table_is_given_by_its_name_in_the_catalog(batch: BatchMaker, spark: SparkSession, ab: DataFrame) -> None:
     """It is made where the catalog wants it, and its log is read there."""
     spark.sql("DROP TABLE IF EXISTS named_sink")
     sink = Delta(table="default.named_sink")
@@ -169,7 +177,7 @@ def test_a_table_is_given_by_its_name_in_the_catalog(spark: SparkSession, ab: Da
     spark.sql("DROP TABLE named_sink")
 
 
-def test_a_failed_write_lets_sparks_own_error_through(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_write_lets_sparks_own_error_through(batch: BatchMaker, spark: SparkSession, tmp_path: Path) -> None:
     """The step asks the source first what it may have been."""
     from pyspark.errors import PySparkException
 
@@ -196,7 +204,7 @@ def test_options_that_do_not_go_together_are_refused_at_once(options: dict[str, 
 
 
 def test_a_name_that_stands_for_another_table_by_now_is_asked_again_for_each_batch(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
 ) -> None:
     """Dropped and made anew elsewhere in the middle of a loop: the ledger there has nothing, which the step sees."""
     spark.sql("DROP TABLE IF EXISTS moved_sink")

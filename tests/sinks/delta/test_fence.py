@@ -15,7 +15,8 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta, DeltaDates
 from floodmark.sinks.contract import Recorded
 from floodmark.sinks.delta.target import DeltaTarget
-from tests.sinks.batches import ID_V, batch, delta_rows, frame, no_session, on_disk
+from tests.sinks.batches import ID_V, BatchMaker, delta_rows, frame, no_session, on_disk
+from tests.sinks.batches import batch as make_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +38,9 @@ def without_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeltaTarget, "lock", lambda *_: nullcontext())
 
 
-def test_a_fence_stops_whoever_is_paused_at_it_or_below(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_a_fence_stops_whoever_is_paused_at_it_or_below(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """The number is taken without a row: an old run must not go on to its next sink either."""
     sink = Delta(str(tmp_path))
     sink.write(ab, batch(1))
@@ -51,7 +54,9 @@ def test_a_fence_stops_whoever_is_paused_at_it_or_below(spark: SparkSession, ab:
     assert sink.recorded(LEDGER, no_session) == FENCED
 
 
-def test_a_lower_number_than_a_written_one_is_overtaken(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_a_lower_number_than_a_written_one_is_overtaken(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """And a fence at the number of a written batch changes nothing: the batch came first."""
     sink = Delta(str(tmp_path))
     sink.write(ab, batch(5))
@@ -66,7 +71,7 @@ def test_a_lower_number_than_a_written_one_is_overtaken(spark: SparkSession, ab:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_that_is_not_there_is_fenced_and_still_counts_as_not_there(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path, kind: str
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, kind: str
 ) -> None:
     """A paused first batch finds its number taken; the next batch makes the table as if nothing had been."""
     sink = replace(KINDS[kind], path=str(tmp_path / "t"))
@@ -81,7 +86,7 @@ def test_a_table_that_is_not_there_is_fenced_and_still_counts_as_not_there(
 
 
 def test_the_first_batch_after_a_fence_gives_the_table_all_that_it_was_to_have(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
 ) -> None:
     """Also what the fence, made by earlier code, did not know of."""
     Delta(str(tmp_path / "p")).fence(LEDGER, 1, lambda: spark)
@@ -95,7 +100,9 @@ def test_the_first_batch_after_a_fence_gives_the_table_all_that_it_was_to_have(
     assert DeltaTable(tmp_path / "c").transaction_version(LEDGER) == 2
 
 
-def test_a_name_that_the_catalog_does_not_have_is_fenced_too(spark: SparkSession, ab: DataFrame) -> None:
+def test_a_name_that_the_catalog_does_not_have_is_fenced_too(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame
+) -> None:
     """The fence makes the name; the first batch gives it columns."""
     spark.sql("DROP TABLE IF EXISTS fenced_sink")
     sink = Delta(table="default.fenced_sink")
@@ -119,27 +126,36 @@ def test_facts_by_date_are_fenced_before_the_first(spark: SparkSession, tmp_path
 @pytest.mark.parametrize("exists", [True, False], ids=["table", "no table"])
 @pytest.mark.usefixtures("without_lock")
 def test_a_fence_between_the_question_and_the_commit_stops_the_writer(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, exists: bool
+    spark: SparkSession,
+    ab: DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    exists: bool,
 ) -> None:
-    """Without a lock Delta passes over the transaction without a word: the writer asks again before it says done."""
+    """Without a lock Delta passes over the transaction without a word: Spark's writer asks again before it says done.
+
+    How the native writer is stopped, `test_ways` tells."""
     sink, commit = replace(KINDS[kind], path=str(tmp_path / "t")), Delta._commit
     if exists:
-        sink.write(ab, batch(1))
+        sink.write(ab, make_batch(1))
 
     def fenced_first(self: Delta, rows: DataFrame, number: object, *, exists: bool) -> None:
         Delta(self.path).fence(LEDGER, 9, lambda: spark)
-        commit(self, rows, batch(9), exists=exists)
+        commit(self, rows, make_batch(9), exists=exists)
 
     monkeypatch.setattr(Delta, "_commit", fenced_first)
     with pytest.raises(Overtaken):
-        sink.write(frame(spark, ID_V, (3, "zombie")), batch(9))
+        sink.write(frame(spark, ID_V, (3, "zombie")), make_batch(9))
     assert sink.recorded(LEDGER, no_session) == FENCED
     assert (sink.read(lambda: spark) is not None) is exists
     assert DeltaProbe(str(tmp_path / "t")).refresh() is exists
 
 
 @pytest.mark.usefixtures("without_lock")
-def test_of_two_first_writers_behind_a_fence_neither_takes_the_others_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_two_first_writers_behind_a_fence_neither_takes_the_others_rows(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """Giving the table its columns replaces what is there, so it is done once, by the log's own word."""
     one, two = (Delta(str(tmp_path), name=name) for name in ("one", "two"))
     one.fence("floodmark.prod.orders.one", 1, lambda: spark)

@@ -13,7 +13,7 @@ from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks import Delta
 from floodmark.sinks.contract import POSITION, Batch, Recorded
 from floodmark.sinks.delta import members_table
-from tests.sinks.batches import ID_V, batch, delta_rows, frame, no_session
+from tests.sinks.batches import ID_V, BatchMaker, delta_rows, frame, no_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +23,9 @@ LEDGER = "floodmark.prod.orders.delta"
 MEMBERS = "sk long, id string, size int, _fm_gone boolean"
 
 
-def test_merge_updates_matched_keys_and_inserts_the_others(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_merge_updates_matched_keys_and_inserts_the_others(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """Rows written are those that were inserted, updated or deleted."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",))
     assert sink.write(ab, batch(1)) == 2
@@ -31,7 +33,7 @@ def test_merge_updates_matched_keys_and_inserts_the_others(spark: SparkSession, 
     assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "B"), (3, "c")]
 
 
-def test_merge_keeps_the_row_with_the_highest_sequence(spark: SparkSession, tmp_path: Path) -> None:
+def test_merge_keeps_the_row_with_the_highest_sequence(batch: BatchMaker, spark: SparkSession, tmp_path: Path) -> None:
     """Compared left to right, with NULL below every value."""
     schema = "id long, day int, n int, v string"
     rows = frame(spark, schema, (1, 1, 9, "old"), (1, 2, 1, "new"), (1, 2, None, "mid"), (2, None, 1, "only"))
@@ -39,7 +41,9 @@ def test_merge_keeps_the_row_with_the_highest_sequence(spark: SparkSession, tmp_
     assert delta_rows(spark, tmp_path) == [(1, 2, 1, "new"), (2, None, 1, "only")]
 
 
-def test_merge_never_overwrites_a_higher_sequence_that_is_stored(spark: SparkSession, tmp_path: Path) -> None:
+def test_merge_never_overwrites_a_higher_sequence_that_is_stored(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """A late or repeated change does not undo a newer one; an equal one is written again."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",), sequence=("day", "n"), delete_when="v = 'gone'")
     schema = "id long, day int, n int, v string"
@@ -49,7 +53,9 @@ def test_merge_never_overwrites_a_higher_sequence_that_is_stored(spark: SparkSes
     assert delta_rows(spark, tmp_path) == [(1, 2, 5, "kept"), (2, 2, 5, "kept"), (3, 2, 5, "same"), (4, 1, None, "now")]
 
 
-def test_a_merge_in_which_nothing_wins_records_its_number(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_merge_in_which_nothing_wins_records_its_number(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """A batch of nothing but late rows is done all the same."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",), sequence=("n",))
     sink.write(frame(spark, "id long, n int", (1, 5)), batch(1))
@@ -57,7 +63,9 @@ def test_a_merge_in_which_nothing_wins_records_its_number(spark: SparkSession, t
     assert sink.recorded(LEDGER, no_session) == Recorded(2, "d2")
 
 
-def test_without_a_sequence_merge_goes_by_the_sources_position(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_a_sequence_merge_goes_by_the_sources_position(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """The last change of a key in the source is the one that counts."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",))
     sink.write(
@@ -67,7 +75,7 @@ def test_without_a_sequence_merge_goes_by_the_sources_position(spark: SparkSessi
 
 
 def test_the_first_merge_makes_the_table_in_one_commit_with_the_feed_that_is_asked_for(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
 ) -> None:
     """There is nothing to merge with; whoever reads the table on needs its changes from the first row on."""
     Delta(str(tmp_path), mode="merge", key=("id",), change_feed=True).write(ab, batch(1))
@@ -76,7 +84,9 @@ def test_the_first_merge_makes_the_table_in_one_commit_with_the_feed_that_is_ask
     assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b")]
 
 
-def test_without_any_order_two_different_rows_of_a_key_stop_the_merge(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_any_order_two_different_rows_of_a_key_stop_the_merge(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """Choosing at random would be a lie; the key is named and nothing is written."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",))
     with pytest.raises(SinkFailed) as caught:
@@ -85,13 +95,15 @@ def test_without_any_order_two_different_rows_of_a_key_stop_the_merge(spark: Spa
     assert (list(tmp_path.glob("_delta_log/*.json")), sink.recorded(LEDGER, no_session)) == ([], None)
 
 
-def test_rows_that_are_the_same_collapse(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_are_the_same_collapse(batch: BatchMaker, spark: SparkSession, tmp_path: Path) -> None:
     """A duplicate needs no choice, also with columns that cannot be compared."""
     rows = frame(spark, "id long, v map<string,int>", (1, {"a": 1}), (1, {"a": 1}))
     assert Delta(str(tmp_path), mode="merge", key=("id",)).write(rows, batch(1)) == 1
 
 
-def test_a_tie_of_the_sequence_between_different_rows_stops_the_merge(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_tie_of_the_sequence_between_different_rows_stops_the_merge(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """The sequence has to tell rows apart; two rows that lost may well be alike."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",), sequence=("n",))
     sink.write(frame(spark, "id long, n int, v string", (1, 1, "x"), (1, 1, "y"), (1, 2, "z")), batch(1))
@@ -100,7 +112,9 @@ def test_a_tie_of_the_sequence_between_different_rows_stops_the_merge(spark: Spa
     assert delta_rows(spark, tmp_path) == [(1, 2, "z")]
 
 
-def test_a_null_key_stops_the_merge_and_names_the_column(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_null_key_stops_the_merge_and_names_the_column(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """NULL equals nothing, so such a row would be inserted again with every batch."""
     sink = Delta(str(tmp_path), mode="merge", key=("id", "v"))
     with pytest.raises(SinkFailed) as caught:
@@ -109,7 +123,9 @@ def test_a_null_key_stops_the_merge_and_names_the_column(spark: SparkSession, tm
     assert list(tmp_path.glob("_delta_log/*.json")) == []
 
 
-def test_delete_when_deletes_matched_keys_and_inserts_none(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_delete_when_deletes_matched_keys_and_inserts_none(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """A delete of a key that is not there is no row."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",), delete_when="v = 'D'")
     sink.write(ab, batch(1))
@@ -117,7 +133,9 @@ def test_delete_when_deletes_matched_keys_and_inserts_none(spark: SparkSession, 
     assert delta_rows(spark, tmp_path) == [(2, "b"), (3, "c")]
 
 
-def test_a_merge_of_fewer_columns_leaves_the_others_alone(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_a_merge_of_fewer_columns_leaves_the_others_alone(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """A column that the batch does not have is not the batch's to change."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",))
     sink.write(ab, batch(1))
@@ -126,7 +144,9 @@ def test_a_merge_of_fewer_columns_leaves_the_others_alone(spark: SparkSession, a
     assert [tuple(row) for row in found] == [(1, "a"), (2, "b"), (3, None)]
 
 
-def test_merges_side_by_side_keep_their_transactions_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_merges_side_by_side_keep_their_transactions_apart(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """Each runs in a session of its own, and none of it stays in the session they share."""
     sinks = [Delta(str(tmp_path / str(n)), mode="merge", key=("id",), name=f"s{n}") for n in range(3)]
     rows = [frame(spark, "id long", (n,)) for n in range(3)]
@@ -148,7 +168,9 @@ def delta_rows_by_key(spark: SparkSession, table: Path) -> list[tuple[Any, ...]]
     return [tuple(row) for row in spark.read.format("delta").load(str(table)).orderBy("sk").collect()]
 
 
-def test_a_key_that_the_table_has_for_another_member_stops_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_key_that_the_table_has_for_another_member_stops_the_batch(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """The merge would take two members for one, whether it changes or deletes; what has a partner or none is merged."""
     sink = members_table(str(tmp_path), key=("sk",), name="dim").refusing_others(("id",))
     sink.write(frame(spark, MEMBERS, (-1, None, None, False), (1, "a", 1, False), (2, "b", 1, False)), batch(1))

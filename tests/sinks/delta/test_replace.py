@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from floodmark.sinks import Delta
-from tests.sinks.batches import ID_V, batch, delta_rows, frame
+from tests.sinks.batches import ID_V, BatchMaker, delta_rows, frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_replace_exchanges_exactly_the_rows_with_the_batchs_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_replace_exchanges_exactly_the_rows_with_the_batchs_values(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """Days that the batch does not have stay as they are; NULL is a value here."""
     sink = Delta(str(tmp_path), mode="replace", by=("day",))
     sink.write(frame(spark, "day string, n int", ("mon", 1), ("mon", 2), ("tue", 3), (None, 4)), batch(1))
@@ -30,7 +32,9 @@ def delta_rows_by_n(spark: SparkSession, folder: Path) -> list[tuple[int, str | 
     return [(row.n, row.day) for row in spark.read.format("delta").load(str(folder)).orderBy("n").collect()]
 
 
-def test_replace_without_by_replaces_everything(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_replace_without_by_replaces_everything(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """In one commit, so a reader sees the old rows or the new."""
     sink = Delta(str(tmp_path), mode="replace")
     sink.write(ab, batch(1))
@@ -44,7 +48,7 @@ def test_replace_without_by_replaces_everything(spark: SparkSession, ab: DataFra
     ids=["append", "replace by", "merge"],
 )
 def test_a_refresh_replaces_the_whole_table_in_one_commit(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
 ) -> None:
     """Whatever the mode, and also with other columns; the number goes on."""
     there = replace(sink, path=str(tmp_path))
@@ -55,7 +59,9 @@ def test_a_refresh_replaces_the_whole_table_in_one_commit(
     assert (delta_rows(spark, tmp_path), DeltaTable(tmp_path).version()) == ([(7, 70)], version + 1)
 
 
-def test_a_refresh_of_a_merge_keeps_one_row_per_key_and_no_deleted_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_refresh_of_a_merge_keeps_one_row_per_key_and_no_deleted_one(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
     """The table is what merging everything from the start would have made."""
     sink = Delta(str(tmp_path), mode="merge", key=("id",), sequence=("n",), delete_when="v = 'D'")
     rows = frame(spark, "id long, n int, v string", (1, 1, "a"), (1, 2, "b"), (2, 1, "a"), (2, 2, "D"))
@@ -68,7 +74,9 @@ def test_a_refresh_of_a_merge_keeps_one_row_per_key_and_no_deleted_one(spark: Sp
     [Delta("t"), Delta("t", mode="replace", by=("id",)), Delta("t", mode="merge", key=("id",))],
     ids=["append", "replace by", "merge"],
 )
-def test_evolve_adds_new_columns(spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta) -> None:
+def test_evolve_adds_new_columns(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, sink: Delta
+) -> None:
     """Rows that were there have NULL in them."""
     there = replace(sink, path=str(tmp_path), evolve=True)
     there.write(ab, batch(1))
@@ -80,7 +88,9 @@ def test_evolve_adds_new_columns(spark: SparkSession, ab: DataFrame, tmp_path: P
     }
 
 
-def test_partitions_are_kept_through_a_refresh(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:
+def test_partitions_are_kept_through_a_refresh(
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
     """The layout belongs to the sink and not to the first batch."""
     sink = Delta(str(tmp_path), partition_by=("v",))
     sink.write(ab, batch(1))
@@ -91,7 +101,7 @@ def test_partitions_are_kept_through_a_refresh(spark: SparkSession, ab: DataFram
 
 @pytest.mark.parametrize("kind", ["batch", "refresh"])
 def test_clustering_is_kept_through_a_refresh(
-    spark: SparkSession, ab: DataFrame, tmp_path: Path, kind: Literal["batch", "refresh"]
+    batch: BatchMaker, spark: SparkSession, ab: DataFrame, tmp_path: Path, kind: Literal["batch", "refresh"]
 ) -> None:
     """A path that Spark makes by itself would have none."""
     sink = Delta(str(tmp_path), cluster_by=("id",))

@@ -21,6 +21,7 @@ from floodmark.probes.delta.commits import Commit as Commit
 from floodmark.probes.delta.commits import note as note
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
 
@@ -86,6 +87,31 @@ class DeltaProbe:
         """The table's own settings."""
         return dict(self._handle().metadata().configuration)
 
+    def features(self) -> TableFeatures:
+        """What whoever writes to the table has to be able to do."""
+        found = self._handle().protocol()
+        listed = None if found.writer_features is None else frozenset(found.writer_features)
+        return TableFeatures(found.min_writer_version, listed)
+
+    def schema_json(self) -> str:
+        """The columns as Spark and Delta write them."""
+        return self._handle().schema().to_json()
+
+    def partitions(self) -> list[str]:
+        """The columns that the table is partitioned by."""
+        return list(self._handle().metadata().partition_columns)
+
+    def files(self) -> pa.Table:
+        """A row for each file: `size_bytes`, `num_records`, and the lowest and highest value of columns (`min.id`)."""
+        import pyarrow as pa
+
+        return pa.table(self._handle().get_add_actions(flatten=True))
+
+    def commit(self, act: Callable[[DeltaTable], None]) -> None:
+        """Let `act` commit on top of exactly what the last look saw; the probe knows the table as it is then."""
+        act(self._handle())
+        self._head = self._head_now()
+
     def recorded(self, ledger: str) -> int | None:
         """The highest transaction number of an application id."""
         return self._handle().transaction_version(ledger)
@@ -93,9 +119,7 @@ class DeltaProbe:
     def rows(self) -> int | None:
         """The table's rows by its files' own counts; None where a file has none, an upper bound where rows were
         deleted in place."""
-        import pyarrow as pa
-
-        counts = pa.table(self._handle().get_add_actions(flatten=True)).column("num_records").to_pylist()
+        counts = self.files().column("num_records").to_pylist()
         return None if None in counts else sum(counts)
 
     def files_and_bytes(self) -> tuple[int, int]:
@@ -105,9 +129,7 @@ class DeltaProbe:
 
     def file_sizes(self) -> list[int]:
         """The size of each file, in bytes."""
-        import pyarrow as pa
-
-        return pa.table(self._handle().get_add_actions(flatten=True)).column("size_bytes").to_pylist()  # type: ignore[no-any-return]
+        return self.files().column("size_bytes").to_pylist()  # type: ignore[no-any-return]
 
     def holds_rows(self) -> bool:
         """Whether a row is there; where the files do not say how many they hold, they count as not empty."""
@@ -217,6 +239,14 @@ class DeltaProbe:
             raise
         except (DeltaError, OSError) as error:
             raise SourceUnreadable(f"delta table {self.where}", reason=str(error).splitlines()[0]) from error
+
+
+@dataclass(frozen=True)
+class TableFeatures:
+    """The version that a writer has to know, and the features by name; None for a table that has no list of them."""
+
+    writer_version: int
+    names: frozenset[str] | None
 
 
 @dataclass(frozen=True)

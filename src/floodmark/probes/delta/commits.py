@@ -41,7 +41,9 @@ MAINTENANCE = frozenset(
 )
 """Operations that never bring or take a row. One that is not listed counts as data: a needless read costs little."""
 
-INSERTED = ("numTargetRowsInserted", "numOutputRows", "num_inserted_rows", "num_added_rows")
+INSERTED = (
+    "numTargetRowsInserted", "numOutputRows", "num_target_rows_inserted", "num_inserted_rows", "num_added_rows",
+)  # fmt: skip
 UPDATED = ("numTargetRowsUpdated", "numUpdatedRows", "num_updated_rows", "num_target_rows_updated")
 DELETED = ("numTargetRowsDeleted", "numDeletedRows", "num_deleted_rows", "num_target_rows_deleted")
 REMOVED_FILES = ("numRemovedFiles", "num_removed_files")
@@ -59,6 +61,7 @@ class Commit:
     ledger: str | None = None
     number: int | None = None
     digest: str | None = None
+    engine: str = ""
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Commit:
@@ -72,7 +75,13 @@ class Commit:
             ledger=note.get("ledger"),
             number=note.get("number"),
             digest=note.get("digest"),
+            engine=str(entry.get("engineInfo") or ""),
         )
+
+    @property
+    def is_native(self) -> bool:
+        """Whether `deltalake` made it, and not Spark."""
+        return self.engine.startswith("delta-rs")
 
     @property
     def inserted_rows(self) -> int | None:

@@ -184,6 +184,9 @@ class DeltaSink(PathOrTable, SinkModel):
     keep_deleted: Duration | None = Field(
         default=None, description="how long a merge with sequence and delete_when knows deleted keys; default for ever"
     )
+    writer: Literal["auto", "spark"] = Field(
+        default="auto", description="`spark` has Spark's writer commit small batches too, which else go through Arrow"
+    )
     track: Columns = Field(default=(), description="columns whose change makes a version; by default all")
     untracked: Columns = Field(default=(), description="columns whose change makes no version")
     on_conflict: Literal["error", "quarantine", "last_arrival"] = "error"
@@ -203,7 +206,7 @@ class DeltaSink(PathOrTable, SinkModel):
         {"track", "untracked", "on_conflict", "changes", "allow_empty", "events", "deletion_vectors"}
     )
     LAYOUT: ClassVar[frozenset[str]] = frozenset({"partition_by", "cluster_by"})
-    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "change_feed"})
+    ROWS: ClassVar[frozenset[str]] = frozenset({"mode", "by", "change_feed", "writer"})
     SHARED: ClassVar[frozenset[str]] = frozenset({"key", "sequence", "delete_when"})
 
     @model_validator(mode="after")
@@ -220,7 +223,7 @@ class DeltaSink(PathOrTable, SinkModel):
         if self.mode in ("scd1", "scd2"):
             return self._history(place)
         if self.mode == "dates":
-            return sinks.DeltaDates(**place, change_feed=self.change_feed)
+            return sinks.DeltaDates(**place, change_feed=self.change_feed, writer=self.writer)
         if self.mode == "dimension":
             from floodmark.sinks.delta import members_table
 
@@ -241,14 +244,14 @@ class DeltaSink(PathOrTable, SinkModel):
         """What was given and means nothing in this mode."""
         history = {*self.SHARED, *self.HISTORY, "keep_events"}
         rows = {
-            "append": set[str](),
-            "dates": set[str](),
+            "append": {"writer"},
+            "dates": {"writer"},
             "dimension": {"key"},
-            "merge": {*self.SHARED, "keep_deleted"},
-            "replace": {"by"},
+            "merge": {*self.SHARED, "keep_deleted", "writer"},
+            "replace": {"by", "writer"},
         }
         used = {**rows, "scd1": history, "scd2": {*history, "first_valid_from"}}[self.mode]
-        every = [*self.SHARED, "by", "keep_deleted", *self.HISTORY, "keep_events", "first_valid_from"]
+        every = [*self.SHARED, "by", "keep_deleted", *self.HISTORY, "keep_events", "first_valid_from", "writer"]
         return [name for name in type(self).model_fields if name in every and name not in used and self._is_set(name)]
 
     def _is_set(self, name: str) -> bool:

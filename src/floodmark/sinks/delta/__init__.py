@@ -13,6 +13,7 @@ from floodmark.errors import ConfigError
 from floodmark.failpoints import reach
 from floodmark.fields import ColumnNames
 from floodmark.locations import quote
+from floodmark.logs import get_logger
 from floodmark.probes.delta import FEED
 from floodmark.sinks.contract import (
     DELETE,
@@ -25,6 +26,8 @@ from floodmark.sinks.contract import (
     without_own,
     written_columns,
 )
+from floodmark.sinks.delta.arrow import ArrowWriter
+from floodmark.sinks.delta.choice import NotByArrow, spark_schema
 from floodmark.sinks.delta.deleted_keys import NOT_KEPT, DeletedKeys
 from floodmark.sinks.delta.merge import GONE, merge_statement, newest_per_key, replace_statement, shared_view
 from floodmark.sinks.delta.target import DeltaTarget
@@ -35,10 +38,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from floodmark.probes.delta import Commit
+
+log = get_logger(__name__)
 PATIENCE_SECONDS = 600.0
 DATES = "floodmark.dates"
 """Under this name the column of the dates carries, in its metadata, the dates that a batch exchanges."""
 ALL = "all"
+WRITERS = ("auto", "spark")
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,8 @@ class Delta(Atomic):
     which it holds deletes its key. With both, the deleted keys are kept beside the table (`<table>__deleted`), so that
     an older row that comes later does not bring one back: for the time `keep_deleted`, by default for ever; zero keeps
     none. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
-    A table that is made with `change_feed` tells its readers what changed.
+    A table that is made with `change_feed` tells its readers what changed. A small batch is committed by `deltalake`
+    where that makes the same table (see `choice`), any other, and all with `writer` "spark", by Spark's writer.
     """
 
     path: str | None = None
@@ -66,6 +74,7 @@ class Delta(Atomic):
     patience_seconds: float = PATIENCE_SECONDS
     change_feed: bool = False
     keep_deleted: timedelta | None = None
+    writer: Literal["auto", "spark"] = "auto"
     _known_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _deleted_by: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """The sequence by which a repair remembers what it deletes: it believes its rows, so it has none of its own."""
@@ -76,6 +85,8 @@ class Delta(Atomic):
     def __post_init__(self) -> None:
         self.target  # noqa: B018 (now: it may be refused, and a relative path is of today's folder)
         check_modes(self)
+        if self.writer not in WRITERS:
+            raise ConfigError(f"writer: {self.writer!r} is not known.", hint=f"one of: {', '.join(WRITERS)}")
         if self.partition_by and self.cluster_by:
             raise ConfigError(f"sink '{self.name}' has partitions and clusters.", hint="Delta takes one of the two")
 
@@ -113,10 +124,8 @@ class Delta(Atomic):
         return table is not None and table.holds_rows()
 
     def schema(self, session: Session) -> StructType | None:
-        from pyspark.sql.types import StructType
-
-        rows = self.read(session)
-        return StructType(rows.schema.fields) if rows is not None else None
+        table = self.target.table(session)
+        return spark_schema(table.schema_json()) if table is not None else None
 
     def read(self, session: Session) -> DataFrame | None:
         """The table as it is now; None if there is none yet."""
@@ -144,13 +153,24 @@ class Delta(Atomic):
             self.deleted_keys.fence(ledger, number, session)
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
-        commit = self.target.write_once(rows, batch, lambda exists: self._commit(rows, batch, exists=exists))
+        try:
+            commit = self._write_by_arrow(rows, batch)
+        except NotByArrow as reason:
+            log.debug("the batch goes through Spark's writer", job=batch.job, sink=self.name, reason=str(reason))
+            commit = self.target.write_once(rows, batch, lambda exists: self._commit(rows, batch, exists=exists))
         if self.deleted_keys:
             reach("after_merge")
             self.deleted_keys.remember(self._newest(rows), batch, commit)
         if commit is None:
             return None
         return commit.inserted_rows if self.mode == "replace" else commit.rows_written
+
+    def _write_by_arrow(self, rows: DataFrame, batch: Batch) -> Commit | None:
+        if self._known_by or self._named_by:
+            raise NotByArrow("rows are compared with those in the table")
+        if self.deleted_keys:
+            raise NotByArrow("rows are compared with the keys that were deleted")
+        return ArrowWriter(self, rows, batch, self._condition).write()
 
     def write_where(self, rows: DataFrame, batch: Batch, condition: str) -> int | None:
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""
@@ -271,6 +291,7 @@ class DeltaDates(Atomic):
     evolve: bool = False
     patience_seconds: float = PATIENCE_SECONDS
     change_feed: bool = False
+    writer: Literal["auto", "spark"] = "auto"
 
     def __post_init__(self) -> None:
         self._sink  # noqa: B018 (now: it may be refused, and a relative path is of today's folder)
@@ -286,6 +307,7 @@ class DeltaDates(Atomic):
             evolve=self.evolve,
             patience_seconds=self.patience_seconds,
             change_feed=self.change_feed,
+            writer=self.writer,
         )
 
     def describe(self) -> str:

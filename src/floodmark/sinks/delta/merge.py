@@ -129,7 +129,7 @@ def not_older(sequence: Sequence[str]) -> str:
     new, old = f"s.{quote(sequence[0])}", f"t.{quote(sequence[0])}"
     above = f"{new} > {old} OR ({old} IS NULL AND {new} IS NOT NULL)"
     rest = f" AND {not_older(sequence[1:])}" if len(sequence) > 1 else ""
-    return f"({above} OR ({new} <=> {old}{rest}))"
+    return f"({above} OR ({new} IS NOT DISTINCT FROM {old}{rest}))"
 
 
 def _merge_into(target: str, *, evolve: bool) -> str:

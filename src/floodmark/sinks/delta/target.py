@@ -79,20 +79,51 @@ class DeltaTarget:
         """
         spark = rows.sparkSession
         is_new_name = self._make_name(rows, batch)
-        with self.lock(spark, batch.job):
-            probe = self.probe(lambda: spark)
-            if not self._has(probe, batch):
+
+        def commit_by_spark(probe: DeltaProbe | None) -> None:
+            commit(_has_table(probe) and not (is_new_name and probe is not None and probe.rows() == 0))
+
+        return self._write(batch, commit_by_spark, lambda: spark, held_by=spark)
+
+    def write_natively(
+        self, batch: Batch, commit: Callable[[DeltaProbe | None], None], session: Session
+    ) -> Commit | None:
+        """As `write_once`, but the commit is made by this process, which then holds the lock, and not by Spark's JVM.
+
+        `commit` gets the probe whose look found the number free, and has to commit on top of that look: a commit with
+        a number of the ledger in between makes it fail, also where no lock is.
+        """
+        return self._write(batch, commit, session, held_by=None)
+
+    def _write(
+        self,
+        batch: Batch,
+        commit: Callable[[DeltaProbe | None], None],
+        session: Session,
+        *,
+        held_by: SparkSession | None,
+    ) -> Commit | None:
+        with self.lock(held_by, batch.job):
+            probe = self.probe(session)
+            if not self.has(probe, batch):
                 try:
-                    commit(_has_table(probe) and not (is_new_name and probe is not None and probe.rows() == 0))
+                    commit(probe)
                 except Exception as error:
-                    self._explain(error, batch, spark)
+                    self.explain(error, batch, session)
                     raise
-                probe = self.probe(lambda: spark)
+                probe = self.probe(session)
                 # Delta passes over a transaction whose number it has without a word, whoever took it.
-                if not self._has(probe, batch):
-                    reason = f"the log of {self.place} does not have the commit that Spark has just made"
+                if not self.has(probe, batch):
+                    reason = f"the log of {self.place} does not have the commit that was just made"
                     raise SinkFailed(batch.job, sink=self.sink, reason=reason)
-            return probe.commit_of(batch.ledger(self.sink), batch.number) if probe else None
+            return self.commit_of(probe, batch)
+
+    def commit_of(self, probe: DeltaProbe | None, batch: Batch) -> Commit | None:
+        """The commit of the batch, if the log still has it; the batch notes by which way it was made."""
+        commit = probe.commit_of(batch.ledger(self.sink), batch.number) if probe else None
+        if commit is not None:
+            batch.notes.ways[self.sink] = "arrow" if commit.is_native else "spark"
+        return commit
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
         """An append without rows. A table that is not there is made by it, without the columns that it will have."""
@@ -118,7 +149,7 @@ class DeltaTarget:
         probe = self.probe(lambda: rows.sparkSession)
         if probe is None:
             create_table(_no_rows(rows), self.place, self.partition_by, self.cluster_by, self.properties)
-        elif not self._has(probe, batch) and probe.has_only_fences():
+        elif not self.has(probe, batch) and probe.has_only_fences():
             self._give_columns(rows, probe)
 
     def _make_name(self, rows: DataFrame, batch: Batch) -> bool:
@@ -145,18 +176,18 @@ class DeltaTarget:
         writer.save(location)
         cluster_table(spark, self.place, self.cluster_by)
 
-    def _has(self, probe: DeltaProbe | None, batch: Batch) -> bool:
+    def has(self, probe: DeltaProbe | None, batch: Batch) -> bool:
         """Whether the batch is written. Raises Overtaken, SinkBehind or SinkDisagrees where it must not be."""
         recorded = _recorded(probe, batch.ledger(self.sink)) if probe else None
         return is_written(recorded, batch, self.sink, str(self.place))
 
-    def _explain(self, error: Exception, batch: Batch, spark: SparkSession) -> None:
+    def explain(self, error: Exception, batch: Batch, session: Session) -> None:
         """Raise what a failed commit means, where that is known."""
         reason = fault_in(error, "sink")
         if reason is not None:
             raise SinkFailed(batch.job, sink=self.sink, reason=reason) from error
         try:
-            self._has(self.probe(lambda: spark), batch)
+            self.has(self.probe(session), batch)
         except (Overtaken, SinkBehind, SinkDisagrees) as taken:
             raise taken from error
         except SourceUnreadable:
@@ -164,7 +195,7 @@ class DeltaTarget:
 
     def writer(self, rows: DataFrame, batch: Batch) -> DataFrameWriter:
         """A writer whose commit carries the batch's number, digest and marks."""
-        writer = self._writer(rows, batch.ledger(self.sink), batch.number, self._note(batch))
+        writer = self._writer(rows, batch.ledger(self.sink), batch.number, self.note(batch))
         return writer.partitionBy(*self.partition_by) if self.partition_by else writer
 
     def run(self, statement: str, batch: Batch, spark: SparkSession, settings: Mapping[str, str]) -> None:
@@ -172,7 +203,7 @@ class DeltaTarget:
         transaction = {
             "spark.databricks.delta.write.txnAppId": batch.ledger(self.sink),
             "spark.databricks.delta.write.txnVersion": str(batch.number),
-            "spark.databricks.delta.commitInfo.userMetadata": self._note(batch),
+            "spark.databricks.delta.commitInfo.userMetadata": self.note(batch),
         }
         own = isolated_session(spark)
         for name, value in {**transaction, **settings}.items():
@@ -182,14 +213,17 @@ class DeltaTarget:
     def tidy(self, statement: str, batch: Batch, spark: SparkSession) -> None:
         """Run a statement that belongs to a batch which is written already: it is noted as that batch's."""
         own = isolated_session(spark)
-        own.conf.set("spark.databricks.delta.commitInfo.userMetadata", self._note(batch))
+        own.conf.set("spark.databricks.delta.commitInfo.userMetadata", self.note(batch))
         with self.lock(spark, batch.job):
             own.sql(statement).collect()
 
     @contextmanager
-    def lock(self, spark: SparkSession, job: str) -> Iterator[None]:
-        """Nobody else commits to a table on a local disk meanwhile; other stores see to that themselves."""
-        location = self.place.location(lambda: spark)
+    def lock(self, spark: SparkSession | None, job: str) -> Iterator[None]:
+        """Nobody else commits to a table on a local disk meanwhile; other stores see to that themselves.
+
+        Spark's JVM holds it, as it commits; without a session this process does, and the table's place is known.
+        """
+        location = self.place.location(lambda: spark) if spark is not None else self.place.known_location
         folder = local_path(location) if location else None
         if folder is None:
             yield
@@ -204,7 +238,8 @@ class DeltaTarget:
         writer = rows.write.format("delta").option("txnAppId", ledger).option("txnVersion", str(number))
         return writer.option("userMetadata", user_metadata).options(**self.properties)
 
-    def _note(self, batch: Batch) -> str:
+    def note(self, batch: Batch) -> str:
+        """What the commit of a batch says of it."""
         return note(batch.ledger(self.sink), batch.number, batch.digest, job=batch.job, marks=dict(batch.marks))
 
 

@@ -32,7 +32,8 @@ from floodmark.sinks.kafka.producer import (
     is_passing,
     retry_passing_errors,
 )
-from floodmark.sinks.kafka.writer import DELIVERY_TYPE, Delivery, WritePlan, Writer, deliver, in_parallel
+from floodmark.sinks.kafka.writer import DELIVERY_TYPE, Delivery, WritePlan, Writer, by_writer, deliver, in_parallel
+from floodmark.sinks.small import SMALL_ROWS
 from floodmark.spark.faults import fault_in
 
 if TYPE_CHECKING:
@@ -168,6 +169,9 @@ class Kafka:
                 require_own_number(newest.recorded, batch, self.name)
                 return ledgers.rows_of(pages, batch.number)
             plan = self._plan(lambda: rows.sparkSession, batch, pages)
+        if self._is_one_chunk(batch):
+            return self._sum(self._deliver_here(rows, plan, batch), batch)
+        batch.notes.ways[self.name] = "spark"
         deliveries = {each.writer: each for each in self._deliver(rows, plan, batch)}
         # A writer whose partitions get no rows may have no task, and yet has to turn its page.
         absent = [writer for writer in range(plan.layout.writers) if writer not in deliveries]
@@ -212,6 +216,21 @@ class Kafka:
 
         partitions = self._topic.require()
         return Layout(partitions, min(partitions, cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
+
+    def _is_one_chunk(self, batch: Batch) -> bool:
+        """Whether the batch is known to be so small that each writer sends its part in one transaction."""
+        size = batch.size
+        return size.is_bound and size.rows is not None and size.rows <= min(SMALL_ROWS, self.chunk_rows)
+
+    def _deliver_here(self, rows: DataFrame, plan: WritePlan, batch: Batch) -> list[Delivery]:
+        """The messages come to the driver, whose own producers send them: no task has to start one."""
+        arrow = self._format.route(rows, plan.layout).toArrow()
+        parts: dict[int, list[pa.RecordBatch]] = {writer: [] for writer in range(plan.layout.writers)}
+        for writer, part in by_writer(arrow.to_batches(), plan.layout.partitions):
+            parts[writer].append(part)
+        batch.notes.ways[self.name] = "arrow"
+        with self._broker_errors():
+            return in_parallel(lambda writer: Writer(plan, writer).run(parts[writer]), parts)
 
     def _deliver(self, rows: DataFrame, plan: WritePlan, batch: Batch) -> list[Delivery]:
         """The one Spark job of a batch."""

@@ -110,14 +110,14 @@ def deliver(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     """A task: all rows of one writer, or of several one after the other where Spark put them together."""
     from confluent_kafka import KafkaException
 
-    for writer, own in groupby(_by_writer(batches, plan.layout.partitions), key=itemgetter(0)):
+    for writer, own in groupby(by_writer(batches, plan.layout.partitions), key=itemgetter(0)):
         try:
             yield Writer(plan, writer).run(part for _, part in own).to_arrow()
         except KafkaException as error:
             raise RuntimeError(fault_text("sink", driver_message(error))) from None
 
 
-def _by_writer(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def by_writer(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Rows come sorted by writer; a batch is cut where the writer changes, and every row gets its partition."""
     import numpy as np
 

@@ -202,6 +202,21 @@ class StagingReceiver:
 
 
 @dataclass(frozen=True)
+class DriverChunks:
+    """A small batch, whose rows have come to the driver: no task writes, and nothing waits on the server."""
+
+    arrow: pa.Table
+    encoding: Encoding
+
+    @property
+    def reported_rows(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def read(self) -> Generator[Chunk, None, None]:
+        yield from chunks_of(iter(self.arrow.to_batches()), self.encoding)
+
+
+@dataclass(frozen=True)
 class StagedChunks:
     """What the winning tasks staged."""
 

@@ -22,6 +22,7 @@ from floodmark.sinks.postgres.transport import (
     BatchRefused,
     Chunk,
     CopyChunks,
+    DriverChunks,
     StagedChunks,
     Staging,
     StagingReceiver,
@@ -29,6 +30,7 @@ from floodmark.sinks.postgres.transport import (
     copy_rows,
     drop_upto,
 )
+from floodmark.sinks.small import rows_as_arrow, why_not_small
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -64,9 +66,26 @@ class Write:
             if load is None:
                 with self.server.connect() as connection:
                     return self._repeat(connection)
+            self.batch.notes.ways[self.sink] = "spark"
+            if not staged and why_not_small(self.batch.size, self._rows_before) is None:
+                return self._write_small(load)
             return self._write_staged(load) if staged or load.alters else self._write_near(load)
         finally:
             self._clean()
+
+    def _rows_before(self) -> int | None:
+        with self.server.connect() as connection:
+            entry = self.ledger.entry(connection)
+        return entry.rows if entry else None
+
+    def _write_small(self, load: Load) -> int | None:
+        """The rows are here before the transaction begins, so nothing that it shuts is waited for."""
+        arrow = rows_as_arrow(load.rows, self.batch)
+        if arrow is None:
+            return self._write_staged(load) if load.alters else self._write_near(load)
+        self.batch.notes.ways[self.sink] = "arrow"
+        with self.server.connect() as connection:
+            return self._commit(connection, load, DriverChunks(arrow, load.encoding))
 
     def _write_near(self, load: Load) -> int | None:
         if not can_stream(load.rows.sparkSession):

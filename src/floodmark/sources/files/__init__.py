@@ -81,6 +81,7 @@ class Files(Immutable):
             held_reason=unsettled.reason(self.settle),
             settles_in_seconds=unsettled.seconds,
             expected_rows=self._expected_rows(choice.files),
+            expected_bytes=sum(seen.size for seen in choice.files),
             extras=choice.extras,
         )
 

@@ -1,0 +1,144 @@
+"""What a small batch costs: its Spark jobs, and its time against the plain read and write of the same rows.
+
+One job runs over and over in one session, as a loop does; the reference reads and writes the same rows without marks.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+from bench_postgres import jdbc
+from run import Result
+from timing import compare
+
+import floodmark as fm
+from floodmark.testing.servers import kafka_broker, postgres_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.sinks.contract import Sink
+    from floodmark.testing.servers import Broker
+
+FEW, MANY, ROUNDS = 10, 100_000, 7
+INSERT = (
+    "insert into orders select i, 'customer ' || i %% 50, i / 100.0, now()"
+    " from generate_series((select coalesce(max(id), 0) from orders) + 1,"
+    " (select coalesce(max(id), 0) from orders) + %s) as i"
+)
+DEFINED = "id bigint primary key, customer text, amount numeric(10,2), placed_at timestamptz"
+
+
+def run() -> list[Result]:
+    spark = fm.spark_session({"spark.master": "local[2]", "spark.driver.memory": "4g"})
+    with tempfile.TemporaryDirectory() as name, postgres_server(Path(name) / "pg") as postgres:
+        bench = Bench(spark, Path(name), postgres.create_database())
+        with kafka_broker(Path(name) / "kafka") as kafka:
+            return [*bench.jobs_of_a_batch(), *bench.few_rows(), bench.many_rows(), *bench.to_servers(kafka)]
+
+
+class Bench:
+    """One session, one folder, one database with a table that grows."""
+
+    def __init__(self, spark: SparkSession, home: Path, database: str) -> None:
+        self.spark, self.home, self.database = spark, home, database
+        with psycopg.connect(database) as connection:
+            connection.execute(f"create table orders ({DEFINED})")
+            connection.execute(INSERT, [FEW])
+
+    def grow(self, rows: int) -> int:
+        """Add rows; the highest id before."""
+        with psycopg.connect(self.database) as connection:
+            [(before,)] = connection.execute("select coalesce(max(id), 0) from orders").fetchall()
+            connection.execute(INSERT, [rows])
+        return int(before)
+
+    def rows_after(self, before: int) -> DataFrame:
+        """As a job without marks reads them."""
+        query = f"(select * from orders where id > {before}) as new"
+        return self.spark.read.format("jdbc").options(**jdbc(self.database), dbtable=query).load()
+
+    def ticks(self, sink: Sink, rows: int) -> Callable[[int], None]:
+        """A job that is kept, whose every turn finds so many rows more."""
+        name = f"bench-{uuid.uuid4().hex}"
+        source = fm.sources.Postgres(self.database, table="orders", cursor="id", start="latest")
+        job = fm.Job(name=name, source=source, sinks=[sink])
+        store = fm.stores.open(f"sqlite:///{name}.db", folder=self.home)
+        job.run(self.spark, store)
+
+        def tick(_turn: int) -> None:
+            self.grow(rows)
+            receipt = job.run(self.spark, store)
+            assert receipt.rows_read == rows, receipt
+
+        return tick
+
+    def plain(self, rows: int, write: Callable[[DataFrame], object]) -> Callable[[int], None]:
+        """The reference: it adds the same rows, reads them by JDBC, and writes them."""
+
+        def turn(_turn: int) -> None:
+            write(self.rows_after(self.grow(rows)))
+
+        return turn
+
+    def jobs_of_a_batch(self) -> list[Result]:
+        """Counted, so a busy machine does not matter."""
+        sinks = {"append": fm.sinks.Delta(self.path()), "merge": fm.sinks.Delta(self.path(), mode="merge", key="id")}
+        return [self.count_jobs(mode, self.ticks(sink, FEW)) for mode, sink in sinks.items()]
+
+    def count_jobs(self, mode: str, tick: Callable[[int], None]) -> Result:
+        tick(0)
+        group, context = f"counted {mode}", self.spark.sparkContext
+        context.setJobGroup(group, group)
+        tick(1)
+        jobs = len(context.statusTracker().getJobIdsForGroup(group))
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        return Result(f"Spark jobs of a warm batch of {FEW} rows, {mode}", jobs, 1, "PostgreSQL to Delta")
+
+    def few_rows(self) -> list[Result]:
+        plain, merged = self.path(), self.path()
+        self.rows_after(0).write.format("delta").save(merged)
+        append = self.plain(FEW, lambda rows: rows.write.format("delta").mode("append").save(plain))
+        merge = self.plain(FEW, lambda rows: self.merge_into(merged, rows))
+        of = f"{FEW} rows from PostgreSQL, plain JDBC read and Delta write as reference"
+        ours = self.ticks(fm.sinks.Delta(self.path()), FEW)
+        ours_merged = self.ticks(fm.sinks.Delta(self.path(), mode="merge", key="id"), FEW)
+        return [
+            compare("small batch to Delta, append", append, ours, at_most=0.5, rounds=ROUNDS, of=of),
+            compare("small batch to Delta, merge", merge, ours_merged, at_most=0.2, rounds=ROUNDS, of=of),
+        ]
+
+    def merge_into(self, table: str, rows: DataFrame) -> None:
+        rows.createOrReplaceTempView("arrived")
+        self.spark.sql(
+            f"MERGE INTO delta.`{table}` AS t USING arrived AS s ON t.id = s.id"
+            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        ).collect()
+
+    def many_rows(self) -> Result:
+        """Spark's writer, with the number in its commit."""
+        plain = self.path()
+        append = self.plain(MANY, lambda rows: rows.write.format("delta").mode("append").save(plain))
+        ours = self.ticks(fm.sinks.Delta(self.path()), MANY)
+        of = f"{MANY:,} rows from PostgreSQL, plain JDBC read and Delta append as reference"
+        return compare("batch to Delta by Spark's writer, append", append, ours, at_most=1.1, rounds=3, of=of)
+
+    def to_servers(self, kafka: Broker) -> list[Result]:
+        """Into PostgreSQL and Kafka, both against Spark's JDBC writer at its defaults."""
+        options = {**jdbc(self.database), "dbtable": "copied"}
+        append = self.plain(FEW, lambda rows: rows.write.format("jdbc").options(**options).mode("append").save())
+        into = fm.sinks.Postgres(self.database, "ours")
+        topic = fm.sinks.Kafka(kafka.bootstrap, "orders", key="id", create={"partitions": 1})
+        of = f"{FEW} rows from PostgreSQL, plain JDBC read and JDBC append as reference"
+        return [
+            compare("small batch to PostgreSQL", append, self.ticks(into, FEW), at_most=1.2, rounds=ROUNDS, of=of),
+            compare("small batch to Kafka", append, self.ticks(topic, FEW), at_most=1.2, rounds=ROUNDS, of=of),
+        ]
+
+    def path(self) -> str:
+        return str(self.home / uuid.uuid4().hex)

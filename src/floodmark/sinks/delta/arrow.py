@@ -1,0 +1,317 @@
+"""Small batches into a Delta table: their rows leave Spark as Arrow, and `deltalake` commits them with their number.
+
+Which batches and tables that is for, `choice` says. The rules of a merge are those of `merge`; what would be refused
+there is left to Spark's writer here, which has the words for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from floodmark.locations import local_path, quote
+from floodmark.logs import get_logger
+from floodmark.sinks.contract import DELETE, OWN, POSITION, Batch, with_deletes, without_own
+from floodmark.sinks.delta import choice
+from floodmark.sinks.delta.choice import NotByArrow
+from floodmark.sinks.delta.merge import ROW, not_older
+from floodmark.sinks.small import rows_as_arrow, why_not_small
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from floodmark.probes.delta import Commit, DeltaProbe
+    from floodmark.sinks.delta import Delta
+
+log = get_logger(__name__)
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+LOG_CLEANUP = "delta.enableExpiredLogCleanup"
+CHECKPOINT_EVERY = 10
+"""Commits from one checkpoint to the next, where the table does not say: as Spark has it."""
+
+
+@dataclass(frozen=True)
+class ArrowWriter:
+    """One batch of one sink on its way through Arrow.
+
+    Every method may raise NotByArrow, and has committed nothing then.
+    """
+
+    sink: Delta
+    rows: DataFrame
+    batch: Batch
+    condition: str | None = None
+    """Of the rows whose place a replacement takes; None: of all."""
+
+    def write(self) -> Commit | None:
+        """As `DeltaTarget.write_once`: write the batch unless it was; what the log says of it, if it still does."""
+        self.require_plain_sink()
+        target = self.sink.target
+        probe = target.probe(self.session)
+        if target.has(probe, self.batch):
+            return target.commit_of(probe, self.batch)
+        self.require_small(probe)
+        self.require_fitting(probe)
+        arrow = self.collect()
+        chosen = newest_rows(arrow, self.sink.key, self.sink.sequence) if self.sink.mode == "merge" else arrow
+        return target.write_natively(self.batch, lambda found: self.commit(chosen, found), self.session)
+
+    def session(self) -> Any:  # noqa: ANN401 - SparkSession, as pyspark types it
+        return self.rows.sparkSession
+
+    @cached_property
+    def columns(self) -> StructType:
+        """What the target gets."""
+        return without_own(self.rows).schema
+
+    def require_plain_sink(self) -> None:
+        """Nothing that the sink is asked to do needs Spark."""
+        sink, location = self.sink, self.sink.target.place.location(self.session)
+        if sink.writer == "spark":
+            raise NotByArrow("the sink has writer: spark")
+        if self.batch.kind == "refresh":
+            raise NotByArrow("the batch replaces the whole table, columns included")
+        if sink.cluster_by:
+            raise NotByArrow("the sink clusters the table")
+        if location is None or local_path(location) is None:
+            raise NotByArrow("the table is not on a local disk, or its name is not in the catalog yet")
+
+    def require_small(self, probe: DeltaProbe | None) -> None:
+        """The batch is known to be small, and not known to touch large files: else its rows would come here in vain."""
+
+        def rows_before() -> int | None:
+            before = probe.last_batch(self.ledger) if probe else None
+            return before.rows_written if before else None
+
+        reason = why_not_small(self.batch.size, rows_before)
+        if reason is not None:
+            raise NotByArrow(reason)
+        if probe is not None and (self.sink.key or self.sink.by):
+            choice.require_few_bytes_before(probe.file_sizes(), probe.last_batch(self.ledger))
+
+    def require_fitting(self, probe: DeltaProbe | None) -> None:
+        """Rows and table allow it, as the table is at this look: asked again under the lock."""
+        table = choice.spark_schema(probe.schema_json()) if probe else self.columns
+        if probe is None:
+            choice.require_plain_session(self.session(), self.sink.target.properties)
+            choice.require_no_features(table)
+        elif probe.has_only_fences():
+            raise NotByArrow("the table was made by a fence, and has no columns yet")
+        else:
+            choice.require_plain_table(probe.features(), probe.properties(), appends=self.sink.mode == "append")
+            choice.require_same_types(self.columns, table)
+            choice.require_nullable(table)
+        choice.require_plain_columns(table)
+        choice.require_types(table, probe.partitions() if probe else self.sink.partition_by, "is partitioned by")
+        for columns in (table, self.columns):
+            choice.require_types(columns, (*self.sink.key, *self.sink.by), "is matched by")
+        choice.require_ordered(self.rows.schema, (*self.sink.sequence, POSITION))
+
+    def collect(self) -> pa.Table:
+        """The rows, with what a merge chooses by."""
+        wanted = with_deletes(self.rows, self.sink.delete_when) if self.sink.mode == "merge" else without_own(self.rows)
+        try:
+            arrow = rows_as_arrow(wanted, self.batch)
+        except Exception as error:
+            self.sink.target.explain(error, self.batch, self.session)
+            raise
+        if arrow is None:
+            raise NotByArrow("it has more rows than are small")
+        return arrow
+
+    def commit(self, arrow: pa.Table, probe: DeltaProbe | None) -> None:
+        """Commit on top of the very look that found the number free."""
+        from deltalake.exceptions import DeltaError
+        from pyarrow import ArrowException
+
+        self.require_fitting(probe)
+        choice.require_partition_values(arrow, probe.partitions() if probe else self.sink.partition_by)
+        try:
+            if probe is None:
+                self.make_table(arrow)
+            else:
+                probe.commit(lambda table: self.change(table, arrow, probe))
+        except (DeltaError, ArrowException) as error:
+            raise NotByArrow(f"deltalake refused it: {error}") from error
+
+    def make_table(self, arrow: pa.Table) -> None:
+        """The first rows make the table, in one commit."""
+        from deltalake import write_deltalake
+
+        location = local_path(str(self.sink.target.location(self.session())))
+        write_deltalake(
+            str(location),
+            nullable(without_deletes(arrow)),
+            mode="error",  # one that came since is another's, and nobody has asked it for our number
+            partition_by=list(self.sink.partition_by) or None,
+            configuration=dict(self.sink.target.properties) or None,
+            **self.options(self.columns, is_append=True),
+        )
+
+    def change(self, table: DeltaTable, arrow: pa.Table, probe: DeltaProbe) -> None:
+        """Append, overwrite or merge."""
+        before, schema = table.version(), choice.spark_schema(probe.schema_json())
+        if self.sink.mode == "merge":
+            self.merge(table, in_columns(arrow, schema), schema, probe)
+        elif self.sink.by:
+            self.exchange(table, in_columns(arrow, schema), schema, probe)
+        else:
+            self.require_few_changes(probe)
+            self.save(table, in_columns(arrow, schema), schema)
+        if table.version() == before:  # a merge that changes nothing makes no commit, and the number has to be recorded
+            self.save(table, in_columns(arrow.slice(0, 0), schema), schema)
+        tidy_log(table, probe.properties())
+
+    def save(self, table: DeltaTable, arrow: pa.Table, schema: StructType) -> None:
+        """All rows at the end of the table, or in the place of those that the sink's condition, or none, names."""
+        from deltalake import write_deltalake
+
+        is_append = self.sink.mode != "replace" or bool(self.sink.by)
+        options, rows = self.options(schema, is_append=is_append), all_columns(arrow, table)
+        if is_append:
+            write_deltalake(table, rows, mode="append", **options)
+        else:
+            write_deltalake(table, rows, mode="overwrite", predicate=self.condition, **options)
+
+    def require_few_changes(self, probe: DeltaProbe) -> None:
+        """A change feed has every row that an overwrite takes away: they are read for it."""
+        if self.sink.mode == "replace" and probe.feed_is_on() and sum(probe.file_sizes()) > choice.REWRITTEN_BYTES:
+            raise NotByArrow("the table is large, and its feed has to tell every row that goes")
+
+    def merge(self, table: DeltaTable, arrow: pa.Table, schema: StructType, probe: DeltaProbe) -> None:
+        """As `merge_statement`."""
+        choice.require_few_bytes(probe.files(), arrow, self.sink.key)
+        stored = {column.name.lower() for column in schema.fields}
+        sequence = self.sink.sequence if all(name.lower() in stored for name in self.sink.sequence) else ()
+        newer = f" AND {not_older(sequence)}" if sequence else ""
+        matched = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in self.sink.key)
+        values = {quote(name): f"s.{quote(name)}" for name in arrow.column_names if not name.startswith(OWN)}
+        merger = table.merge(arrow, matched, "s", "t", streamed_exec=False, **self.options(schema, is_append=False))
+        merger = merger.when_matched_delete(f"s.{DELETE}{newer}")
+        merger = merger.when_matched_update(values, f"NOT s.{DELETE}{newer}")
+        merger.when_not_matched_insert(values, f"NOT s.{DELETE}").execute()
+
+    def exchange(self, table: DeltaTable, arrow: pa.Table, schema: StructType, probe: DeltaProbe) -> None:
+        """As `replace_statement`."""
+        choice.require_few_bytes(probe.files(), arrow, self.sink.by)
+        values = {quote(name): f"s.{quote(name)}" for name in arrow.column_names}
+        equal = " AND ".join(f"t.{quote(name)} IS NOT DISTINCT FROM s.{quote(name)}" for name in self.sink.by)
+        options = self.options(schema, is_append=False)
+        source = with_deleting_rows(arrow, self.sink.by)
+        merger = table.merge(source, f"NOT s.{ROW} AND {equal}", "s", "t", streamed_exec=False, **options)
+        merger.when_matched_delete().when_not_matched_insert(values, f"s.{ROW}").execute()
+
+    @property
+    def ledger(self) -> str:
+        return self.batch.ledger(self.sink.name)
+
+    def options(self, schema: StructType, *, is_append: bool) -> dict[str, Any]:
+        """What every commit of this batch is made with: its number, digest and marks among them."""
+        from deltalake import (
+            ColumnProperties,
+            CommitProperties,
+            PostCommitHookProperties,
+            Transaction,
+            WriterProperties,
+        )
+
+        facts = {"userMetadata": self.sink.target.note(self.batch), "isBlindAppend": is_append}
+        bare = {name: ColumnProperties(statistics_enabled="NONE") for name in choice.without_statistics(schema)}
+        return {
+            "writer_properties": WriterProperties(compression="SNAPPY", column_properties=bare or None),
+            "commit_properties": CommitProperties(
+                custom_metadata=facts, app_transactions=[Transaction(self.ledger, self.batch.number)]
+            ),
+            # Checkpoints are made where Spark would make them; `deltalake` goes by an interval of its own.
+            "post_commithook_properties": PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+        }
+
+
+def tidy_log(table: DeltaTable, properties: Mapping[str, str]) -> None:
+    """A checkpoint where Spark would make one; with it, as Spark does, what the log need not keep any longer goes."""
+    if table.version() % int(properties.get(CHECKPOINT_INTERVAL, CHECKPOINT_EVERY)):
+        return
+    table.create_checkpoint()
+    if properties.get(LOG_CLEANUP, "true").lower() == "true":
+        table.cleanup_metadata()
+
+
+def newest_rows(arrow: pa.Table, key: Sequence[str], sequence: Sequence[str]) -> pa.Table:
+    """As `newest_per_key`. Raises NotByArrow for a key that is NULL, and for rows that nothing tells apart."""
+    import pyarrow as pa
+
+    order = (*sequence, *((POSITION,) if POSITION in arrow.column_names else ()))
+    keys = list(zip(*(arrow[name].to_pylist() for name in key), strict=True))
+    ranks = list(zip(*(map(rank, arrow[name].to_pylist()) for name in order), strict=True)) or [()] * arrow.num_rows
+    chosen: dict[tuple[Any, ...], list[int]] = {}
+    for place, own in enumerate(keys):
+        rivals = chosen.setdefault(own, [place])
+        if ranks[place] > ranks[rivals[0]]:
+            chosen[own] = [place]
+        elif ranks[place] == ranks[rivals[0]] and place != rivals[0]:
+            rivals.append(place)
+    if any(None in own for own in chosen):
+        raise NotByArrow("a key is NULL")
+    shown = [name for name in arrow.column_names if not name.startswith(OWN)]
+    first = pa.array([rivals[0] for rivals in chosen.values()], pa.int64())
+    for rivals in chosen.values():
+        if len(rivals) > 1 and len({repr(row) for row in arrow.select(shown).take(rivals).to_pylist()}) > 1:
+            raise NotByArrow("two different rows have one key, and nothing says which is newer")
+    return arrow.take(first).select([*shown, DELETE])
+
+
+def rank(value: object) -> Any:  # noqa: ANN401 - whatever can be compared
+    """A value as something that compares as Spark does: NULL is the lowest, a struct goes field by field."""
+    if isinstance(value, dict):
+        value = tuple(map(rank, value.values()))
+    elif isinstance(value, list):
+        value = tuple(map(rank, value))
+    return (value is not None, value) if value is not None else (False,)
+
+
+def without_deletes(arrow: pa.Table) -> pa.Table:
+    """The rows that make a table: those of a merge that delete have nothing to delete."""
+    import pyarrow.compute as pc
+
+    if DELETE not in arrow.column_names:
+        return arrow
+    return arrow.filter(pc.invert(arrow[DELETE])).drop_columns([DELETE])
+
+
+def with_deleting_rows(arrow: pa.Table, by: Sequence[str]) -> pa.Table:
+    """The rows, and each of their values of `by` once more in a row that only deletes."""
+    import pyarrow as pa
+
+    values = arrow.group_by(list(by)).aggregate([]).select(list(by))
+    rows = arrow.append_column(ROW, pa.array([True] * arrow.num_rows, pa.bool_()))
+    deleting = values.append_column(ROW, pa.array([False] * values.num_rows, pa.bool_()))
+    return pa.concat_tables([rows, deleting], promote_options="default")
+
+
+def in_columns(arrow: pa.Table, schema: StructType) -> pa.Table:
+    """The rows with their columns named as the table has them: Spark does not tell `Id` from `id`, `deltalake` does."""
+    names = {column.name.lower(): column.name for column in schema.fields}
+    return nullable(arrow.rename_columns([names.get(name.lower(), name) for name in arrow.column_names]))
+
+
+def all_columns(arrow: pa.Table, table: DeltaTable) -> pa.Table:
+    """The rows with every column of the table, in its order; those that they lack are NULL."""
+    import pyarrow as pa
+
+    target = pa.schema(table.schema().to_arrow())
+    lacking = [each for each in target if each.name not in arrow.column_names]
+    for each in lacking:
+        arrow = arrow.append_column(each, pa.nulls(arrow.num_rows, each.type))
+    return arrow.select(target.names)
+
+
+def nullable(arrow: pa.Table) -> pa.Table:
+    """The rows, with columns that may be NULL: Spark knows of some that they never are, and tables do not."""
+    import pyarrow as pa
+
+    return arrow.cast(pa.schema([each.with_nullable(True) for each in arrow.schema]))

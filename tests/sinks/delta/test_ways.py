@@ -1,0 +1,328 @@
+"""The two ways into a Delta table: which batch takes which, and that the tables are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from floodmark.errors import ConfigError, Overtaken
+from floodmark.probes.delta import note
+from floodmark.sinks import Delta, DeltaDates
+from floodmark.sinks.contract import POSITION, BatchSize, Recorded
+from floodmark.sinks.delta import with_dates
+from floodmark.sinks.delta.arrow import ArrowWriter
+from floodmark.sinks.small import SMALL_ROWS
+from tests.sinks.batches import ID_V, SMALL, UNKNOWN, batch, delta_rows, frame, no_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.probes.delta import DeltaProbe
+
+pytestmark = pytest.mark.spark
+LEDGER = "floodmark.prod.orders.delta"
+KINDS = {
+    "append": Delta("t"),
+    "replace": Delta("t", mode="replace"),
+    "replace by": Delta("t", mode="replace", by=("id",)),
+    "merge": Delta("t", mode="merge", key=("id",), sequence=("v",), delete_when="v = 'D'"),
+}
+VALUES = {
+    "boolean": "true",
+    "tinyint": "-128Y",
+    "smallint": "5S",
+    "int": "7",
+    "bigint": "9223372036854775807L",
+    "float": "float('nan')",
+    "double": "double('nan')",
+    "decimal(38,2)": "cast('123456789012345678901234567890123456.78' as decimal(38,2))",
+    "decimal(5,2)": "1.25BD",
+    "string": "'h\\u00e9\\u0000x'",
+    "binary": "X'00FF'",
+    "date": "date'1500-03-01'",
+    "timestamp": "timestamp'1500-01-01 00:00:00.123456'",
+    "timestamp_ntz": "timestamp_ntz'1883-01-01 00:00:00.123456'",
+    "array<int>": "array(1, null, 3)",
+    "array<struct<a:int>>": "array(named_struct('a', null), null)",
+    "struct<a:double,b:struct<c:string>>": "named_struct('a', double('nan'), 'b', named_struct('c', null))",
+}
+OTHER_TABLES = {
+    "deletion vectors": "ALTER TABLE {0} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+    "column mapping": "ALTER TABLE {0} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+    "row tracking": "ALTER TABLE {0} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+    "checkpoints of another kind": "ALTER TABLE {0} SET TBLPROPERTIES ('delta.checkpointPolicy' = 'v2')",
+    "a constraint": "ALTER TABLE {0} ADD CONSTRAINT few CHECK (id < 100)",
+    "a clustering": "ALTER TABLE {0} CLUSTER BY (id)",
+}
+MADE_TABLES = {
+    "a column that is generated": "id BIGINT, v STRING, twice BIGINT GENERATED ALWAYS AS (id * 2)",
+    "a column that counts": "id BIGINT, v STRING, n BIGINT GENERATED ALWAYS AS IDENTITY",
+    "a column that must be filled": "id BIGINT NOT NULL, v STRING",
+    "text of a fixed length": "id BIGINT, v CHAR(3)",
+    "a variant": "id BIGINT, v STRING, any VARIANT",
+}
+
+
+def way_of(sink: Delta, rows: DataFrame, number: int, size: BatchSize = SMALL) -> str | None:
+    """How the batch was written."""
+    made = batch(number, size=size)
+    sink.write(rows, made)
+    return made.notes.ways.get("delta")
+
+
+def jobs_started(spark: SparkSession, act: Callable[[], object]) -> int:
+    """How many Spark jobs this thread starts meanwhile."""
+    group = f"counted-{id(act)}"
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        act()
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_small_batch_goes_through_arrow_and_one_of_unknown_size_through_spark(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path, kind: str
+) -> None:
+    """Also the one that makes the table; the receipt says which."""
+    sink, more = replace(KINDS[kind], path=str(tmp_path)), frame(spark, ID_V, (2, "c"), (3, "c"))
+    ways = [way_of(sink, ab, 1), way_of(sink, more, 2, UNKNOWN), way_of(sink, more, 3)]
+    assert ways == ["arrow", "spark", "arrow"]
+    assert sink.recorded(LEDGER, no_session) == Recorded(3, "d3")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_small_batch_starts_one_spark_job(spark: SparkSession, ab: DataFrame, tmp_path: Path, kind: str) -> None:
+    """The one that brings its rows; everything else is done without Spark."""
+    sink, more = replace(KINDS[kind], path=str(tmp_path)), frame(spark, ID_V, (2, "c"), (3, "c"), (3, "c"))
+    sink.write(ab, batch(1, size=SMALL))
+    assert jobs_started(spark, lambda: sink.write(more, batch(2, size=SMALL))) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_ways_make_the_same_table(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Rows, columns, and what the change feed tells; Spark may need one commit more to make the table."""
+    first = frame(spark, ID_V, (1, "a"), (2, "b"), (4, "d"), (5, "e"))
+    second = frame(spark, ID_V, (2, "C"), (3, "c"), (4, "D"), (5, "a"), (9, "D"))
+    found = []
+    for size in (UNKNOWN, SMALL):
+        sink = replace(KINDS[kind], path=str(tmp_path / str(size.rows)), change_feed=True)
+        written = [sink.write(rows, batch(n, size=size)) for n, rows in enumerate((first, second, second.limit(0)), 1)]
+        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+        changes = feed.load(str(sink.path)).drop("_commit_timestamp", "_commit_version").collect()
+        table = sink.read(lambda: spark)
+        assert table is not None
+        found.append((written, delta_rows(spark, Path(str(sink.path))), sorted(map(tuple, changes)), table.schema))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_every_value_is_read_back_as_spark_wrote_it_and_found_by_it(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """What the log says of the lowest and highest value of a file must not hide a row."""
+    value = f"cast({VALUES[kind]} as {kind})"
+    rows = spark.sql(f"SELECT 1L AS id, {value} AS x UNION ALL SELECT 2L, NULL")
+    sink = Delta(str(tmp_path))
+    assert (way_of(sink, rows, 1, UNKNOWN), way_of(sink, rows, 2)) == ("spark", "arrow")
+    table = spark.read.format("delta").load(str(tmp_path))
+    assert table.where(f"x = {value}").count() == 2
+    assert table.where(f"x >= {value} AND x <= {value}").count() == 2
+    assert table.where("x IS NULL").count() == 2
+
+
+@pytest.mark.parametrize("feature", OTHER_TABLES)
+def test_a_table_with_an_ability_of_its_own_is_written_by_spark(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path, feature: str
+) -> None:
+    """What is not known to be done alike is left to Spark."""
+    sink = Delta(str(tmp_path))
+    ab.write.format("delta").save(str(tmp_path))
+    spark.sql(OTHER_TABLES[feature].format(f"delta.`{tmp_path}`"))
+    assert way_of(sink, ab, 1) == "spark"
+    assert len(delta_rows(spark, tmp_path)) == 4
+
+
+@pytest.mark.parametrize("feature", MADE_TABLES)
+def test_a_table_with_columns_of_its_own_is_written_by_spark(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path, feature: str
+) -> None:
+    """Values that are made, checked or kept in a way of their own."""
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}` ({MADE_TABLES[feature]}) USING delta")
+    assert way_of(Delta(str(tmp_path)), ab, 1) == "spark"
+    assert len(delta_rows(spark, tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("sink", "value"),
+    [
+        (Delta("t", mode="merge", key=("k",)), "timestamp'2024-01-01 00:00:00.123456'"),
+        (Delta("t", mode="merge", key=("k",)), "12345678901234567.25BD"),
+        (Delta("t", mode="merge", key=("k",)), "1.5D"),
+        (Delta("t", mode="merge", key=("v",), sequence=("k",)), "double('NaN')"),
+        (Delta("t", partition_by=("k",)), "timestamp'2024-01-01 00:00:00.123456'"),
+        (Delta("t", partition_by=("k",)), "''"),
+        (Delta("t", cluster_by=("k",)), "'x'"),
+        (Delta("t", writer="spark"), "'x'"),
+    ],
+    ids=["time", "decimal", "float", "order", "partition", "empty partition", "clustered", "setting"],
+)
+def test_what_the_log_does_not_hold_exactly_is_matched_and_parted_by_spark(
+    spark: SparkSession, tmp_path: Path, sink: Delta, value: str
+) -> None:
+    """A file could be passed over that has the key."""
+    rows, there = spark.sql(f"SELECT {value} AS k, 1 AS v"), replace(sink, path=str(tmp_path))
+    assert [way_of(there, rows, number) for number in (1, 2)] == ["spark", "spark"]
+
+
+def test_a_setting_that_is_not_known_is_refused() -> None:
+    """Before any row is read."""
+    with pytest.raises(ConfigError):
+        Delta("t", writer="arrow")  # type: ignore[arg-type]
+
+
+def test_partitions_have_the_values_that_spark_gives_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Also names that no folder can have."""
+    schema = "id long, p string, d date, n int, b boolean"
+    rows = spark.sql(
+        "SELECT 1L AS id, 'a b/ü%=x' AS p, date'2024-01-01' AS d, -7 AS n, true AS b"
+        " UNION ALL SELECT 2L, NULL, NULL, NULL, NULL"
+    )
+    sink = Delta(str(tmp_path), partition_by=("p", "d", "n", "b"))
+    assert (way_of(sink, rows, 1, UNKNOWN), way_of(sink, rows, 2)) == ("spark", "arrow")
+    table = spark.read.format("delta").load(str(tmp_path))
+    assert table.where("p = 'a b/ü%=x' AND d = date'2024-01-01' AND n = -7 AND b").count() == 2
+    assert table.where("p IS NULL AND d IS NULL AND n IS NULL AND b IS NULL").count() == 2
+    assert table.schema.simpleString() == spark.createDataFrame([], schema).schema.simpleString()
+
+
+def test_rows_that_are_more_than_was_known_go_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """They are not all brought to the driver, and what was observed is known not to be all."""
+    made = batch(1, size=SMALL)
+    assert Delta(str(tmp_path)).write(spark.range(SMALL_ROWS + 5), made) == SMALL_ROWS + 5
+    assert (made.notes.ways, made.notes.is_partly_observed) == ({"delta": "spark"}, True)
+
+
+@pytest.mark.parametrize(
+    ("size", "way"),
+    [
+        (BatchSize(SMALL_ROWS + 1, is_bound=True), "spark"),
+        (BatchSize(None, 10_000_000, is_bound=True), "spark"),
+        (BatchSize(None, 10_000, is_bound=True), "arrow"),
+        (BatchSize(1, 10_000_000, is_bound=True), "arrow"),
+        (BatchSize(10), "arrow"),
+    ],
+    ids=["many rows", "large files", "small files", "few rows", "after a small batch"],
+)
+def test_the_look_says_what_is_small(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path, size: BatchSize, way: str
+) -> None:
+    """A transform that may make more rows of its own is judged by the batch before."""
+    sink = Delta(str(tmp_path))
+    assert way_of(sink, ab, 1, BatchSize(10)) == "spark"
+    assert way_of(sink, ab, 2, size) == way
+
+
+def test_a_merge_into_large_files_goes_through_spark_unless_the_key_lies_in_a_small_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The native writer writes whole files anew: the log tells which may have the key."""
+    noise = np.random.default_rng(1).integers(0, 2**62, 5_000_000)
+    large = pa.table({"id": pa.array(np.arange(5_000_000)), "v": pa.array(noise)})
+    write_deltalake(str(tmp_path), large)
+    write_deltalake(str(tmp_path), pa.table({"id": pa.array([6_000_000]), "v": pa.array([1])}), mode="append")
+    sink = Delta(str(tmp_path), mode="merge", key=("id",))
+    assert way_of(sink, frame(spark, "id long, v long", (6_000_000, 2), (6_000_001, 3)), 1) == "arrow"
+    assert way_of(sink, frame(spark, "id long, v long", (4_000_000, 2)), 2) == "spark"
+    assert spark.read.format("delta").load(str(tmp_path)).count() == 5_000_002
+
+
+def test_every_tenth_commit_has_a_checkpoint_that_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark makes them: else every reader would have to read every commit since the beginning."""
+    sink, row = Delta(str(tmp_path)), frame(spark, "id long", (1,))
+    sink.write(row, batch(1))
+    for number in range(2, 13):
+        sink.write(row, batch(number, size=SMALL))
+    log = tmp_path / "_delta_log"
+    assert [path.name for path in log.glob("*.checkpoint.parquet")] == [f"{10:020d}.checkpoint.parquet"]
+    for version in range(10):
+        (log / f"{version:020d}.json").unlink()
+    assert spark.read.format("delta").load(str(tmp_path)).count() == 12
+    assert Delta(str(tmp_path)).recorded(LEDGER, no_session) == Recorded(12, "d12")
+
+
+def test_columns_are_known_without_case_and_those_that_rows_lack_are_null(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark has it."""
+    sink = Delta(str(tmp_path))
+    sink.write(frame(spark, "Id long, V string, N int", (1, "a", 1)), batch(1))
+    assert way_of(sink, frame(spark, "v string, ID long", ("b", 2)), 2) == "arrow"
+    found = spark.read.format("delta").load(str(tmp_path)).orderBy("Id").collect()
+    assert [tuple(row) for row in found] == [(1, "a", 1), (2, "b", None)]
+
+
+def test_positions_are_ordered_as_spark_orders_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Field by field, with NULL below every value."""
+    schema = f"id long, v string, {POSITION} struct<f:string,n:long>"
+    rows = frame(spark, schema, (1, "x", ("a", None)), (1, "y", ("a", 0)), (1, "z", (None, 9)), (2, "only", None))
+    sink = Delta(str(tmp_path), mode="merge", key=("id",))
+    assert way_of(sink, rows, 1) == "arrow"
+    assert delta_rows(spark, tmp_path) == [(1, "y"), (2, "only")]
+
+
+def test_facts_by_date_take_the_way_of_small_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """Their dates are exchanged, also one that has no rows left."""
+    sink, schema = DeltaDates(str(tmp_path)), "date_sk int, v string"
+    sink.write(with_dates(frame(spark, schema, (1, "a"), (2, "b"), (3, "c")), "date_sk", None), batch(1, size=SMALL))
+    made = batch(2, size=SMALL)
+    assert sink.write(with_dates(frame(spark, schema, (2, "B")), "date_sk", [1, 2]), made) == 1
+    assert made.notes.ways == {"facts": "arrow"}
+    assert delta_rows(spark, tmp_path) == [(2, "B"), (3, "c")]
+
+
+@pytest.mark.parametrize("kind", ["append", "merge"])
+@pytest.mark.parametrize("exists", [True, False], ids=["table", "no table"])
+def test_a_number_that_is_taken_between_the_question_and_the_commit_stops_the_native_writer(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, exists: bool
+) -> None:
+    """By somebody who has no lock: the commit is made on top of the look that found the number free, or not at all."""
+    sink, commit = replace(KINDS[kind], path=str(tmp_path / "t")), ArrowWriter.commit
+    if exists:
+        sink.write(ab, batch(1, size=SMALL))
+
+    def overtaken(self: ArrowWriter, arrow: pa.Table, probe: DeltaProbe | None) -> None:
+        said = {"userMetadata": note(LEDGER, 9, None)}
+        properties = CommitProperties(said, app_transactions=[Transaction(LEDGER, 9)])
+        nothing = arrow.slice(0, 0).select(["id", "v"])
+        write_deltalake(str(tmp_path / "t"), nothing, mode="append", commit_properties=properties)
+        commit(self, arrow, probe)
+
+    monkeypatch.setattr(ArrowWriter, "commit", overtaken)
+    with pytest.raises(Overtaken):
+        sink.write(frame(spark, ID_V, (3, "zombie")), batch(9, size=SMALL))
+    assert sink.recorded(LEDGER, no_session) == Recorded(9, None, is_fence=True)
+    assert "zombie" not in str(delta_rows(spark, tmp_path / "t"))
+
+
+def test_another_writer_without_the_lock_costs_no_row(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit and ours both stand."""
+    sink, commit = Delta(str(tmp_path)), ArrowWriter.commit
+    sink.write(ab, batch(1, size=SMALL))
+
+    def beside_another(self: ArrowWriter, arrow: pa.Table, probe: DeltaProbe | None) -> None:
+        write_deltalake(str(tmp_path), arrow, mode="append")
+        commit(self, arrow, probe)
+
+    monkeypatch.setattr(ArrowWriter, "commit", beside_another)
+    sink.write(frame(spark, ID_V, (3, "c")), batch(2, size=SMALL))
+    assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b"), (3, "c"), (3, "c")]
+    assert DeltaTable(tmp_path).transaction_version(LEDGER) == 2
