@@ -1,0 +1,1 @@
+"""The originals' names, one door each; nothing imports it."""

@@ -1,0 +1,1 @@
+"""The originals' own words, through the doors."""
