@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from floodmark import streams
@@ -60,29 +61,25 @@ class DoorSteps(CoreStream):
             return self.foreach_map(call.func, *call.args, **call.kwargs)
         return as_door(super().foreach_async(step_of(call.func), *call.args, at_once=at_once, **call.kwargs))
 
-    def partition(self, n: int, **_: object) -> Stream:
-        """As `Stream.partition`; the rest that no later element fills is never emitted, as in streamz."""
-        return as_door(super().partition(n))
 
-    def partition_time(self, n: float | str, **_: object) -> Stream:  # type: ignore[override]  # its name there
-        """As `Stream.partition_time`."""
-        return as_door(super().partition_time(n))
+def _without_names(name: str) -> Callable[..., CoreStream]:
+    """A step of the core that lets what streamz takes with every step be."""
+    step = getattr(CoreStream, name)
 
-    def flatten(self, **_: object) -> Stream:
-        """As `Stream.flatten`."""
-        return as_door(super().flatten())
+    @wraps(step)
+    def taken(self: CoreStream, *args: object, **kwargs: object) -> CoreStream:
+        own: CoreStream = step(self, *args, **{key: each for key, each in kwargs.items() if key not in OF_STREAMZ})
+        return own
 
-    def buffer(self, n: int = 1, **_: object) -> Stream:
-        """As `Stream.buffer`."""
-        return as_door(super().buffer(n))
+    return taken
 
-    def scatter(self, **_: object) -> Stream:
-        """As `Stream.scatter`."""
-        return as_door(super().scatter())
 
-    def gather(self, **_: object) -> Stream:
-        """As `Stream.gather`."""
-        return as_door(super().gather())
+for _name in (
+    *("starmap", "filter", "pluck", "flatten", "union", "zip", "zip_latest", "combine_latest", "accumulate", "unique"),
+    *("partition", "partition_time", "timed_window", "sliding_window", "collect", "delay", "rate_limit"),
+    *("scatter", "buffer", "gather", "to_kafka"),
+):
+    setattr(DoorSteps, _name, _without_names(_name))
 
 
 class Stream(DoorSteps):
