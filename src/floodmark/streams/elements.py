@@ -144,11 +144,9 @@ class RecordTracker:
 
     def take_passed(self) -> list[PassedElement]:
         """The elements that reached such a step, of records of which nothing is on its way any more."""
-        ready = [each for each in self.passed_elements if not any(record in self.holds for record in each.lineage)]
-        if len(ready) < len(self.passed_elements):
-            self.passed_elements = [each for each in self.passed_elements if each not in ready]
-        else:
-            self.passed_elements = []
+        unready = self._unready_records()
+        ready = [each for each in self.passed_elements if unready.isdisjoint(each.lineage)]
+        self.passed_elements = [each for each in self.passed_elements if not unready.isdisjoint(each.lineage)]
         early, self.healed_early = self.healed_early, set()
         return [each._replace(healed_early=tuple(early.intersection(each.lineage))) for each in ready]
 
@@ -165,9 +163,20 @@ class RecordTracker:
 
     def settle(self) -> list[RecordOutcome]:
         """What became of the touched records of which nothing is held any more, each reported once."""
-        outcomes = [self._outcome(record) for record in self.touched_records if record not in self.holds]
-        self.touched_records.clear()
-        return outcomes
+        unready = self._unready_records() if self.passed_elements else set()
+        done = [record for record in self.touched_records if record not in self.holds and record not in unready]
+        self.touched_records = {record: None for record in self.touched_records if record in unready}
+        return [self._outcome(record) for record in done]
+
+    def _unready_records(self) -> set[RecordId]:
+        """Records that are held, and those that wait in one element with them: they are settled together."""
+        unready = {record for each in self.passed_elements for record in each.lineage if record in self.holds}
+        groups = [each.lineage for each in self.passed_elements if len(each.lineage) > 1]
+        size = -1
+        while unready and size < len(unready):
+            size = len(unready)
+            unready.update(record for group in groups if not unready.isdisjoint(group) for record in group)
+        return unready
 
     def _outcome(self, record: RecordId) -> RecordOutcome:
         failure = self.failures.pop(record, None)
