@@ -1,1 +1,0 @@
-"""The originals' own words, through the doors."""

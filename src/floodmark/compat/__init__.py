@@ -1,1 +1,1 @@
-"""The originals' names, one door each; nothing imports it."""
+"""The originals' names, one door each: a program written for one of them runs with its import line changed."""
