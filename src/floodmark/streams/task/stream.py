@@ -193,8 +193,11 @@ class StreamRun:
         if self._driver_state is None and carried is None and plan.carried_from is not None:
             carried = CarriedState.load(state.carried_state(plan.carried_from), plan.run)
         # An attempt that died may have settled a part of it.
-        is_current = carried is not None and all(self._state(record) == HELD for record in carried.records)
+        is_current = carried is not None and all(self._is_held(record) for record in carried.records)
         return carried if is_current else None
+
+    def _is_held(self, record: RecordId) -> bool:
+        return record[:2] in self._journals and self._state(record) == HELD
 
     def _state(self, record: RecordId) -> int:
         journal = self._journals[record[:2]]
