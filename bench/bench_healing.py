@@ -31,7 +31,7 @@ PUSHED = RECORDS // 10
 """One process is so much slower that a part of the records is enough to tell its speed."""
 THEIRS = Path(__file__).with_name("streamz_reference.py")
 PARTITIONS = 4
-WAITING, WAIT_SECONDS, AT_ONCE = 3200, 0.01, 64
+WAITING, WAIT_SECONDS, AT_ONCE = 6400, 0.01, 64
 FAST = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": "10485760"}
 FAST |= {"kafka.receive.buffer.bytes": "4194304", "kafka.isolation.level": "read_committed"}
 
