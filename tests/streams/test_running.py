@@ -92,6 +92,17 @@ def test_a_stop_at_a_failed_record_lets_go_what_others_wait_with(cluster: LocalC
     assert record.extras.healing == {"t": {"0": {"mark": 3, "reached": 6, "settled": [[4, 6]]}}}
 
 
+def test_what_follows_healing_goes_on_by_the_clock_though_nothing_comes(cluster: LocalCluster) -> None:
+    """A poll is enough, as before healing."""
+    windows: list[object] = []
+
+    def build(source: Stream) -> None:
+        source.map(healing, stream=source).pluck("offset").partition_time(0.05).sink(windows.append)
+
+    with running(cluster.healer(build)):
+        until(lambda: [offset for window in windows for offset in window] == [0, 1, 2, 3])  # type: ignore[attr-defined]
+
+
 def test_a_second_process_waits_and_takes_over(cluster: LocalCluster) -> None:
     """The lease lets one of a group work; each record goes to one of them."""
     with hold(cluster.store, "g"), running(cluster.healer(plainly)) as run:

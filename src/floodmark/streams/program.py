@@ -278,9 +278,13 @@ class DriverRun:
         results = results_of(self._plan.healers[healed.step], healed.value, verdict)
         self._run.push(Element(results), self._plan.entries[healed.step])
 
+    def tick(self) -> None:
+        """Send on what the clock lets go."""
+        self._run.tick()
+
     def flush(self) -> None:
-        """Send on what partitions after healing still hold."""
-        self._run.flush()
+        """Send on what partitions after healing still hold, and wait for what is under way."""
+        self._run.finish()
 
     def take_errors(self) -> list[BaseException]:
         """What user code raised since the last call."""

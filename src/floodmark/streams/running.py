@@ -107,6 +107,7 @@ def _poll(healer: Healer, stopping: StopRequest, poll_seconds: float) -> None:
         stopping.wait(poll_seconds)
         return
     require_not_stuck(healer)
+    healer.commit.tick()
     if receipt.status == "nothing_new":
         healer.store.looked(healer.job, datetime.now(timezone.utc))
         wait = healer.seconds_until_due()

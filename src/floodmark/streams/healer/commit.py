@@ -179,6 +179,11 @@ class TurnCommit:
                     path.unlink(missing_ok=True)
         shutil.rmtree(self.state.turns, ignore_errors=True)
 
+    def tick(self) -> None:
+        """A poll has passed: what follows healing goes on by the clock too."""
+        self.driver.tick()
+        raise_first(self.driver.take_errors())
+
     def end(self) -> None:
         """The stream stops: what follows healing lets go, and what is under way to Kafka arrives."""
         self.driver.flush()
