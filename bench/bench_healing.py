@@ -9,6 +9,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 import uuid
 import venv
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ PUSHED = RECORDS // 10
 """One process is so much slower that a part of the records is enough to tell its speed."""
 THEIRS = Path(__file__).with_name("streamz_reference.py")
 PARTITIONS = 4
+WAITING, WAIT_SECONDS, AT_ONCE = 6400, 0.01, 64
 FAST = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": "10485760"}
 FAST |= {"kafka.receive.buffer.bytes": "4194304", "kafka.isolation.level": "read_committed"}
 
@@ -39,12 +41,17 @@ def run() -> list[Result]:
     with tempfile.TemporaryDirectory() as name, kafka_broker(Path(name) / "kafka") as kafka:
         fill(kafka, "many", RECORDS)
         fill(kafka, "some", PUSHED)
-        return [against_spark(kafka, Path(name)), against_streamz(kafka, Path(name))]
+        fill(kafka, "few", WAITING, partitions=1)
+        return [
+            against_spark(kafka, Path(name)),
+            against_streamz(kafka, Path(name)),
+            side_by_side(kafka, Path(name)),
+        ]
 
 
-def fill(kafka: Broker, topic: str, records: int) -> None:
-    kafka.create_topic(topic, PARTITIONS)
-    rows = fm.spark_session().range(records).selectExpr("to_json(struct(id)) as value", f"id % {PARTITIONS} as p")
+def fill(kafka: Broker, topic: str, records: int, partitions: int = PARTITIONS) -> None:
+    kafka.create_topic(topic, partitions)
+    rows = fm.spark_session().range(records).selectExpr("to_json(struct(id)) as value", f"id % {partitions} as p")
     rows = rows.selectExpr("value", "cast(p as int) as partition")
     rows.write.format("kafka").options(**{"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}).save()
 
@@ -80,6 +87,26 @@ def against_streamz(kafka: Broker, home: Path) -> Result:
     own = statistics.median(seconds(lambda: healed(kafka, home, "many", RECORDS)) for _ in range(3))
     detail = f"{PUSHED / plain:,.0f} records/s in one process, Floodmark {RECORDS / own:,.0f}/s, medians of 3 rounds"
     return Result("healing, against streamz's from_kafka", (own / RECORDS) / (plain / PUSHED), 1.0, detail)
+
+
+def side_by_side(kafka: Broker, home: Path) -> Result:
+    """A function that waits, on one partition: one call after the other, and 64 at once between scatter and gather."""
+
+    def wait(row: tuple[object, bytes]) -> tuple[object, bytes]:
+        time.sleep(WAIT_SECONDS)
+        return row
+
+    def heal(*, scattered: bool) -> None:
+        group = {"bootstrap.servers": kafka.bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+        source = from_kafka(["few"], group, store=f"sqlite:///{home}/{uuid.uuid4().hex}.db")
+        rows = source.scatter().map(wait).buffer(AT_ONCE).gather() if scattered else source.map(wait)
+        rows.sink(healing, stream=source)
+        assert source.run_once().rows_written == {"healed": WAITING}
+
+    heal(scattered=True)
+    plain, own = seconds(lambda: heal(scattered=False)), seconds(lambda: heal(scattered=True))
+    detail = f"{WAITING:,} calls of 10 ms on one partition: one by one {plain:.1f} s, {AT_ONCE} at once {own:.2f} s"
+    return Result("scatter, against one call after the other", own / plain, 0.05, detail)
 
 
 def streamz_python(home: Path) -> Path:

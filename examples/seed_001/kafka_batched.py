@@ -1,21 +1,22 @@
 """Seed 001, kafka-batch-dask-simple-plus-batch: lists of records, read side by side; on Spark instead of dask.
 
-`python kafka_batched.py BROKERS` runs until Ctrl-C; then what is held in shorter batches is healed too.
+`python kafka_batched.py BROKERS [TOPIC]` runs until Ctrl-C.
 """
 
 import json
 import sys
 
-import floodmark.streams as wh
+import floodmark.compat.waterhealer as wh
 
 source = wh.from_kafka_batched(
-    ["testing"],
+    [sys.argv[2] if len(sys.argv) > 2 else "testing"],
     {
         "bootstrap.servers": sys.argv[1] if len(sys.argv) > 1 else "localhost:9092",
         "group.id": "kafka-batched",
         "auto.offset.reset": "earliest",
     },
     dask=True,
+    maxlen=10,
 )
 
 

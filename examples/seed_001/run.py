@@ -1,6 +1,7 @@
-"""Seed 001, whole: its two stories and its four examples, on a real broker. The mark follows what really succeeded.
+"""Seed 001, whole: its two stories and its four examples at their own numbers, on a real broker.
 
-`make example-001` starts a broker and prints, for each of them, what was healed and where the marks are.
+`make example-001` starts a broker and prints, for each of them, what was healed and where the marks are. The examples
+are programs for water-healer with their import line changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import floodmark as fm
 from floodmark.errors import RecordsFailed
-from floodmark.streams import Stream, from_kafka, healing, healing_batch
+from floodmark.streams import Stream, from_kafka, healing
 from floodmark.testing.servers import Broker, kafka_broker
 
 HERE = Path(__file__).parent
@@ -32,6 +33,7 @@ def produce(kafka: Broker, topic: str, values: list[object]) -> None:
     partitions = len(producer.list_topics(topic).topics[topic].partitions)
     for number, value in enumerate(values):
         producer.produce(topic, json.dumps(value).encode(), partition=number % partitions)
+        time.sleep(0.002)  # batches gather over all partitions, in the order of time
     producer.flush()
 
 
@@ -77,7 +79,7 @@ def failure_at_three(kafka: Broker, settings: Callable[[str], dict[str, object]]
 
 
 def three_workers_out_of_order(kafka: Broker, settings: Callable[[str], dict[str, object]], switch: Path) -> None:
-    """Three calls at the same time; the last record is done first, the first one fails last: the mark waits for it."""
+    """Three workers, 5, 2 and 1 seconds: the last record is done first, the first fails last, and the mark waits."""
     print("three workers, out of order:")
     kafka.create_topic("events", 1)
     produce(kafka, "events", [1, 2, 3])
@@ -85,15 +87,16 @@ def three_workers_out_of_order(kafka: Broker, settings: Callable[[str], dict[str
 
     def foo(row: tuple[object, bytes]) -> tuple[object, int]:
         number = json.loads(row[1])
-        time.sleep({1: 0.5, 2: 0.2, 3: 0.1}[number])
+        time.sleep({1: 5, 2: 2, 3: 1}[number])
         if number == 1 and not switch.exists():
             raise TimeoutError("the event did not come")
         return row[0], number
 
     source = from_kafka(["events"], **settings("workers"))
-    batches = source.partition(3).foreach_async(foo)
-    seen = batches.map(healing_batch, stream=source).flatten().sink_to_list()
+    seen = source.scatter().map(foo).buffer(3).gather().map(healing, stream=source).sink_to_list()
+    begun = time.monotonic()
     heal(source, kafka, "workers", "events", seen)
+    print(f"  5, 2 and 1 seconds of work took {time.monotonic() - begun:.1f} s")
     assert committed(kafka, "workers", "events") in ({}, {0: 0})
     switch.touch()
     print("  the event comes")
@@ -114,13 +117,15 @@ def wait_for_first_turn(group: str, folder: Path) -> None:
 
 
 def script(
-    kafka: Broker, name: str, records: int, folder: Path, *, expected: dict[int, int], stuck: bool = False
+    kafka: Broker, name: str, records: int, folder: Path, *, healed: int, expected: dict[int, int], stuck: bool = True
 ) -> None:
-    """A plain script: Ctrl-C ends it, and what its batches still hold is healed then. One that is stuck exits 1."""
-    group = name.replace("_", "-")
+    """A plain script over a topic of its own, in ten partitions. One that is stuck exits 1; else Ctrl-C ends it."""
+    group = topic = name.replace("_", "-")
     print(f"{name}.py:")
+    kafka.create_topic(topic, 10)
+    produce(kafka, topic, [{"no": number} for number in range(records)])
     with subprocess.Popen(
-        [sys.executable, str(HERE / f"{name}.py"), kafka.bootstrap],
+        [sys.executable, str(HERE / f"{name}.py"), kafka.bootstrap, topic],
         cwd=folder,
         stdout=subprocess.PIPE,
         env={**os.environ, "FLOODMARK_LOG": "warning"},
@@ -130,11 +135,11 @@ def script(
             wait_for_first_turn(group, folder)
             running.send_signal(signal.SIGINT)
         out, _ = running.communicate(timeout=PATIENCE_SECONDS)
-    healed = [line for line in out.splitlines() if line.startswith("{'data'")]
-    print(*(f"  {line}" for line in healed[:3]), f"  … {len(healed)} results", sep="\n")
-    print(f"  exit {running.returncode}, committed {committed(kafka, group, 'testing', 3)}")
-    assert (len(healed), running.returncode) == (records, 1 if stuck else 0)
-    assert committed(kafka, group, "testing", 3) == expected
+    results = [line for line in out.splitlines() if line.startswith("{'data'")]
+    print(*(f"  {line}" for line in results[:3]), f"  … {len(results)} results of {records} records", sep="\n")
+    print(f"  exit {running.returncode}, committed {committed(kafka, group, topic, 10)}")
+    assert (len(results), running.returncode) == (healed, 1 if stuck else 0)
+    assert committed(kafka, group, topic, 10) == expected
 
 
 def main() -> int:
@@ -150,13 +155,11 @@ def main() -> int:
         failure_at_three(kafka, settings, folder / "fixed")
         three_workers_out_of_order(kafka, settings, folder / "fixed")
         spark.stop()
-        kafka.create_topic("testing", 3)
-        produce(kafka, "testing", [{"no": number} for number in range(14)])
-        whole = {0: 5, 1: 5, 2: 4}
-        script(kafka, "simple_plus_element", 13, folder, expected={0: 5, 1: 4, 2: 4}, stuck=True)
-        script(kafka, "simple_plus_batch", 14, folder, expected=whole)
-        script(kafka, "simple_plus_nested_batch", 14, folder, expected=whole)
-        script(kafka, "kafka_batched", 14, folder, expected=whole)
+        after_one, after_five = dict.fromkeys(range(10), 1), dict.fromkeys(range(10), 5)
+        script(kafka, "simple_plus_element", 14, folder, healed=13, expected={**after_one, 0: 2, 1: 2, 2: 2})
+        script(kafka, "simple_plus_batch", 14, folder, healed=10, expected=after_one)
+        script(kafka, "simple_plus_nested_batch", 60, folder, healed=50, expected=after_five)
+        script(kafka, "kafka_batched", 100, folder, healed=100, expected=dict.fromkeys(range(10), 10), stuck=False)
     return 0
 
 

@@ -1,15 +1,15 @@
-"""Seed 001, simple-plus-element: each record plus one, and the mark follows what succeeded. A 13 fails.
+"""Seed 001, simple-plus-element: each record plus one, and the mark follows what succeeded. What is above 12 fails.
 
-`python simple_plus_element.py BROKERS` runs until Ctrl-C, or until it is stuck at a record that failed.
+`python simple_plus_element.py BROKERS [TOPIC]` runs until Ctrl-C, or until it is stuck at a record that failed.
 """
 
 import json
 import sys
 
-import floodmark.streams as wh
+import floodmark.compat.waterhealer as wh
 
 source = wh.from_kafka(
-    ["testing"],
+    [sys.argv[2] if len(sys.argv) > 2 else "testing"],
     {
         "bootstrap.servers": sys.argv[1] if len(sys.argv) > 1 else "localhost:9092",
         "group.id": "simple-plus-element",

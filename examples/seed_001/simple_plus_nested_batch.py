@@ -1,15 +1,15 @@
 """Seed 001, simple-plus-nested-batch: batches of five batches of five, healed at the same time.
 
-`python simple_plus_nested_batch.py BROKERS` runs until Ctrl-C; then what is held in shorter batches is healed too.
+`python simple_plus_nested_batch.py BROKERS [TOPIC]` runs until Ctrl-C, or until it is stuck at a record that failed.
 """
 
 import json
 import sys
 
-import floodmark.streams as wh
+import floodmark.compat.waterhealer as wh
 
 source = wh.from_kafka(
-    ["testing"],
+    [sys.argv[2] if len(sys.argv) > 2 else "testing"],
     {
         "bootstrap.servers": sys.argv[1] if len(sys.argv) > 1 else "localhost:9092",
         "group.id": "simple-plus-nested-batch",

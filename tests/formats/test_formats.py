@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import socket
 import sqlite3
@@ -32,9 +33,11 @@ from floodmark.sinks.kafka.ledger import LedgerPage
 from floodmark.step.spool import RowCounts, Spool
 from floodmark.stores import FileMarkStore, Receipt, SqliteMarkStore, hold
 from floodmark.stores.record import JobRecord, RuleOutcome
-from floodmark.streams.elements import RecordId
+from floodmark.streams.elements import HealedElement, RecordId
 from floodmark.streams.healer.dead_letters import DeadLetters
-from floodmark.streams.task.journal import DONE, FAILED, UNTOUCHED, Journal, StateFolder, read_failures
+from floodmark.streams.task.folder import StateFolder
+from floodmark.streams.task.journal import DONE, FAILED, UNTOUCHED, Journal, read_failures
+from floodmark.streams.task.kept import read_healed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,6 +174,16 @@ def test_what_a_stream_keeps_is_read(stored: Path) -> None:
     ]
 
 
+def test_the_healed_rows_of_a_turn_that_version_2_began_are_found(tmp_path: Path) -> None:
+    """It had one file for a partition; a turn that an upgrade cut off still gives its results to what follows."""
+    folder = StateFolder(tmp_path)
+    folder.prepare(2)
+    old = folder.turn(2) / "orders.0.arrivals"
+    old.write_bytes(pickle.dumps((4, ({"offset": 11}, b"v"))))
+    rows = [row for path in folder.all_healed_rows(2, ORDERS) for row in read_healed_rows(path)]
+    assert rows == [HealedElement(4, ({"offset": 11}, b"v"))]
+
+
 def test_letters_of_a_stream_are_gone_on_with_in_todays_shape(stored: Path) -> None:
     """What was kept stays, and an older program is told that it cannot read what was added."""
     letters = DeadLetters(stored / "stream_state" / "dead")
@@ -182,7 +195,7 @@ def test_letters_of_a_stream_are_gone_on_with_in_todays_shape(stored: Path) -> N
         ("orders/0/15", "discarded", 0),
         ("orders/0/20", "open", 3),
     ]
-    assert (stored / "stream_state" / "format").read_text() == "2\n"
+    assert (stored / "stream_state" / "format").read_text() == "3\n"
 
 
 def test_the_lock_of_a_table_is_read(tmp_path: Path) -> None:
@@ -244,11 +257,11 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "kafka ledger": lambda home: kafka_page(newer((home / "kafka_page.json").read_text(), 3)),
     "spool": lambda home: (rewrite(home / "spool/_floodmark.json"), Spool(str(home / "spool")).counts()),
     "stream": lambda home: (
-        (home / "stream_state/format").write_text("3\n"),
+        (home / "stream_state/format").write_text("4\n"),
         StateFolder(home / "stream_state").prepare(3),
     ),
     "dead letters": lambda home: (
-        (home / "stream_state/format").write_text("3\n"),
+        (home / "stream_state/format").write_text("4\n"),
         DeadLetters(home / "stream_state/dead").all(),
     ),
 }

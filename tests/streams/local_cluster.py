@@ -26,7 +26,7 @@ from floodmark.streams.healer.unsettled import UnsettledRecords
 from floodmark.streams.policy import OnError, RetryBudget, stop
 from floodmark.streams.program import compile_program
 from floodmark.streams.stream import Stream
-from floodmark.streams.task.journal import StateFolder
+from floodmark.streams.task.folder import StateFolder
 
 if TYPE_CHECKING:
     from floodmark.sources.contract import Session
@@ -99,8 +99,19 @@ class LocalTurn(Turn):
         found = {place: {offset: each.raw.value for offset, each in own.items()} for place, own in records.items()}
         return Frame([batches(place, own, 0, 1 << 40) for place, own in sorted(found.items())])
 
-    def rows_of_visits(self, places: Iterable[Place]) -> Any:  # noqa: ANN401 (a frame)
-        return Frame([[batch_of(place, [(None, None)])] for place in sorted(places)])
+    def rows_in_shares(self, spans: Mapping[Place, tuple[int, int]]) -> Any:  # noqa: ANN401 (a frame)
+        shares = self.sharing_tasks().shares
+        tasks = [[share_of(batch, share, shares) for batch in self.task(spans)] for share in range(shares)]
+        return Frame(tasks) if shares > 1 else self.rows_of_topics(spans)
+
+    def task(self, spans: Mapping[Place, tuple[int, int]]) -> list[pa.RecordBatch]:
+        return [batch for task in self.rows_of_topics(spans).tasks for batch in task]
+
+    def cores(self) -> int:
+        return 2
+
+    def one_row(self) -> Any:  # noqa: ANN401 (a frame)
+        return Frame([[pa.RecordBatch.from_pydict({"one": [True]})]])
 
 
 class LocalHealer(Healer):
@@ -109,6 +120,7 @@ class LocalHealer(Healer):
     def heal(self, plan: TurnPlan, session: Session) -> Turn:
         log: Any = self.topic_look.probe
         turn = LocalTurn(self.job, plan, self.task_plan(plan), self.topic_look.options, None)  # type: ignore[arg-type]
+        turn.driver_state = self.driver_state
         turn.log = log
         turn.run()
         return turn
@@ -144,10 +156,15 @@ class LocalCluster:
     group: NoGroup = field(default_factory=NoGroup)
 
     def healer(
-        self, build: Callable[[Stream], None], policy: OnError = stop, *, rows_at_once: int | None = None
+        self,
+        build: Callable[[Any], object],
+        policy: OnError = stop,
+        *,
+        rows_at_once: int | None = None,
+        source: Stream | None = None,
     ) -> Healer:
         """A fresh process: the same steps over the same marks."""
-        source = Stream()
+        source = source or Stream()
         build(source)
         topic_look = TopicLook("g", (TOPIC,), KafkaOptions("nowhere:1"), "earliest")
         topic_look.__dict__["probe"] = self.log
@@ -174,6 +191,11 @@ def batches(place: Place, records: Mapping[int, bytes | None], start: int, upto:
     """Records of a partition as Spark gives them to a task: in order, a few at a time."""
     rows = [(offset, value) for offset, value in sorted(records.items()) if start <= offset < upto]
     return [batch_of(place, rows[at : at + BATCH]) for at in range(0, len(rows), BATCH)]
+
+
+def share_of(batch: pa.RecordBatch, share: int, shares: int) -> pa.RecordBatch:
+    """The records of a batch that are one task's."""
+    return batch.filter(pa.array([offset % shares == share for offset in batch.column("offset").to_pylist()]))
 
 
 def batch_of(place: Place, rows: Sequence[tuple[int | None, bytes | None]]) -> pa.RecordBatch:

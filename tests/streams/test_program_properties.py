@@ -34,7 +34,7 @@ STEPS: dict[str, Step] = {
     "async": lambda stream: stream.partition(4).foreach_async(may_fail, at_once=2).flatten(),
     "twice": lambda stream: stream.map(lambda row: [row, row]).flatten(),
     "branch": lambda stream: stream.union(stream.partition(2).flatten()),
-    "window": lambda stream: stream.sliding_window(2, return_partial=True).map(lambda rows: rows[-1:]).flatten(),
+    "scatter": lambda stream: stream.scatter().map(may_fail).buffer(3).gather(),
 }
 fates = st.lists(st.sampled_from(["done", "failed", "dropped"]), max_size=25)
 names = st.lists(st.sampled_from(sorted(STEPS)), max_size=5)
@@ -51,6 +51,6 @@ def test_every_record_is_settled_once_and_by_its_own_fate(fates: list[str], name
     running = compile_program(source.node).tasks.start(clock=lambda: float(next(clock)))
     pushed = [running.push(element_of({"topic": "t", "partition": 0, "offset": at}, v)) for at, v in enumerate(fates)]
     swept = [running.tick(), running.await_io()] if ticks else []
-    settled = list(chain(*pushed, *swept, running.flush()))
+    settled = list(chain(*pushed, *swept, running.finish()))
     assert sorted((each.record.offset, each.kind) for each in settled) == list(enumerate(fates))
     assert running.pending() == ()

@@ -71,8 +71,36 @@ def test_what_comes_is_healed_until_somebody_asks_to_stop(cluster: LocalCluster)
         until(lambda: cluster.marks() == {0: 3})
         cluster.log.ends[0] = 8
         until(lambda: cluster.marks() == {0: 6})
+        until(lambda: cluster.store.last_looked("g") is not None)
     assert (run.error, cluster.marks()) == (None, {0: 8})
-    assert cluster.store.last_looked("g") is not None
+
+
+def test_a_stop_at_a_failed_record_lets_go_what_others_wait_with(cluster: LocalCluster) -> None:
+    """The batch that was not full is healed before the run ends; the mark stops at the record that failed."""
+
+    def build(source: Stream) -> None:
+        source.filter(lambda row: 1 // int(row[1]) or True).partition(3).sink(healing_batch, stream=source)
+
+    cluster.log.records[0][0] = b"1"
+    cluster.log.records[0][3] = b"0"
+    cluster.log.ends[0] = 6
+    with running(cluster.healer(build)) as run:
+        run.thread.join(30)
+    record = cluster.store.read("g")
+    assert isinstance(run.error, RecordsFailed)
+    assert record is not None
+    assert record.extras.healing == {"t": {"0": {"mark": 3, "reached": 6, "settled": [[4, 6]]}}}
+
+
+def test_what_follows_healing_goes_on_by_the_clock_though_nothing_comes(cluster: LocalCluster) -> None:
+    """A poll is enough, as before healing."""
+    windows: list[object] = []
+
+    def build(source: Stream) -> None:
+        source.map(healing, stream=source).pluck("offset").partition_time(0.05).sink(windows.append)
+
+    with running(cluster.healer(build)):
+        until(lambda: [offset for window in windows for offset in window] == [0, 1, 2, 3])  # type: ignore[attr-defined]
 
 
 def test_a_second_process_waits_and_takes_over(cluster: LocalCluster) -> None:

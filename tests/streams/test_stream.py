@@ -6,6 +6,7 @@ import asyncio
 import doctest
 import sys
 import threading
+import time
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -29,10 +30,13 @@ def one_second_each() -> Stream:
     return Stream(clock=lambda: float(next(ticks)))
 
 
+EXAMPLES = {"Stream": one_second_each}
+
+
 def test_the_examples_in_the_docstrings_print_what_they_say() -> None:
     """Those of seed 001 are among them, word for word; one element comes every second."""
-    module = sys.modules[stream_module.__name__]
-    found = doctest.DocTestFinder().find(module, globs={"Stream": one_second_each})
+    modules = [sys.modules[stream_module.__name__], sys.modules["floodmark.streams.gathering"]]
+    found = [each for module in modules for each in doctest.DocTestFinder().find(module, globs=EXAMPLES)]
     runner = doctest.DocTestRunner()
     results = [runner.run(each) for each in found]
     assert sum(result.failed for result in results) == 0
@@ -115,6 +119,44 @@ def test_buffer_scatter_and_gather_hand_elements_on() -> None:
     seen = source.scatter().map(lambda x: x + 1).buffer(8).gather().sink_to_list()
     source.emit(1)
     assert seen == [2]
+
+
+def test_delay_hands_on_with_a_later_element_and_flush_waits_for_the_rest() -> None:
+    """Every element in its order, none before its time."""
+    times = iter([0.0, 0.0, 2.0, 2.0, 2.0, 5.0, 5.0, 5.0])
+    source, seen = Stream(clock=lambda: next(times, 10.0)), []
+    source.delay(3).sink(seen.append)
+    source.emit("a")
+    source.emit("b")
+    assert seen == []
+    source.emit("c")
+    source.flush()
+    assert seen == ["a", "b", "c"]
+
+
+def test_rate_limit_waits_before_it_hands_on() -> None:
+    """The first goes at once, each of the others an interval after the last."""
+    source, times = Stream(), []
+    source.rate_limit(0.05).sink(lambda _: times.append(time.monotonic()))
+    source.emit(1)
+    source.emit(2)
+    source.emit(3)
+    assert times[2] - times[0] >= 0.09
+
+
+def test_a_picture_shows_the_steps_and_not_the_inputs_of_a_zip() -> None:
+    """What a user wrote, and nothing else."""
+    left, right = Stream(), Stream()
+    left.map(str).zip(right).sink(print)
+    arrows = [line.strip() for line in right.visualize().splitlines() if "->" in line]
+    labels = [line.partition('"')[2].partition('"')[0] for line in right.visualize().splitlines() if "label" in line]
+    assert (sorted(labels), len(arrows)) == (["map(str)", "sink(print)", "source", "source", "zip"], 4)
+
+
+def test_a_window_of_no_length_is_refused() -> None:
+    """Elements could not be told apart by it."""
+    with pytest.raises(ConfigError, match="timed_window needs an interval"):
+        Stream().timed_window(0)
 
 
 def test_what_a_step_raises_comes_out_of_emit_as_it_is() -> None:

@@ -16,13 +16,12 @@ import yaml
 from floodmark.errors import ConfigError, VariableMissing
 from floodmark.logs import redact
 from floodmark.stores.opening import PROJECT_STORE
+from floodmark.stores.project import FILE_NAME, REFERENCE
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
 
 
-FILE_NAME = "floodmark.yaml"
-REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<default>[^}\n]*))?\}")
 _SHORTEST_SECRET = 4  # replacing "1" or "no" wherever they stand would make every message unreadable
 Place: TypeAlias = "tuple[str | int, ...]"
 """Where a value stands in the file: ("jobs", 0, "sinks", 1, "path")."""

@@ -27,6 +27,8 @@ class Undelivered(Exception):
 class DeliveryWorker:
     """Holds each element until its message is confirmed, and gives them on in order."""
 
+    runs_anywhere = False
+
     def __init__(self, operator: ToKafka, step: str) -> None:
         self.operator, self.step = operator, step
         self.messages: deque[SentMessage] = deque()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-OutcomeKind = Literal["done", "failed", "dropped"]
+OutcomeKind = Literal["done", "failed", "dropped", "passed"]
+"""`passed`: the steps that take a record by itself are over, and what they made waits for the whole stream."""
 USER_ERRORS = (Exception, SystemExit)
 """What a user's function may raise: `sys.exit()` in it fails its record, not the worker."""
 
@@ -68,6 +69,21 @@ class HealedElement(NamedTuple):
 
     step: int
     value: object
+    at: int = 0
+    """The offset of its first record: elements that ran side by side are put in order by it."""
+
+
+class PassedElement(NamedTuple):
+    """An element that waits for a step over the whole stream: `step` is that step's position, `made_by` the last one.
+
+    `healed_early` are those of its records that were healed on another branch.
+    """
+
+    step: int
+    value: object
+    lineage: tuple[RecordId, ...]
+    made_by: str
+    healed_early: tuple[RecordId, ...] = ()
 
 
 class StepFailed(Exception):
@@ -88,6 +104,12 @@ class RecordTracker:
     failures: dict[RecordId, Failure] = field(default_factory=dict)
     errors: list[BaseException] = field(default_factory=list)
     healed_elements: list[HealedElement] = field(default_factory=list)
+    passed_elements: list[PassedElement] = field(default_factory=list)
+    passed_records: set[RecordId] = field(default_factory=set)
+    healed_early: set[RecordId] = field(default_factory=set)
+    """Records that were healed on one branch while another waits for the whole stream."""
+    on_begin: Callable[[Iterable[RecordId]], object] | None = None
+    """Called before user code gets an element that was put together from what a step held."""
     touched_records: dict[RecordId, None] = field(default_factory=dict)
     """Those that something happened to since `settle`, in order."""
 
@@ -109,6 +131,25 @@ class RecordTracker:
                 if not self.holds[record]:
                     del self.holds[record]
 
+    def begin(self, element: Element) -> Element:
+        """An element that a step put together is handed on now."""
+        if self.on_begin is not None:
+            self.on_begin(element.lineage)
+        return element
+
+    def pass_on(self, passed: PassedElement) -> None:
+        """An element reached a step over the whole stream, which runs later."""
+        self.passed_records.update(passed.lineage)
+        self.passed_elements.append(passed)
+
+    def take_passed(self) -> list[PassedElement]:
+        """The elements that reached such a step, of records of which nothing is on its way any more."""
+        unready = self._unready_records()
+        ready = [each for each in self.passed_elements if unready.isdisjoint(each.lineage)]
+        self.passed_elements = [each for each in self.passed_elements if not unready.isdisjoint(each.lineage)]
+        early, self.healed_early = self.healed_early, set()
+        return [each._replace(healed_early=tuple(early.intersection(each.lineage))) for each in ready]
+
     def heal(self, records: Iterable[RecordId]) -> None:
         """These records reached a healing step."""
         self.healed_records.update(records)
@@ -122,14 +163,29 @@ class RecordTracker:
 
     def settle(self) -> list[RecordOutcome]:
         """What became of the touched records of which nothing is held any more, each reported once."""
-        outcomes = [self._outcome(record) for record in self.touched_records if record not in self.holds]
-        self.touched_records.clear()
-        return outcomes
+        unready = self._unready_records() if self.passed_elements else set()
+        done = [record for record in self.touched_records if record not in self.holds and record not in unready]
+        self.touched_records = {record: None for record in self.touched_records if record in unready}
+        return [self._outcome(record) for record in done]
+
+    def _unready_records(self) -> set[RecordId]:
+        """Records that are held, and those that wait in one element with them: they are settled together."""
+        unready = {record for each in self.passed_elements for record in each.lineage if record in self.holds}
+        groups = [each.lineage for each in self.passed_elements if len(each.lineage) > 1]
+        size = -1
+        while unready and size < len(unready):
+            size = len(unready)
+            unready.update(record for group in groups if not unready.isdisjoint(group) for record in group)
+        return unready
 
     def _outcome(self, record: RecordId) -> RecordOutcome:
         failure = self.failures.pop(record, None)
-        is_healed = record in self.healed_records
+        is_healed, is_passed = record in self.healed_records, record in self.passed_records
         self.healed_records.discard(record)
+        self.passed_records.discard(record)
+        if is_passed and not failure:
+            self.healed_early.update((record,) if is_healed else ())
+            return RecordOutcome(record, "passed")
         return RecordOutcome(record, "failed" if failure else "done" if is_healed else "dropped", failure)
 
 

@@ -107,7 +107,8 @@ class HealStep(ImmediateWorker):
     def take(self, element: Element, tracker: RecordTracker) -> Sequence[Element]:
         tracker.heal(healed_records(self.operator, element))
         if self.is_followed:
-            tracker.healed_elements.append(HealedElement(self.index, element.value))
+            at = element.lineage[0].offset if element.lineage else 0
+            tracker.healed_elements.append(HealedElement(self.index, element.value, at))
         return ()
 
 
@@ -127,7 +128,7 @@ def named_records(operator: Heal, element: Element) -> list[RecordId]:
         rows = groups if operator.takes == "row" else [row for group in groups for row in _items(group)]
         return [_record_of_row(row) for row in rows]
     except UuidLost:
-        step = _step_that_lost_the_uuid(element)
+        step = step_that_lost_the_uuid(element) or element.step
         raise UuidLost(
             f"the row has no uuid at healing; {step} lost it. Let it return (row[0], result), and rows to healing_batch"
         ) from None
@@ -146,8 +147,10 @@ def _record_of_row(row: object) -> RecordId:
     return record
 
 
-def _step_that_lost_the_uuid(element: Element) -> str:
-    """The first step, going back, whose input still named a record."""
+def step_that_lost_the_uuid(element: Element) -> str | None:
+    """The first step, going back, whose input still named a record; None if the element itself names one."""
+    if next(records_in(element.value), None):
+        return None
     while element.parents:
         if any(next(records_in(parent.value), None) for parent in element.parents):
             return element.step

@@ -20,17 +20,20 @@ from floodmark.probes.kafka.client import KafkaOptions, option_text
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.spark.session import spark_session
 from floodmark.stores.contract import MarkStore
-from floodmark.stores.opening import DEFAULT_STORE, folder_beside
+from floodmark.stores.opening import folder_beside
+from floodmark.stores.project import open_default
 from floodmark.stores.record import Receipt
+from floodmark.streams.flow import Node, nodes_before
 from floodmark.streams.healer import Healer
 from floodmark.streams.healer.commit import TurnCommit
-from floodmark.streams.healer.looking import Reset, TopicLook, reset_of
+from floodmark.streams.healer.looking import MOST_AT_ONCE, MOST_IN_ORDER, Reset, TopicLook, reset_of
 from floodmark.streams.healer.unsettled import UnsettledRecords
+from floodmark.streams.operators import Heal, Operator
 from floodmark.streams.policy import OnError, RetryBudget, on_error_of
 from floodmark.streams.program import Program, compile_program
 from floodmark.streams.running import Background, run_for_ever, run_once
 from floodmark.streams.stream import Stream
-from floodmark.streams.task.journal import StateFolder
+from floodmark.streams.task.folder import StateFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +60,7 @@ class KafkaSettings:
     debug: bool = False
     rows_at_once: int | None = None
     side_by_side: int | None = None
+    flushes_at_end: bool = True
 
     @classmethod
     def of(
@@ -111,8 +115,10 @@ class KafkaStream(Stream):
     @property
     def store(self) -> MarkStore:
         """Where its marks are."""
-        if self._store is None or isinstance(self._store, str):
-            self._store = stores.open(self._store or DEFAULT_STORE)
+        if self._store is None:
+            self._store = open_default()
+        if isinstance(self._store, str):
+            self._store = stores.open(self._store)
         return self._store
 
     @property
@@ -144,6 +150,22 @@ class KafkaStream(Stream):
             self._stopping.request()
         self._background.stop()
 
+    def require_exact(self, operator: Operator, upstreams: Sequence[Node]) -> None:
+        """Raise ConfigError for a step whose memory could not be told after a restart, and for a second source."""
+        before = list(nodes_before(upstreams))
+        strange = next((each for each in before if not each.upstreams and each is not self.node), None)
+        if strange is not None:
+            raise ConfigError(
+                f"{operator} joins two sources, and a stream has the marks of one.",
+                hint="read both topics in one source: from_kafka(['first', 'second'], …)",
+            )
+        batch = next((each.operator for each in before if each.operator.spans_stream), None)
+        if operator.remembers and batch is not None and not any(isinstance(each.operator, Heal) for each in before):
+            raise ConfigError(
+                f"{operator} stands behind {batch}, and after a restart it could not be told what it knew.",
+                hint=f"put it before {batch}, or behind healing",
+            )
+
     def on_sink(self) -> None:
         """A sink was added: with start=True this is when polling begins, or begins anew with the new steps."""
         if self._starts:
@@ -158,15 +180,17 @@ class KafkaStream(Stream):
         settings, program = self.settings, self.program()
         if not program.heals:
             log.warning("the stream has no healing step: its mark never moves", stream=self.group)
+        at_once = MOST_IN_ORDER if program.tasks.spans_stream else MOST_AT_ONCE
         unsettled = UnsettledRecords(self.state, RetryBudget(settings.on_error))
         group = GroupOffsets(self.group, settings.options)
         return Healer(
             store=self.store,
             session=lambda: self._spark or spark_session(),
-            topic_look=TopicLook(self.group, settings.topics, settings.options, settings.reset),
+            topic_look=TopicLook(self.group, settings.topics, settings.options, settings.reset, at_once),
             commit=TurnCommit(self.store, program, group, unsettled, prints_records=settings.debug),
             rows_at_once=settings.rows_at_once,
             side_by_side=settings.side_by_side,
+            flushes_at_end=settings.flushes_at_end,
         )
 
     def _stopping_on_signals(self) -> AbstractContextManager[StopRequest]:

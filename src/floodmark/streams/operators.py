@@ -1,6 +1,7 @@
 """The steps of a stream as plain values; one that is a function from a value to a value knows that function.
 
-How steps that hold or split elements work is in `workers`, how healing does in `healing_step`.
+Steps that hold elements, over the whole stream, are in `spanning`. How steps work is in `workers`, `holding` and
+`healing_step`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from floodmark.streams.workers import Worker
 
 Function = Callable[..., object]
 ValueFunction = Callable[[object], object]
@@ -44,6 +48,17 @@ class Call:
 class Operator:
     """A step, whatever it does."""
 
+    spans_stream: ClassVar[bool] = False
+    """Whether it takes the elements of all partitions in one order: it and what follows run in one place."""
+    keeps: ClassVar[bool] = False
+    """Whether it goes on holding elements, or what it knows of them, when a stream lets go what it holds."""
+    remembers: ClassVar[bool] = False
+    """Whether it knows something of elements that are long settled, which the next run has to know too."""
+    heals: ClassVar[bool] = False
+    """Whether records become done in it."""
+    runs_in_driver: ClassVar[bool] = False
+    """Whether it, and all that spans the stream, runs in the program that built the stream."""
+
     def function(self) -> ValueFunction | None:
         """What the step makes of a value; None for steps that hold, split or heal."""
         return None
@@ -52,10 +67,14 @@ class Operator:
         """The user's function in it, if there is one."""
         return None
 
+    def own_worker(self, step: str) -> Worker | None:
+        """How a step works that this package does not know; None for those that it does."""
+        return None
+
 
 @dataclass(frozen=True)
 class Pass(Operator):
-    """A step that only hands on: union, buffer, scatter, gather; and `source`, where elements enter."""
+    """A step that only hands on: union, and `source`, where elements enter."""
 
     word: str
 
@@ -67,6 +86,64 @@ class Pass(Operator):
 
 
 ENTRY = Pass("source")
+
+
+@dataclass(frozen=True)
+class Scatter(Operator):
+    """What follows, up to gather, runs for several elements at the same time; `at_once` is what buffer says."""
+
+    at_once: int
+
+    def __str__(self) -> str:
+        return "scatter"
+
+
+@dataclass(frozen=True)
+class Buffer(Pass):
+    """Between scatter and gather: at most so many elements are under way; elsewhere it hands on."""
+
+    word: str = "buffer"
+    size: int = 1
+
+
+@dataclass(frozen=True)
+class Gather(Pass):
+    """The end of what runs side by side."""
+
+    word: str = "gather"
+
+
+@dataclass(frozen=True)
+class OrderedGather(Gather):
+    """A gather behind a scatter with steps behind it that are not healing: they get the elements in their order."""
+
+    spans_stream = True
+
+    def function(self) -> None:  # type: ignore[override]  # not a function of a value alone: the order is its work
+        return None
+
+
+@dataclass(frozen=True)
+class Port(Operator):
+    """One of the inputs of a step that joins several: it says through which input an element comes."""
+
+    number: int
+    word: str
+
+    def __str__(self) -> str:
+        return f"{self.word} (input {self.number})"
+
+    def function(self) -> ValueFunction:
+        number = self.number
+        return lambda value: PortValue(number, value)
+
+
+@dataclass(frozen=True)
+class PortValue:
+    """An element's value, and the input that it came through."""
+
+    number: int
+    value: object
 
 
 @dataclass(frozen=True)
@@ -156,37 +233,6 @@ class Flatten(Operator):
 
 
 @dataclass(frozen=True)
-class Partition(Operator):
-    """Tuples of n elements."""
-
-    size: int
-
-    def __str__(self) -> str:
-        return f"partition({self.size})"
-
-
-@dataclass(frozen=True)
-class PartitionTime(Operator):
-    """Tuples of what arrived within some seconds of the first of them."""
-
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"partition_time({self.seconds:g})"
-
-
-@dataclass(frozen=True)
-class SlidingWindow(Operator):
-    """Tuples of the last n elements, each element in up to n of them."""
-
-    size: int
-    return_partial: bool
-
-    def __str__(self) -> str:
-        return f"sliding_window({self.size})"
-
-
-@dataclass(frozen=True)
 class ForeachMap(CallOperator):
     """The function on every item of an element, one after the other; gives a tuple."""
 
@@ -216,6 +262,7 @@ class ToKafka(Operator):
 class Heal(Operator):
     """Where records become done: an element is a row, or rows; or a tuple of such, when given to a foreach step."""
 
+    heals = True
     takes: Literal["row", "rows"]
     each: bool = False
     ignore: bool = False

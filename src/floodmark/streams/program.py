@@ -1,13 +1,14 @@
-"""A stream made ready: its graph, the plans of its steps in the order of the flow, and the run that pushes elements.
+"""A stream made ready: the plans of its steps in the order of the flow, before healing and behind it.
 
-There is one interpreter, `PlanRun`, for tasks, for what follows healing and for `emit`; and one short path beside it.
+They are run by `PlanRun`; there is one short path beside it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from floodmark.errors import ConfigError
 from floodmark.streams.elements import (
@@ -15,152 +16,28 @@ from floodmark.streams.elements import (
     Element,
     Failure,
     HealedElement,
+    PassedElement,
     RecordId,
-    RecordOutcome,
     RecordTracker,
     StepFailed,
     record_of,
 )
-from floodmark.streams.healing_step import HealStep, UnmarkedHealStep, UuidLost, Verdict, healed_records, results_of
-from floodmark.streams.operators import ENTRY, NO_VALUE, Heal, Operator, Pass
-from floodmark.streams.workers import Clock, PartitionTimeWorker, Worker, worker_of
+from floodmark.streams.flow import Node, PlanRun, Stage, in_flow_order
+from floodmark.streams.healing_step import (
+    HealStep,
+    UuidLost,
+    Verdict,
+    healed_records,
+    results_of,
+    step_that_lost_the_uuid,
+)
+from floodmark.streams.holding import RateLimitWorker
+from floodmark.streams.operators import NO_VALUE, Buffer, Gather, Heal, Operator, OrderedGather, Pass, Scatter
+from floodmark.streams.scatter import ScatterWorker
+from floodmark.streams.workers import Clock, ImmediateWorker, Worker, worker_of
 
 Row = tuple[object, object]
 ShortPath = Callable[[Row], "Row | None"]
-
-
-@dataclass(eq=False)
-class Stage:
-    """A step at work, and who gets what it makes, in the order they were added."""
-
-    name: str
-    worker: Worker
-    followers: tuple[Stage, ...] = ()
-
-
-@dataclass(eq=False)
-class Node:
-    """A step in the graph that a user builds; its stage is at work when elements are pushed by `emit`."""
-
-    operator: Operator
-    stage: Stage
-    upstreams: tuple[Node, ...] = ()
-    downstreams: list[Node] = field(default_factory=list)
-
-    @classmethod
-    def entry(cls, clock: Clock) -> Node:
-        """Where elements enter: a source that is pushed, or Kafka."""
-        return cls(ENTRY, Stage(str(ENTRY), worker_of(ENTRY, str(ENTRY), clock)))
-
-    def then(self, operator: Operator, *others: Node, clock: Clock) -> Node:
-        """A new step after this one (and after the others, for a union)."""
-        node = Node(operator, Stage(str(operator), _pushed_worker(operator, clock)), (self, *others))
-        for upstream in node.upstreams:
-            upstream.downstreams.append(node)
-            upstream.stage.followers += (node.stage,)  # a new tuple: a push may be going through the old one
-        return node
-
-
-def _pushed_worker(operator: Operator, clock: Clock) -> Worker:
-    return UnmarkedHealStep(operator) if isinstance(operator, Heal) else worker_of(operator, str(operator), clock)
-
-
-class RaisingTracker(RecordTracker):
-    """For elements that are pushed by hand: what user code raises is raised to whoever pushes, as it is."""
-
-    def fail(self, records: Iterable[RecordId], step: str, error: BaseException) -> None:
-        raise error
-
-
-def push(node: Node, value: object) -> None:
-    """Send a value to everything that follows the node, at once and in the calling thread."""
-    PlanRun([node.stage], RaisingTracker()).push(Element(value))
-
-
-def flush(node: Node) -> None:
-    """Let every step of the whole graph give up what it holds, from the first to the last."""
-    PlanRun([each.stage for each in in_flow_order(_entries(node))], RaisingTracker()).flush()
-
-
-def _entries(node: Node) -> list[Node]:
-    """Where the elements of the graph enter: a union may have joined several sources."""
-    nodes: dict[int, Node] = {}
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        if id(each) not in nodes:
-            nodes[id(each)] = each
-            waiting += [*each.upstreams, *each.downstreams]
-    return [each for each in nodes.values() if not each.upstreams]
-
-
-class PlanRun:
-    """Stages at work, in one thread and in the order of the flow: elements are pushed, outcomes of records returned."""
-
-    def __init__(self, stages: Sequence[Stage], tracker: RecordTracker) -> None:
-        self._stages, self._tracker = stages, tracker
-
-    def push(self, element: Element, entry: int = 0) -> list[RecordOutcome]:
-        """Send an element through; the records that are settled by it, in order. User code never raises out of here."""
-        self._tracker.touch(element.lineage)
-        self._hand_on(self._stages[entry], (element,))  # where elements enter, nothing is done to them
-        return self._tracker.settle()
-
-    def tick(self) -> list[RecordOutcome]:
-        """Let go what is due by the clock though nothing came."""
-        return self._sweep(lambda worker: worker.due(self._tracker))
-
-    def await_io(self) -> list[RecordOutcome]:
-        """Wait for what is under way to a broker; partitions stay held."""
-        return self._sweep(lambda worker: worker.await_io(self._tracker))
-
-    def flush(self) -> list[RecordOutcome]:
-        """Let go everything that is held, complete or not, from the first step to the last."""
-        return self._sweep(lambda worker: worker.flush(self._tracker))
-
-    def take_healed(self) -> list[HealedElement]:
-        """What was healed since the last call, where something follows healing."""
-        healed, self._tracker.healed_elements = self._tracker.healed_elements, []
-        return healed
-
-    def take_errors(self) -> list[BaseException]:
-        """What user code raised since the last call."""
-        errors, self._tracker.errors = self._tracker.errors, []
-        return errors
-
-    def pending(self) -> tuple[RecordId, ...]:
-        """The records of which something is held."""
-        return tuple(self._tracker.holds)
-
-    def due_in_seconds(self) -> float | None:
-        """How long until `tick` lets something go; None when it is not the clock that it waits for."""
-        waits = [wait for worker in self._timed_workers() if (wait := worker.due_in_seconds()) is not None]
-        return min(waits, default=None)
-
-    def use_clock(self, clock: Clock) -> None:
-        """Go by another clock: a run that was carried over is on another machine now."""
-        for worker in self._timed_workers():
-            worker.clock = clock
-
-    def _timed_workers(self) -> list[PartitionTimeWorker]:
-        return [stage.worker for stage in self._stages if isinstance(stage.worker, PartitionTimeWorker)]
-
-    def _hand_on(self, stage: Stage, elements: Sequence[Element]) -> None:
-        for element in elements:
-            for follower in stage.followers:
-                try:
-                    children = follower.worker.take(element, self._tracker)
-                except USER_ERRORS as error:
-                    self._tracker.fail(element.lineage, follower.name, error)
-                    continue
-                if children:
-                    self._hand_on(follower, children)
-
-    def _sweep(self, release: Callable[[Worker], Sequence[Element]]) -> list[RecordOutcome]:
-        # Stages stand in the order of the flow: what an earlier one lets go reaches a later one before its turn.
-        for stage in self._stages:
-            self._hand_on(stage, release(stage.worker))
-        return self._tracker.settle()
 
 
 @dataclass(frozen=True)
@@ -175,9 +52,56 @@ class ProgramStep:
 
     def worker(self, index: int, clock: Clock) -> Worker:
         """The step at work in a task, with nothing held."""
-        if isinstance(self.operator, Heal):
-            return HealStep(self.operator, index, is_followed=self.is_followed)
-        return worker_of(self.operator, self.name, clock)
+        match self.operator:
+            case Heal():
+                return HealStep(self.operator, index, is_followed=self.is_followed)
+            case Scatter(at_once):
+                return ScatterWorker(at_once, in_order=True)
+        worker = worker_of(self.operator, self.name, clock)
+        if isinstance(worker, RateLimitWorker):
+            worker.begin_late()
+        return worker
+
+
+@dataclass(frozen=True)
+class PassedOnStep(ProgramStep):
+    """In the place of a step over the whole stream, where records are taken one by one: it comes later."""
+
+    def worker(self, index: int, clock: Clock) -> Worker:
+        return PassOnWorker(index)
+
+
+@dataclass(frozen=True)
+class DriverStep(Operator):
+    """What an executor has to know of a step that runs in the driver: that it comes later."""
+
+    name: str
+    spans_stream = keeps = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class PooledStep(ProgramStep):
+    """A scatter where records are taken one by one: whichever is ready goes on."""
+
+    threads: int = 1
+
+    def worker(self, index: int, clock: Clock) -> Worker:
+        return ScatterWorker(self.threads, in_order=False)
+
+
+class PassOnWorker(ImmediateWorker):
+    """Reports what reaches a step over the whole stream."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def take(self, element: Element, tracker: RecordTracker) -> Sequence[Element]:
+        made_by = step_that_lost_the_uuid(element) or element.step  # the elements before it are not kept
+        tracker.pass_on(PassedElement(self.index, element.value, element.lineage, made_by))
+        return ()
 
 
 @dataclass(frozen=True)
@@ -191,7 +115,55 @@ class Plan:
         stages = [Stage(step.name, step.worker(index, clock)) for index, step in enumerate(self.steps)]
         for stage, step in zip(stages, self.steps, strict=True):
             stage.followers = tuple(stages[index] for index in step.followers)
+            if isinstance(stage.worker, ScatterWorker):
+                stage.worker.followers = stage.followers
         return PlanRun(stages, RecordTracker())
+
+    @cached_property
+    def spans_stream(self) -> bool:
+        """Whether a step takes the elements of all partitions in one order."""
+        return any(step.operator.spans_stream for step in self.steps)
+
+    @cached_property
+    def keeps(self) -> bool:
+        """Whether a step goes on holding when everything else is let go: then no record can run by itself alone."""
+        return any(step.operator.keeps for step in self.steps)
+
+    @cached_property
+    def runs_in_driver(self) -> bool:
+        """Whether a step that spans the stream runs in the program that built it."""
+        return any(step.operator.runs_in_driver for step in self.steps)
+
+    @cached_property
+    def remembers(self) -> bool:
+        """Whether a step knows something that the next run has to know too."""
+        return any(step.operator.remembers for step in self.steps)
+
+    def record_part(self, threads: int = 1) -> Plan:
+        """The steps as they are for a record by itself, up to the first that spans the stream; places stay the same."""
+        return Plan(tuple(_record_step(step, threads) for step in self.steps))
+
+    def without_driver_steps(self) -> Plan:
+        """What can be sent to the executors: whatever runs in the driver stands there by its name alone."""
+        if not self.runs_in_driver:
+            return self
+        sent = set(self._record_steps())
+        return Plan(tuple(_sent_step(step, is_sent=index in sent) for index, step in enumerate(self.steps)))
+
+    def scatters_at_once(self) -> int | None:
+        """How many records run side by side, where a scatter stands before any step that spans the stream."""
+        return next((self.steps[at].operator.at_once for at in self._record_steps() if self._scatters(at)), None)  # type: ignore[attr-defined]  # _scatters says that it has one
+
+    def _scatters(self, index: int) -> bool:
+        return isinstance(self.steps[index].operator, Scatter)
+
+    def _record_steps(self) -> list[int]:
+        """The steps that are reached without passing one that spans the stream."""
+        reached = [0]
+        for index in reached:
+            if not self.steps[index].operator.spans_stream:
+                reached += [each for each in self.steps[index].followers if each not in reached]
+        return reached
 
     @property
     def returns_rows(self) -> bool:
@@ -253,17 +225,17 @@ class Program:
     @property
     def heals(self) -> bool:
         """Whether any record can become done: without a healing step the mark never moves."""
-        return bool(self.driver.healers)
+        return any(step.operator.heals for step in self.tasks.steps)
 
     @property
     def ignores(self) -> bool:
         """Whether every healing step lets a failed publication of the group's offsets pass."""
-        return all(healer.ignore for healer in self.driver.healers.values())
+        return bool(self.driver.healers) and all(healer.ignore for healer in self.driver.healers.values())
 
     @property
     def asynchronous(self) -> bool:
         """Whether every healing step lets the group's offsets be published in the background."""
-        return all(healer.asynchronous for healer in self.driver.healers.values())
+        return bool(self.driver.healers) and all(healer.asynchronous for healer in self.driver.healers.values())
 
     def fingerprint(self) -> str:
         """Changes when a step or a function before healing does."""
@@ -306,9 +278,13 @@ class DriverRun:
         results = results_of(self._plan.healers[healed.step], healed.value, verdict)
         self._run.push(Element(results), self._plan.entries[healed.step])
 
+    def tick(self) -> None:
+        """Send on what the clock lets go."""
+        self._run.tick()
+
     def flush(self) -> None:
-        """Send on what partitions after healing still hold."""
-        self._run.flush()
+        """Send on what partitions after healing still hold, and wait for what is under way."""
+        self._run.finish()
 
     def take_errors(self) -> list[BaseException]:
         """What user code raised since the last call."""
@@ -361,23 +337,44 @@ def plan_of(ordered: list[Node]) -> Plan:
     return Plan(tuple(_step(index, node, places) for index, node in enumerate(ordered)))
 
 
+def _record_step(step: ProgramStep, threads: int) -> ProgramStep:
+    if step.operator.spans_stream:
+        return PassedOnStep(step.operator, step.name, ())
+    if isinstance(step.operator, Scatter):
+        return PooledStep(step.operator, step.name, step.followers, threads=threads)
+    return step
+
+
+def _sent_step(step: ProgramStep, *, is_sent: bool) -> ProgramStep:
+    if not step.operator.spans_stream:
+        return step if is_sent else ProgramStep(Pass(step.name), step.name, ())
+    return ProgramStep(DriverStep(step.name), step.name, ())
+
+
 def _step(index: int, node: Node, places: Mapping[int, int]) -> ProgramStep:
     name = f"{node.operator} (step {index})" if index else str(node.operator)
     followers = tuple(places[id(down)] for down in node.downstreams if id(down) in places)
-    return ProgramStep(node.operator, name, followers, is_followed=bool(node.downstreams))
+    return ProgramStep(_placed_operator(node), name, followers, is_followed=bool(node.downstreams))
 
 
-def in_flow_order(roots: Iterable[Node]) -> list[Node]:
-    """Every node that the roots lead to, each after all that feed it."""
-    finished: dict[int, Node] = {}
-    for root in reversed(list(roots)):
-        _finish(root, finished)
-    return list(reversed(finished.values()))
+def _placed_operator(node: Node) -> Operator:
+    """The operator, with what its neighbours say: how many a scatter may run, and whether a gather has to order."""
+    match node.operator:
+        case Scatter(at_once):
+            sizes = [each.operator.size for each in _up_to_gather(node) if isinstance(each.operator, Buffer)]
+            return replace(node.operator, at_once=min(sizes, default=at_once))
+        case Gather():
+            orders = any(not isinstance(down.operator, Heal) for down in node.downstreams)
+            return OrderedGather() if orders and _is_behind_scatter(node) else node.operator
+    return node.operator
 
 
-def _finish(node: Node, finished: dict[int, Node]) -> None:
-    if id(node) in finished:
-        return
-    for down in reversed(node.downstreams):
-        _finish(down, finished)
-    finished[id(node)] = node
+def _up_to_gather(node: Node) -> Iterator[Node]:
+    for down in node.downstreams:
+        if not isinstance(down.operator, Gather):
+            yield down
+            yield from _up_to_gather(down)
+
+
+def _is_behind_scatter(node: Node) -> bool:
+    return any(isinstance(up.operator, Scatter) or _is_behind_scatter(up) for up in node.upstreams)

@@ -55,6 +55,9 @@ def run_for_ever(healer: Healer, stopping: StopRequest, poll_seconds: float) -> 
                 if isinstance(error, HealingFailed) and failures >= MOST_JOB_FAILURES:
                     raise
                 _wait_out(error, failures, stopping)
+            except RecordsFailed:
+                _stop(healer)  # what others wait in batches for goes on: none of it depends on the record that failed
+                raise
         _stop(healer)
     except FloodmarkError as error:
         _note(healer, error)
@@ -70,7 +73,7 @@ def require_not_stuck(healer: Healer) -> None:
 
 def _heal_all(healer: Healer) -> Receipt:
     healer.begin()
-    limit = TurnLimit(healer.topic_look.ends(), flushes=True)
+    limit = TurnLimit(healer.topic_look.ends(), flushes=healer.flushes_at_end)
     receipt = _turn(healer, limit)
     while True:
         wait = healer.seconds_until_due()
@@ -104,6 +107,7 @@ def _poll(healer: Healer, stopping: StopRequest, poll_seconds: float) -> None:
         stopping.wait(poll_seconds)
         return
     require_not_stuck(healer)
+    healer.commit.tick()
     if receipt.status == "nothing_new":
         healer.store.looked(healer.job, datetime.now(timezone.utc))
         wait = healer.seconds_until_due()
@@ -118,7 +122,7 @@ def _wait_out(error: FloodmarkError, failures: int, stopping: StopRequest) -> No
 
 def _stop(healer: Healer) -> None:
     """Nothing new is taken; what steps hold goes on, shorter than it might have been."""
-    if healer.unsettled_records.held_records:
+    if healer.unsettled_records.held_records and healer.flushes_at_end:
         ends = {place: progress.read_upto for place, progress in healer.progress().items()}
         healer.turn(TurnLimit(ends, flushes=True))
     healer.commit.end()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from floodmark.errors import ConfigError
-from floodmark.hwm.parsing import seconds_in
-from floodmark.streams import operators, program
+from floodmark.streams import flow, operators
+from floodmark.streams.gathering import AT_ONCE, GatheringSteps, size
 from floodmark.streams.healing_step import as_healing
 from floodmark.streams.operators import Call, Function
 
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from floodmark.streams.kafka import KafkaStream
 
 
-AT_ONCE = 32
-
-
-class Stream:
+class Stream(GatheringSteps):
     """A source of elements, or a step behind one.
 
     >>> source = Stream()
@@ -29,8 +26,11 @@ class Stream:
     2
     """
 
+    step_type: ClassVar[type[Stream]]
+    """What the steps behind a stream are."""
+
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.node = program.Node.entry(clock)
+        self.node = flow.Node.entry(clock)
         self.source: Stream = self
         self.clock = clock
 
@@ -39,7 +39,7 @@ class Stream:
 
     def emit(self, x: object) -> None:
         """Send an element through what follows, at once and in this thread; what a step raises is raised here."""
-        program.push(self.node, x)
+        flow.push(self.node, x)
 
     def flush(self) -> None:
         """Emit what `partition` and `partition_time` still hold, and wait for what `to_kafka` has under way.
@@ -50,7 +50,7 @@ class Stream:
         >>> source.flush()
         (1,)
         """
-        program.flush(self.node)
+        flow.flush(self.node)
 
     def map(self, func: Function, *args: object, **kwargs: object) -> Stream:
         """Apply a function to every element.
@@ -109,47 +109,6 @@ class Stream:
         """
         return self._then(operators.Flatten())
 
-    def partition(self, n: int) -> Stream:
-        """Gather tuples of n elements; `flush`, or the end of the stream, emits a shorter one.
-
-        >>> source = Stream()
-        >>> source.partition(3).sink(print)
-        >>> for i in range(10):
-        ...     source.emit(i)
-        (0, 1, 2)
-        (3, 4, 5)
-        (6, 7, 8)
-        """
-        return self._then(operators.Partition(size("partition", n)))
-
-    def partition_time(self, seconds: float | str) -> Stream:
-        """Gather tuples by time: one is emitted when an element, or a poll, comes that long after its first element.
-
-        An element that comes once a second:
-
-        >>> source = Stream()
-        >>> source.partition_time(3).sink(print)
-        >>> for i in range(10):
-        ...     source.emit(i)
-        (0, 1, 2)
-        (3, 4, 5)
-        (6, 7, 8)
-        """
-        return self._then(operators.PartitionTime(seconds_in(seconds, field="partition_time")))
-
-    def sliding_window(self, n: int, return_partial: bool = True) -> Stream:
-        """Emit the last n elements as a tuple for every element; shorter ones at the start too, if `return_partial`.
-
-        >>> source = Stream()
-        >>> source.sliding_window(3, return_partial=False).sink(print)
-        >>> for i in range(5):
-        ...     source.emit(i)
-        (0, 1, 2)
-        (1, 2, 3)
-        (2, 3, 4)
-        """
-        return self._then(operators.SlidingWindow(size("sliding_window", n), return_partial))
-
     def foreach_map(self, func: Function, *args: object, **kwargs: object) -> Stream:
         """Apply a function to every item of an element, one after the other; gives a tuple.
 
@@ -183,30 +142,6 @@ class Stream:
         healer = as_healing(call, self.source, each=True)
         return self._then(healer or operators.ForeachAsync(call, size("foreach_async's at_once", at_once)))
 
-    def union(self, *others: Stream) -> Stream:
-        """Join streams: every element of any of them is handed on as it comes.
-
-        >>> left, right = Stream(), Stream()
-        >>> left.union(right).sink(print)
-        >>> left.emit(1)
-        1
-        >>> right.emit(2)
-        2
-        """
-        return self._then(operators.Pass("union"), *(other.node for other in others))
-
-    def buffer(self, n: int = 1) -> Stream:
-        """Hand elements on: Spark decides how many are under way."""
-        return self._then(operators.Pass("buffer"))
-
-    def scatter(self) -> Stream:
-        """Hand elements on: they are on the executors already."""
-        return self._then(operators.Pass("scatter"))
-
-    def gather(self) -> Stream:
-        """Hand elements on: what follows healing is in the driver."""
-        return self._then(operators.Pass("gather"))
-
     def sink(self, func: Function, *args: object, **kwargs: object) -> None:
         """Call a function with every element, for what it does."""
         call = Call(func, args, kwargs)
@@ -232,6 +167,9 @@ class Stream:
         self.source.on_sink()
         return written
 
+    def require_exact(self, operator: operators.Operator, upstreams: Sequence[flow.Node]) -> None:
+        """Called on the source before a step is added behind it: a stream that heals refuses what cannot be exact."""
+
     def on_sink(self) -> None:
         """Called on the source whenever a sink was added behind it; a stream that polls may begin."""
 
@@ -249,8 +187,26 @@ class Stream:
 
         return from_kafka_batched(*args, **kwargs)
 
-    def _then(self, operator: operators.Operator, *others: program.Node) -> Stream:
-        step = Stream.__new__(Stream)
+    def visualize(self) -> str:
+        """A picture of the whole stream, in the language of Graphviz: steps as boxes, arrows as elements go.
+
+        >>> source = Stream()
+        >>> source.map(str).sink(print)
+        >>> print(source.visualize())
+        digraph stream {
+          rankdir=LR
+          0 [label="source"]
+          1 [label="map(str)"]
+          2 [label="sink(print)"]
+          0 -> 1
+          1 -> 2
+        }
+        """
+        return flow.picture(self.node)
+
+    def _then(self, operator: operators.Operator, *others: flow.Node) -> Stream:
+        self.source.require_exact(operator, (self.node, *others))
+        step = self.step_type.__new__(self.step_type)
         step.source, step.clock = self.source, self.source.clock
         step.node = self.node.then(operator, *others, clock=step.clock)
         return step
@@ -275,8 +231,4 @@ def plain_call(call: Call, step: str) -> Call:
     return call
 
 
-def size(step: str, n: int) -> int:
-    """The number, if elements can be counted by it."""
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise ConfigError(f"{step} needs a whole number from 1 on, not {n!r}.", hint="such as 5")
-    return n
+Stream.step_type = Stream

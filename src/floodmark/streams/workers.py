@@ -1,26 +1,28 @@
 """How the steps of a stream work: each takes an element and gives what follows from it, and says what it holds back.
 
-Healing is not among them: it is the business of whoever runs the stream.
+Those that hold elements are in `holding`. Healing is not among them: it is the business of whoever runs the stream.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 from floodmark.errors import ConfigError
-from floodmark.streams import operators
-from floodmark.streams.elements import USER_ERRORS, Element, RecordTracker, joined_lineage, lineage_within
+from floodmark.streams import operators, spanning
+from floodmark.streams.elements import USER_ERRORS, Element, RecordTracker, lineage_within
 
 Clock = Callable[[], float]
 
 
 class Worker(Protocol):
     """One step at work; what it raises fails the records of the element that it was given."""
+
+    runs_anywhere: bool
+    """Whether its `take` needs nothing but the element, and may be called in any thread."""
 
     def take(self, element: Element, tracker: RecordTracker) -> Sequence[Element]:
         """What the element becomes; what is kept for later is reported to the tracker."""
@@ -37,7 +39,9 @@ class Worker(Protocol):
 
 def worker_of(operator: operators.Operator, step: str, clock: Clock) -> Worker:
     """The step at work, with nothing held."""
-    function = operator.function()
+    own, function = operator.own_worker(step), operator.function()
+    if own is not None:
+        return own
     if function is not None:
         return FunctionWorker(step, function)
     match operator:
@@ -47,12 +51,12 @@ def worker_of(operator: operators.Operator, step: str, clock: Clock) -> Worker:
             return ForeachWorker(step, lambda items: [try_call(call, item) for item in items])
         case operators.ForeachAsync(call, at_once):
             return ForeachWorker(step, lambda items: call_all(call, items, at_once=at_once))
-        case operators.Partition(size):
-            return PartitionWorker(step, size)
-        case operators.PartitionTime(seconds):
-            return PartitionTimeWorker(step, seconds, clock)
-        case operators.SlidingWindow(size, return_partial):
-            return SlidingWindowWorker(step, size, return_partial=return_partial)
+        case operators.Scatter() | operators.OrderedGather():
+            return FunctionWorker(step, lambda value: value)
+        case spanning.HoldingOperator():
+            from floodmark.streams.holding import holding_worker
+
+            return holding_worker(operator, step, clock)
         case operators.ToKafka():
             from floodmark.streams.delivery import DeliveryWorker
 
@@ -62,6 +66,8 @@ def worker_of(operator: operators.Operator, step: str, clock: Clock) -> Worker:
 
 class ImmediateWorker:
     """A step that holds nothing back."""
+
+    runs_anywhere = False
 
     def due(self, tracker: RecordTracker) -> Sequence[Element]:
         return ()
@@ -76,6 +82,8 @@ class ImmediateWorker:
 class FunctionWorker(ImmediateWorker):
     """One function from a value to a value, or to nothing: map, starmap, pluck, filter, sink."""
 
+    runs_anywhere = True
+
     def __init__(self, step: str, function: operators.ValueFunction) -> None:
         self.step, self.function = step, function
 
@@ -86,6 +94,8 @@ class FunctionWorker(ImmediateWorker):
 
 class FlattenWorker(ImmediateWorker):
     """Each item stands for the records that it names."""
+
+    runs_anywhere = True
 
     def __init__(self, step: str) -> None:
         self.step = step
@@ -98,6 +108,8 @@ class FlattenWorker(ImmediateWorker):
 class ForeachWorker(ImmediateWorker):
     """A failing item fails the records that it names; the others go on, in a shorter tuple."""
 
+    runs_anywhere = True
+
     def __init__(self, step: str, results: Callable[[Sequence[object]], list[object]]) -> None:
         self.step, self.results = step, results
 
@@ -109,91 +121,6 @@ class ForeachWorker(ImmediateWorker):
                 tracker.fail(lineage_within(item, element.lineage), self.step, result.error)
         values = tuple(result for result in results if not isinstance(result, CallError))
         return () if results and not values else (element.child(values, self.step),)
-
-
-class HoldingWorker(ImmediateWorker):
-    """A step that keeps elements and gives them on as one tuple."""
-
-    def __init__(self, step: str) -> None:
-        self.step = step
-        self.elements: deque[Element] = deque()
-
-    def hold(self, element: Element, tracker: RecordTracker) -> None:
-        tracker.hold(element)
-        self.elements.append(element)
-
-    def joined_element(self) -> Element:
-        """All that is held as one tuple."""
-        parts = tuple(self.elements)
-        return Element(tuple(part.value for part in parts), joined_lineage(parts), self.step, parts)
-
-    def flush(self, tracker: RecordTracker) -> Sequence[Element]:
-        if not self.elements:
-            return ()
-        joined = self.joined_element()
-        tracker.let_go(self.elements)
-        self.elements.clear()
-        return (joined,)
-
-
-class PartitionWorker(HoldingWorker):
-    """Tuples of a fixed size."""
-
-    def __init__(self, step: str, size: int) -> None:
-        super().__init__(step)
-        self.size = size
-
-    def take(self, element: Element, tracker: RecordTracker) -> Sequence[Element]:
-        self.hold(element, tracker)
-        return self.flush(tracker) if len(self.elements) == self.size else ()
-
-
-class PartitionTimeWorker(HoldingWorker):
-    """Tuples that close when an element or a poll comes late enough after their first element."""
-
-    def __init__(self, step: str, seconds: float, clock: Clock) -> None:
-        super().__init__(step)
-        self.seconds, self.clock = seconds, clock
-        self.began_at = 0.0
-
-    def take(self, element: Element, tracker: RecordTracker) -> Sequence[Element]:
-        now = self.clock()
-        closed = self._close(now, tracker)
-        if not self.elements:
-            self.began_at = now
-        self.hold(element, tracker)
-        return closed
-
-    def due(self, tracker: RecordTracker) -> Sequence[Element]:
-        return self._close(self.clock(), tracker)
-
-    def due_in_seconds(self) -> float | None:
-        """How long until `due` gives something; None when nothing is held."""
-        return max(0.0, self.began_at + self.seconds - self.clock()) if self.elements else None
-
-    def _close(self, now: float, tracker: RecordTracker) -> Sequence[Element]:
-        return self.flush(tracker) if self.elements and now - self.began_at >= self.seconds else ()
-
-
-class SlidingWindowWorker(HoldingWorker):
-    """Windows over the last elements: an element is let go when no later window can hold it."""
-
-    def __init__(self, step: str, size: int, *, return_partial: bool) -> None:
-        super().__init__(step)
-        self.size, self.return_partial = size, return_partial
-
-    def take(self, element: Element, tracker: RecordTracker) -> Sequence[Element]:
-        self.hold(element, tracker)
-        is_full = len(self.elements) == self.size
-        window = (self.joined_element(),) if is_full or self.return_partial else ()
-        if is_full:
-            tracker.let_go((self.elements.popleft(),))
-        return window
-
-    def flush(self, tracker: RecordTracker) -> Sequence[Element]:
-        tracker.let_go(self.elements)
-        self.elements.clear()
-        return ()
 
 
 @dataclass(frozen=True)

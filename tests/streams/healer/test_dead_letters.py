@@ -185,6 +185,14 @@ def test_a_letter_that_a_filter_takes_out_is_dealt_with(letters: DeadLetters) ->
     assert letters.open_letters() == ()
 
 
+def test_letters_of_a_stream_that_knows_of_other_records_are_not_replayed(letters: DeadLetters) -> None:
+    """Alone, `unique` would take every letter for new, and a zip would hold it for ever."""
+    source = Stream()
+    source.unique().sink(healing, stream=source)
+    with pytest.raises(ConfigError, match="unique knows of the other records"):
+        replay(letters, letters.open_letters(), compile_program(source.node))
+
+
 def test_two_replays_at_once_are_refused(letters: DeadLetters) -> None:
     """Both would run the same letters."""
     with letters.lock_replay(), pytest.raises(LeaseHeld, match="another `deadletters replay`"):

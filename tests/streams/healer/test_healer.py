@@ -19,7 +19,7 @@ from floodmark.streams.healer.turn import Turn
 from floodmark.streams.healer.unsettled import TurnLimit, TurnPlan
 from floodmark.streams.policy import dead_letter
 from floodmark.streams.running import run_once
-from floodmark.streams.task.journal import StateFolder
+from floodmark.streams.task.folder import StateFolder
 from tests.streams.local_cluster import TOPIC, DriverDied, Frame, LocalCluster, Log, WorkerDied, healed_by
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_a_partition_that_somebody_still_holds_fails_the_job_and_is_told(
 ) -> None:
     """A worker of a run that was killed may live on for a while; an error of the system alone would say nothing."""
     monkeypatch.setattr("floodmark.streams.running.FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr("floodmark.streams.task.journal.LOCK_PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr("floodmark.streams.task.folder.LOCK_PATIENCE_SECONDS", 0.02)
     state = StateFolder(cluster.folder)
     state.prepare(1)
     with state.lock((TOPIC, 0)), pytest.raises(HealingFailed, match="was locked for"):

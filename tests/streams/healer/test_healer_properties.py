@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodmark.errors import RecordsFailed
-from floodmark.streams import healing_batch
+from floodmark.streams import healing, healing_batch
 from floodmark.streams.running import run_once
 from tests.streams.local_cluster import DriverDied, LocalCluster, Log, WorkerDied, healed_by
 
@@ -86,6 +86,38 @@ def test_whatever_happens_to_batches_no_record_is_passed_before_it_was_healed(
     finished = live_through(cluster, [*runs, calm], every, batches, rows_at_once)
     assert set(finished) == every
     assert cluster.marks() == {0: LENGTH, 1: LENGTH}
+
+
+@settings(max_examples=15, deadline=None)
+@given(runs=RUNS, holes=st.sets(PLACES, max_size=6), at_once=st.integers(1, 5), orders=st.booleans())
+def test_whatever_happens_side_by_side_no_record_is_passed_before_it_was_healed(
+    tmp_path_factory: pytest.TempPathFactory,
+    runs: list[tuple[Fate, int, int]],
+    holes: set[tuple[int, int]],
+    at_once: int,
+    orders: bool,
+) -> None:
+    """Records that share a worker with others, and its death; with steps behind gather, or none but healing."""
+    every = {(part, offset) for part in (0, 1) for offset in range(LENGTH)} - holes
+    log = Log({part: {o: b"x" for p, o in every if p == part} for part in (0, 1)}, {0: 0, 1: 0})
+    cluster = LocalCluster(tmp_path_factory.mktemp("cluster"), log)
+    calm = (Fate(set(), set(), None), LENGTH, LENGTH)
+    finished = live_through(cluster, [*runs, calm], every, scattered_by(at_once, orders=orders))
+    assert set(finished) == every
+    assert cluster.marks() == {0: LENGTH, 1: LENGTH}
+
+
+def scattered_by(at_once: int, *, orders: bool) -> Callable[[Callable[[Any], object]], Callable[[Stream], None]]:
+    """Several calls at once, and in order again behind them."""
+
+    def steps(step: Callable[[Any], object]) -> Callable[[Stream], None]:
+        def build(source: Stream) -> None:
+            gathered = source.scatter().map(step).buffer(at_once).gather()
+            (gathered.map(lambda row: row) if orders else gathered).sink(healing, stream=source)
+
+        return build
+
+    return steps
 
 
 def batched_by(size: int, *, flattens: bool) -> Callable[[Callable[[Any], object]], Callable[[Stream], None]]:

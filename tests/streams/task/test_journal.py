@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from floodmark.streams.task.folder import StateFolder
 from floodmark.streams.task.journal import (
     ALONE,
     DONE,
@@ -21,7 +22,6 @@ from floodmark.streams.task.journal import (
     FailureLog,
     Journal,
     RawRecord,
-    StateFolder,
     create_journal,
     keep_failures,
     read_failures,
@@ -81,14 +81,13 @@ def test_who_ran_when_a_worker_died_is_a_suspect_and_who_ran_alone_is_convicted(
         assert not journal.blame()
 
 
-def test_who_was_held_beside_it_is_a_suspect_too(path: Path) -> None:
-    """The record that ran last may only have filled the batch that killed."""
+def test_who_is_held_is_no_suspect(path: Path) -> None:
+    """Steps that hold run in another task; the records of a batch that is handed on are running, each of them."""
     with Journal.open(path, 100) as journal:
         journal.set_state([105], HELD)
-        assert not journal.blame()
         journal.set_state([106], RUNNING)
         assert journal.blame()
-        assert journal.offsets(SUSPECT) == [105, 106]
+        assert (journal.offsets(SUSPECT), journal.offsets(HELD)) == ([106], [105])
 
 
 def test_what_was_held_and_is_not_carried_comes_again(path: Path) -> None:
@@ -101,7 +100,7 @@ def test_what_was_held_and_is_not_carried_comes_again(path: Path) -> None:
 
 def test_two_cannot_work_on_a_partition_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that Spark gave up may live on for a while; its successor waits for it."""
-    monkeypatch.setattr("floodmark.streams.task.journal.LOCK_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("floodmark.streams.task.folder.LOCK_PATIENCE_SECONDS", 0.05)
     state = StateFolder(tmp_path)
     state.prepare(1)
     with state.lock(("t", 0)), pytest.raises(TimeoutError), state.lock(("t", 0)):

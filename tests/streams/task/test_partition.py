@@ -7,9 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from floodmark.streams import Stream, healing_batch
+from floodmark.streams.elements import RecordId
 from floodmark.streams.program import compile_program
-from floodmark.streams.task.journal import HELD, Journal, RawRecord, create_journal
-from floodmark.streams.task.partition import CarriedState
+from floodmark.streams.task.journal import RawRecord
+from floodmark.streams.task.kept import CarriedState
 from tests.streams.rows import element_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def carried(run: str) -> CarriedState:
     source.partition(2).sink(healing_batch, stream=source)
     plan_run = compile_program(source.node).tasks.start()
     plan_run.push(element_of(UUID, b"1"))
-    return CarriedState(run, plan_run, {7: RawRecord(None, b"1", None, 0)})
+    return CarriedState(run, plan_run, {RecordId("t", 0, 7): RawRecord(None, b"1", None, 0)})
 
 
 def test_only_the_run_that_carried_a_state_takes_it_back(tmp_path: Path) -> None:
@@ -41,15 +42,6 @@ def test_a_state_that_an_older_version_carried_is_not_taken_back(tmp_path: Path)
     """Its classes have other homes now: the stream goes on, and the records are read again."""
     (tmp_path / "state").write_bytes(b"cfloodmark.streams.carried\nCarried\n.")
     assert CarriedState.load(tmp_path / "state", "mine") is None
-
-
-def test_a_state_of_which_a_record_has_moved_on_is_of_no_use(tmp_path: Path) -> None:
-    """An attempt that died may have settled a part of it."""
-    create_journal(tmp_path / "states", 0, 10, [(7, 8, HELD)])
-    with Journal.open(tmp_path / "states", 0) as journal:
-        assert carried("mine").is_current(journal)
-        journal.let_go(())
-        assert not carried("mine").is_current(journal)
 
 
 def test_a_worker_loads_neither_the_drivers_side_nor_the_step() -> None:

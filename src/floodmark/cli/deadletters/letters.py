@@ -117,7 +117,7 @@ def _jobs(invocation: Invocation) -> list[JobLetters]:
 
 def _has_project(invocation: Invocation) -> bool:
     """A stream needs no project file; one that was named has to be there."""
-    from floodmark.project.file import FILE_NAME
+    from floodmark.stores.project import FILE_NAME
 
     here = Path.cwd()
     return invocation.project is not None or any((up / FILE_NAME).is_file() for up in (here, *here.parents))

@@ -25,6 +25,7 @@ from floodmark.streams.healer.turn import Turn
 from floodmark.streams.healer.unsettled import TurnLimit, TurnPlan, UnsettledRecords
 from floodmark.streams.program import Program
 from floodmark.streams.task import TaskPlan
+from floodmark.streams.task.stream import DriverState
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,13 @@ class Healer(Engine[TurnLook]):
     commit: TurnCommit
     rows_at_once: int | None = None
     side_by_side: int | None = None
+    flushes_at_end: bool = True
+    """Whether steps let go what they hold when a run ends; else those records wait for the next one."""
     limit: TurnLimit = field(default_factory=TurnLimit)
     run_id: str = field(default_factory=new_attempt)
     unhealed_progress: dict[Place, Progress] = field(default_factory=dict)
     """How far a stream without healing was read: this process alone knows, for nothing of it is ever done."""
+    driver_state: DriverState = field(default_factory=DriverState)
     now: Callable[[], float] = time.time
 
     @property
@@ -154,7 +158,7 @@ class Healer(Engine[TurnLook]):
     def heal(self, plan: TurnPlan, session: Session) -> Turn:
         """Run the plan on Spark."""
         options, at_once = self.topic_look.options, self.side_by_side
-        turn = Turn(self.job, plan, self.task_plan(plan), options, session(), at_once)
+        turn = Turn(self.job, plan, self.task_plan(plan), options, session(), at_once, self.driver_state)
         turn.run()
         return turn
 
@@ -170,6 +174,7 @@ class Healer(Engine[TurnLook]):
             room={place: max(plan.progress[place].free_ranges, 1) for place in plan.places},
             carried_from=self.unsettled_records.carried_from(),
             rows_at_once=self.rows_at_once,
+            program=self.program.fingerprint(),
             flushes=plan.flushes,
         )
 

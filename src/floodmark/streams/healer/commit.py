@@ -8,10 +8,12 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from floodmark.errors import PublicationFailed
@@ -24,7 +26,7 @@ from floodmark.step.engine import Clock, OpenBatch, done
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord, Receipt
-from floodmark.streams.elements import RecordId
+from floodmark.streams.elements import HealedElement, RecordId
 from floodmark.streams.healer.dead_letters import DeadLetter, DeadLetters
 from floodmark.streams.healer.progress import Progress, StreamProgress, extras_with, marks_with
 from floodmark.streams.healer.turn import PartitionResult, Turn
@@ -32,7 +34,9 @@ from floodmark.streams.healer.unsettled import HeldRecords, TurnPlan, UnsettledR
 from floodmark.streams.healing_step import Verdict
 from floodmark.streams.policy import FailedRecords
 from floodmark.streams.program import DriverRun, Program
-from floodmark.streams.task.journal import FailedRecord, StateFolder, keep_failures, read_healed_rows
+from floodmark.streams.task.folder import StateFolder
+from floodmark.streams.task.journal import FailedRecord, keep_failures
+from floodmark.streams.task.kept import read_healed_rows
 
 if TYPE_CHECKING:
     from floodmark.streams.healer import TurnLook
@@ -143,9 +147,18 @@ class TurnCommit:
             return verdict_of(record.offset, plan.progress[place], after[place], refusal)
 
         for place in plan.places:
-            for healed in read_healed_rows(self.state.healed_rows(plan.number, place)):
+            for healed in self.healed_rows(plan.number, place):
                 self.driver.push(healed, verdict)
+        for healed in read_healed_rows(self.state.stream_healed_rows(plan.number)):
+            self.driver.push(healed, verdict)
         raise_first(self.driver.take_errors())
+
+    def healed_rows(self, number: int, place: Place) -> Iterable[HealedElement]:
+        """What one partition healed, in its order; records that ran side by side are put in order first."""
+        files = self.state.all_healed_rows(number, place)
+        rows = chain.from_iterable(map(read_healed_rows, files))
+        is_scattered = self.program.tasks.scatters_at_once() is not None
+        return sorted(rows, key=attrgetter("at")) if is_scattered else rows
 
     def tidy(self, plan: TurnPlan, turn: Turn | None, results: Mapping[Place, PartitionResult]) -> None:
         """Forget what the commit made needless; a crash before this leaves files that the next turn removes."""
@@ -153,14 +166,23 @@ class TurnCommit:
         for place, result in results.items():
             held.pop(place, None)
             if result.held_offsets and turn is not None:
-                held[place] = HeldRecords(plan.number, result.held_offsets, turn.due_at.get(place))
+                held[place] = HeldRecords(plan.number, result.held_offsets, turn.due_at, plan.flushes)
             with self.state.lock(place):
                 keep_failures(self.state.failures(place), frozenset(result.progress.unsettled_offsets()))
-        needed = {self.state.carried_state(each.number, place) for place, each in held.items()}
+        needed = {self.state.carried_state(each.number) for each in held.values()}
         for path in (self.state.root / "carried").glob("*"):
             if path not in needed:
                 path.unlink(missing_ok=True)
+        if turn is not None and self.program.tasks.remembers:
+            for path in self.state.memories.glob("*"):
+                if path.name != str(plan.number):
+                    path.unlink(missing_ok=True)
         shutil.rmtree(self.state.turns, ignore_errors=True)
+
+    def tick(self) -> None:
+        """A poll has passed: what follows healing goes on by the clock too."""
+        self.driver.tick()
+        raise_first(self.driver.take_errors())
 
     def end(self) -> None:
         """The stream stops: what follows healing lets go, and what is under way to Kafka arrives."""

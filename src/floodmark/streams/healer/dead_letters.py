@@ -22,10 +22,11 @@ from floodmark.logs import redact
 from floodmark.machine import append_after, ensure_folder, file_lock, replace_file, sync_folder
 from floodmark.probes.set_aside import SetAsideRow, latest_states
 from floodmark.stores.record import JobRecord
-from floodmark.streams.elements import Element, Failure, RecordId
+from floodmark.streams.elements import Element, Failure, RecordId, RecordOutcome
 from floodmark.streams.healing_step import Verdict
 from floodmark.streams.program import DriverRun, Program
-from floodmark.streams.task.journal import Headers, RawRecord, mark_version, require_known_folder
+from floodmark.streams.task.folder import mark_version, require_known_folder
+from floodmark.streams.task.journal import Headers, RawRecord
 
 Status = Literal["open", "replayed", "discarded"]
 PATIENCE_SECONDS = 30.0
@@ -241,6 +242,7 @@ def require_settled(letters: Iterable[DeadLetter], record: JobRecord | None) -> 
             )
 
 
+UNHEALED = Failure("", "nothing healed it, and nothing failed")
 REPLAYED = Verdict(success=True, reason="replayed from the dead letters: the mark had passed it")
 
 
@@ -266,6 +268,7 @@ def replay(
     `as_list`: the stream takes lists of rows (`from_kafka_batched`). What follows healing gets the results as always;
     the first error that it raises is raised at the end.
     """
+    _require_alone(program)
     report, driver = ReplayReport(), program.driver.start()
     for letter in chosen:
         failure = _run(letter, program, report, driver, as_list=as_list)
@@ -279,13 +282,24 @@ def replay(
     return report
 
 
+def _require_alone(program: Program) -> None:
+    """Raise ConfigError where no record can run by itself: what a step knows of the others is with the stream."""
+    steps = [step.operator for step in program.tasks.steps if step.operator.keeps and not step.operator.runs_in_driver]
+    if steps:
+        raise ConfigError(
+            f"letters of this stream cannot run by themselves: {steps[0]} knows of the other records.",
+            hint="publish them to the topic again, then discard them",
+        )
+
+
 def _run(
     letter: DeadLetter, program: Program, report: ReplayReport, driver: DriverRun, *, as_list: bool
 ) -> Failure | None:
     run = program.tasks.start()
     row = (uuid_of(letter), letter.value)
     outcomes = run.push(Element([row] if as_list else row, (letter.record,)))
-    [(record, kind, failure)] = [*outcomes, *run.await_io(), *run.flush()]
+    [(record, kind, failure)] = [*outcomes, *run.finish()] or [RecordOutcome(letter.record, "failed", UNHEALED)]
+    run.close()
     if failure is not None:
         report.failures[record] = failure
         return failure

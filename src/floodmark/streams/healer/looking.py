@@ -19,6 +19,8 @@ from floodmark.streams.healer.progress import Progress, Range, StreamProgress, p
 log = get_logger(__name__)
 MOST_AT_ONCE = 1_000_000
 """How many offsets one turn reads at most."""
+MOST_IN_ORDER = 100_000
+"""The same where steps span the stream: one task has what waits for them in its memory."""
 Reset = Literal["earliest", "latest"]
 RESETS: Mapping[str, Reset] = {
     **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
@@ -73,6 +75,7 @@ class TopicLook:
     topics: tuple[str, ...]
     options: KafkaOptions
     reset: Reset = "latest"
+    at_once: int = MOST_AT_ONCE
     warnings: set[str] = field(default_factory=set, compare=False)
 
     @cached_property
@@ -87,7 +90,7 @@ class TopicLook:
         known = progress_in(record, self.topics)
         progress = {**known, **self._beginnings(known, topics, bounds)}
         positions = {place: min(waiting.get(place, each.read_upto), each.read_upto) for place, each in progress.items()}
-        planner = OffsetPlanner(self.group, topics, bounds, positions, max_rows=MOST_AT_ONCE)
+        planner = OffsetPlanner(self.group, topics, bounds, positions, max_rows=self.at_once)
         sight = planner.sight(positions, sets_mark=False, has_mark=True)
         ends = {place: each.stable for place, each in bounds.items()}
         reads, notes = self._within_bounds(progress, reads_in({"": sight.span}) if sight.span else {}, upto or ends)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, HealingFailed
 from floodmark.logs import get_logger
+from floodmark.machine import replace_file
 from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sources.kafka.reading import COLUMNS, KafkaReading
+from floodmark.spark.session import cores
 from floodmark.step.transform import first_lines
 from floodmark.streams.healer.progress import Progress, Range
 from floodmark.streams.healer.unsettled import TurnPlan
@@ -20,12 +24,16 @@ from floodmark.streams.task import (
     SUMMARY,
     TaskPlan,
     healing_task,
+    in_shares,
+    one_row,
     rows_from_copies,
     rows_from_kafka,
-    rows_without_records,
 )
 from floodmark.streams.task import journal as states
-from floodmark.streams.task.journal import FailedRecord, Journal, StateFolder, create_journal, read_failures
+from floodmark.streams.task.folder import StateFolder
+from floodmark.streams.task.journal import FailedRecord, Journal, create_journal, read_failures
+from floodmark.streams.task.stream import SUMMARY as STREAM_SUMMARY
+from floodmark.streams.task.stream import DriverState, StreamRun, stream_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,8 +64,12 @@ class Turn:
     options: KafkaOptions
     spark: SparkSession
     side_by_side: int | None = None
+    driver_state: DriverState = field(default_factory=DriverState)
     stopped_at: dict[Place, int] = field(default_factory=dict)
-    due_at: dict[Place, float] = field(default_factory=dict)
+    due_at: float | None = None
+    """When the clock lets go what steps hold, if it does."""
+    deaths: Counter[tuple[Place, int]] = field(default_factory=Counter)
+    """How often the task of the whole stream died with a record in its hands."""
 
     @property
     def state(self) -> StateFolder:
@@ -80,7 +92,7 @@ class Turn:
             )
 
     def run_all(self) -> None:
-        """What a killed driver left first, then what failed before, what is new, and what only the clock lets go."""
+        """What a killed driver left first, then what failed before and what is new, then what spans the stream."""
         plan = self.plan
         self.prepare()
         self.recover()
@@ -88,9 +100,9 @@ class Turn:
             attempts = {p: {o: each.attempts + 1 for o, each in own.items()} for p, own in plan.retries.items()}
             self.heal(lambda: self.rows_of_copies(plan.retries), replace(self.tasks, attempts=attempts), plan.retries)
         if plan.reads:
-            self.heal(lambda: self.rows_of_topics(plan.reads), self.tasks, plan.reads)
-        if plan.visits:
-            self.heal(lambda: self.rows_of_visits(plan.visits), self.tasks, plan.visits)
+            self.heal(lambda: self.rows_in_shares(plan.reads), self.sharing_tasks(), plan.reads)
+        if self.tasks.plan.spans_stream:
+            self.heal_stream()
 
     def prepare(self) -> None:
         """Make the journals of a turn that begins; those of one that was begun before are there."""
@@ -99,6 +111,18 @@ class Turn:
             progress = self.plan.progress[place]
             upto = max(progress.read_upto, self.plan.reads.get(place, (0, 0))[1])
             create_journal(self.state.states(self.tasks.number, place), progress.mark, upto, self.earlier_states(place))
+        self.forget_other_program()
+
+    def forget_other_program(self) -> None:
+        """What waits for the steps of an earlier program runs anew from the start of this one."""
+        path = self.state.program(self.tasks.number)
+        if path.exists() and path.read_text() != self.tasks.program:
+            for place in self.plan.places:
+                with self.journal(place) as journal:
+                    journal.set_state(journal.offsets(states.PASSED), states.UNTOUCHED)
+                for passed in self.state.all_passed_elements(self.tasks.number, place):
+                    passed.unlink()
+        replace_file(path, self.tasks.program)
 
     def earlier_states(self, place: Place) -> list[tuple[int, int, int]]:
         """What is known of the records of a partition before the turn: ranges of offsets with their state."""
@@ -130,6 +154,35 @@ class Turn:
         while not self.run_job(frame, tasks, places):
             self.judge_suspects(places)
 
+    def heal_stream(self) -> None:
+        """Run the steps that span the stream over all that waits for them, in one task."""
+        while not self.run_stream_job() or any(self.suspects(place) for place in self.plan.places):
+            if self.tasks.plan.keeps:
+                self.convict_again()
+            self.judge_suspects(self.plan.places)
+
+    def run_stream_job(self) -> bool:
+        """Run that task once; says whether it ended well. Raises HealingFailed where no record can be blamed."""
+        if self.tasks.plan.runs_in_driver:
+            with ExitStack() as stack:
+                self.due_at = StreamRun(self.tasks, stack, time.time, self.driver_state).run()
+            return True
+        try:
+            rows = self.one_row().mapInArrow(stream_task(self.tasks), STREAM_SUMMARY).collect()
+        except Exception as error:  # noqa: BLE001 (raised again, if no record is to blame)
+            self.blame_or_raise(error, self.plan.places)
+            return False
+        self.due_at = rows[0].due_at
+        return True
+
+    def convict_again(self) -> None:
+        """Where a record cannot run by itself alone, one that was in hand at two deaths is taken for the cause."""
+        for place in self.plan.places:
+            with self.journal(place) as journal:
+                suspects = journal.offsets(states.SUSPECT)
+                self.deaths.update((place, offset) for offset in suspects)
+                journal.set_state([each for each in suspects if self.deaths[place, each] > 1], states.KILLED)
+
     def judge_suspects(self, places: Iterable[Place]) -> None:
         """Run those whose worker died, each by itself and no other partition beside: a cancelled job kills them all."""
         for place in places:
@@ -143,7 +196,7 @@ class Turn:
 
     def judge(self, place: Place, suspects: Sequence[int]) -> None:
         """Run the suspects of one partition, those of which we have copies first; the next round takes who is left."""
-        tasks, copies = replace(self.tasks, suspects_only=True, flushes=False), self.failed_records(place)
+        tasks, copies = replace(self.tasks, suspects_only=True), self.failed_records(place)
         known = {offset: copies[offset] for offset in suspects if offset in copies}
         unknown = [offset for offset in suspects if offset not in copies]
         if known and not self.run_job(lambda: self.rows_of_copies({place: known}), tasks, [place]):
@@ -156,15 +209,25 @@ class Turn:
     def run_job(self, frame: Callable[[], DataFrame], tasks: TaskPlan, places: Iterable[Place]) -> bool:
         """Run one Spark job; says whether it ended well. Raises HealingFailed where no record can be blamed."""
         try:
-            rows = frame().mapInArrow(healing_task(tasks), SUMMARY).collect()
-        except Exception as error:
-            log.debug("a job of the stream failed", stream=self.stream, exc_info=error)
-            if not any([self.blame(place) for place in places]):  # noqa: C419 (all of them)
-                raise HealingFailed(self.stream, reason=first_lines(error)) from error
+            sent = replace(tasks, plan=tasks.plan.without_driver_steps())
+            rows = frame().mapInArrow(healing_task(sent), SUMMARY).collect()
+        except Exception as error:  # noqa: BLE001 (raised again, if no record is to blame)
+            self.blame_or_raise(error, places)
             return False
-        self.stopped_at.update({(r.topic, r.partition): r.stopped_at for r in rows if r.stopped_at is not None})
-        self.due_at.update({(r.topic, r.partition): r.due_at for r in rows if r.due_at is not None})
-        return True
+        for row in rows:
+            if row.stopped_at is not None:
+                place = (row.topic, row.partition)
+                self.stopped_at[place] = min(row.stopped_at, self.stopped_at.get(place, row.stopped_at))
+        if tasks.shares == 1:
+            return True
+        # A task that Spark tried again does not know who of its partition was in the hands of the one that died.
+        return not any([self.blame(place) for place in places])  # noqa: C419 (all of them)
+
+    def blame_or_raise(self, error: Exception, places: Iterable[Place]) -> None:
+        """After a job that failed: who was running is a suspect. Raises HealingFailed if nobody was."""
+        log.debug("a job of the stream failed", stream=self.stream, exc_info=error)
+        if not any([self.blame(place) for place in places]):  # noqa: C419 (all of them)
+            raise HealingFailed(self.stream, reason=first_lines(error)) from error
 
     def blame(self, place: Place) -> bool:
         """Whether records were running in a partition when its worker died; they are suspects from now on."""
@@ -183,9 +246,25 @@ class Turn:
         """Failed records, from the copies that were made when they first failed."""
         return rows_from_copies(self.spark, {p: {o: each.raw for o, each in own.items()} for p, own in records.items()})
 
-    def rows_of_visits(self, places: Iterable[Place]) -> DataFrame:
-        """No record, but a task that goes to each of these partitions."""
-        return rows_without_records(self.spark, places)
+    def sharing_tasks(self) -> TaskPlan:
+        """The tasks of the records that are new: a scatter deals those of one partition over Spark's cores."""
+        at_once = self.tasks.plan.scatters_at_once()
+        if at_once is None:
+            return self.tasks
+        shares = min(self.cores(), at_once)
+        return replace(self.tasks, shares=shares, threads=at_once // shares)
+
+    def rows_in_shares(self, spans: Mapping[Place, Range]) -> DataFrame:
+        """The records of these offsets, as the tasks share them."""
+        shares = self.sharing_tasks().shares
+        return self.rows_of_topics(spans) if shares == 1 else in_shares(self.rows_of_topics(spans), shares)
+
+    def cores(self) -> int:
+        return cores(self.spark)
+
+    def one_row(self) -> DataFrame:
+        """A row for the one task of the steps that span the stream."""
+        return one_row(self.spark)
 
     def result(self, place: Place) -> PartitionResult:
         """Where the partition stands once every job of the turn has ended."""

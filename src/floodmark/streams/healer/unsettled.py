@@ -9,7 +9,8 @@ from floodmark.probes.kafka import Offsets, Place
 from floodmark.streams.healer.looking import StreamOutlook
 from floodmark.streams.healer.progress import Progress, Range, StreamProgress
 from floodmark.streams.policy import FailedRecords, RetryBudget
-from floodmark.streams.task.journal import FailedRecord, StateFolder, read_failures
+from floodmark.streams.task.folder import StateFolder
+from floodmark.streams.task.journal import FailedRecord, read_failures
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class TurnPlan:
     reads: Mapping[Place, Range] = field(default_factory=dict)
     retries: FailedRecords = field(default_factory=dict)
     visits: frozenset[Place] = frozenset()
-    """Partitions with held records and nothing new, which have to look at the clock, or let go."""
+    """Partitions with held records and nothing new; they are looked at again with the others, or by the clock."""
     held_offsets: Mapping[Place, frozenset[int]] = field(default_factory=dict)
     """Records that the last turn of this run has carried over."""
     flushes: bool = False
@@ -51,6 +52,8 @@ class HeldRecords:
     number: int
     offsets: frozenset[int]
     due_at: float | None
+    is_flushed: bool = False
+    """Whether that turn let go what it could: these are kept, whoever asks."""
 
 
 @dataclass
@@ -71,13 +74,16 @@ class UnsettledRecords:
         ends = limit.upto or outlook.ends
         upto = {place: outlook.reads.get(place, (0, each.read_upto))[1] for place, each in outlook.progress.items()}
         flushes = limit.flushes and all(upto[place] >= ends.get(place, 0) for place in upto)
-        due = {place for place, held in self.held_records.items() if held.due_at is not None and held.due_at <= now}
+        is_due = any(held.due_at is not None and held.due_at <= now for held in self.held_records.values())
+        retries = self.budget.due_records(self.failed_records(outlook.progress), now)
+        can_flush = flushes and any(not held.is_flushed for held in self.held_records.values())
+        is_at_work = bool(outlook.reads or retries or is_due or can_flush)
         return TurnPlan(
             number=number,
             progress=outlook.progress,
             reads=outlook.reads,
-            retries=self.budget.due_records(self.failed_records(outlook.progress), now),
-            visits=frozenset(self.held_records if flushes else due) - frozenset(outlook.reads),
+            retries=retries,
+            visits=frozenset(self.held_records if is_at_work else ()) - frozenset(outlook.reads),
             held_offsets=self.held_offsets(),
             flushes=flushes,
         )
@@ -86,8 +92,9 @@ class UnsettledRecords:
         self, number: int, progress: StreamProgress, reads: Mapping[Place, Range], now: float, *, flushes: bool
     ) -> TurnPlan:
         """The plan of a turn that was begun before: the same span, and what its journals say is settled stays so."""
-        retries = self.budget.due_records(self.failed_records(progress), now)
-        return TurnPlan(number, progress, reads, retries, held_offsets=self.held_offsets(), flushes=flushes)
+        retries, held = self.budget.due_records(self.failed_records(progress), now), self.held_offsets()
+        begun = {place for place in progress if self.state.states(number, place).exists()}
+        return TurnPlan(number, progress, reads, retries, frozenset({*held, *begun}) - {*reads}, held, flushes)
 
     def failed_records(self, progress: StreamProgress) -> dict[Place, dict[int, FailedRecord]]:
         """The failed records of every partition that is stuck."""
@@ -117,9 +124,9 @@ class UnsettledRecords:
     def held_offsets(self) -> dict[Place, frozenset[int]]:
         return {place: held.offsets for place, held in self.held_records.items()}
 
-    def carried_from(self) -> dict[Place, int]:
-        """The turns in which the steps' state was kept."""
-        return {place: held.number for place, held in self.held_records.items()}
+    def carried_from(self) -> int | None:
+        """The turn in which the steps' state was kept; all that is held is from the last one."""
+        return max((held.number for held in self.held_records.values()), default=None)
 
     def next_due_at(self, progress: StreamProgress) -> float | None:
         """When there is something to do though nothing new comes."""

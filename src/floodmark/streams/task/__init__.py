@@ -9,21 +9,15 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.streams.program import Plan
-from floodmark.streams.task.journal import (
-    FailureLog,
-    Headers,
-    Journal,
-    RawRecord,
-    StateFolder,
-    bytes_from_text,
-    bytes_to_text,
-)
+from floodmark.streams.task.folder import StateFolder
+from floodmark.streams.task.journal import FailureLog, Headers, Journal, RawRecord, bytes_from_text, bytes_to_text
 from floodmark.streams.task.partition import PartitionRun
 
 if TYPE_CHECKING:
@@ -33,7 +27,7 @@ if TYPE_CHECKING:
     from floodmark.probes.kafka import Place
 
 
-SUMMARY = "topic string, partition int, stopped_at bigint, due_at double"
+SUMMARY = "topic string, partition int, stopped_at bigint"
 
 
 @dataclass(frozen=True)
@@ -48,9 +42,15 @@ class TaskPlan:
     """The first offset of each partition's journal."""
     room: Mapping[Place, int]
     """How many records of a partition may be left unsettled before its task stops."""
-    carried_from: Mapping[Place, int] = field(default_factory=dict)
-    """The turn that a partition's held records were carried from."""
+    carried_from: int | None = None
+    """The turn that held records were carried from."""
     rows_at_once: int | None = None
+    shares: int = 1
+    """How many tasks share the records of a partition: offset modulo this number says whose a record is."""
+    threads: int = 1
+    """How many records one task runs side by side."""
+    program: str = ""
+    """Its fingerprint: what waits for the steps of another program is of no use to this one."""
     flushes: bool = False
     suspects_only: bool = False
     """Whether only those records run, each by itself, whose worker died."""
@@ -83,44 +83,51 @@ class Task:
         self._plan = plan
         self._stack = ExitStack()
         self._partition: PartitionRun | None = None
-        self._summary: list[tuple[str, int, int | None, float | None]] = []
+        self._summary: list[tuple[str, int, int | None]] = []
 
     def take(self, records: PartitionRecords) -> None:
         """Run these records; the partition before them, if it was another, is finished first."""
         if self._partition is None or self._partition.place != records.place:
             self.leave()
-            self._partition = self._enter(records.place)
+            self._partition = self._enter(records)
         self._partition.take(records)
 
     def leave(self) -> None:
         """Finish the partition that was worked on, and unlock it."""
         if self._partition is None:
             return
-        due_at = self._partition.finish()
-        self._summary.append((*self._partition.place, self._partition.stopped_at, due_at))
+        self._partition.finish()
+        self._summary.append((*self._partition.place, self._partition.stopped_at))
         self._partition = None
         self._stack.close()
 
     def summary(self) -> pa.RecordBatch:
-        """Which partitions were worked on, where each stopped early, and when the clock lets go what it holds."""
+        """Which partitions were worked on, and where each stopped early."""
         import pyarrow as pa
 
-        columns: Iterable[tuple[object, ...]] = zip(*self._summary, strict=True) if self._summary else ((), (), (), ())
-        types = (pa.string(), pa.int32(), pa.int64(), pa.float64())
+        columns: Iterable[tuple[object, ...]] = zip(*self._summary, strict=True) if self._summary else ((), (), ())
+        types = (pa.string(), pa.int32(), pa.int64())
         arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, names=["topic", "partition", "stopped_at", "due_at"])
+        return pa.RecordBatch.from_arrays(arrays, names=["topic", "partition", "stopped_at"])
 
     def close(self) -> None:
         """Unlock the partition that was worked on when something went wrong."""
         self._stack.close()
 
-    def _enter(self, place: Place) -> PartitionRun:
-        state, plan = self._plan.state, self._plan
-        self._stack.enter_context(state.lock(place))
-        journal = self._stack.enter_context(Journal.open(state.states(plan.number, place), plan.lows[place]))
-        log = FailureLog(state.failures(place))
+    def _enter(self, records: PartitionRecords) -> PartitionRun:
+        state, plan, place = self._plan.state, self._plan, records.place
+        share = records.offsets[0] % plan.shares if plan.shares > 1 else 0
+        path, low = state.states(plan.number, place), plan.lows[place]
+        if plan.shares > 1:
+            self._stack.enter_context(state.lock_share(place, share))
+            journal = self._stack.enter_context(Journal.open_share(path, low))
+            log = FailureLog(state.failures(place), partial(state.lock_failures, place))
+        else:
+            self._stack.enter_context(state.lock(place))
+            journal = self._stack.enter_context(Journal.open(path, low))
+            log = FailureLog(state.failures(place))
         self._stack.callback(log.close)
-        partition = PartitionRun(plan, place, journal, log, clock=time.time)
+        partition = PartitionRun(plan, place, journal, log, clock=time.time, share=share)
         self._stack.callback(partition.close)
         return partition
 
@@ -219,10 +226,16 @@ def _headers_text(headers: Headers | None) -> str | None:
     return json.dumps([{"key": key, "value": bytes_to_text(value)} for key, value in headers])
 
 
-def rows_without_records(spark: SparkSession, places: Iterable[Place]) -> DataFrame:
-    """A row without a record for each partition, so that a task goes there."""
-    rows = [{"topic": topic, "partition": partition} for topic, partition in places]
-    return _rows_by_place(spark, rows, len(rows))
+def in_shares(rows: DataFrame, shares: int) -> DataFrame:
+    """The records dealt over as many tasks, so that those of one partition run on several of Spark's cores."""
+    from pyspark.sql import functions as F
+
+    return rows.repartitionById(shares, F.pmod("offset", F.lit(shares)).cast("int"))
+
+
+def one_row(spark: SparkSession) -> DataFrame:
+    """A row that says nothing, so that one task runs."""
+    return spark.range(1, numPartitions=1).selectExpr("true as one")
 
 
 def _rows_by_place(spark: SparkSession, rows: Sequence[Mapping[str, object]], tasks: int) -> DataFrame:

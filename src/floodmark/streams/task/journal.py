@@ -10,98 +10,31 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import pickle
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
-from floodmark.formats import FIRST, require_known
 from floodmark.logs import redact
-from floodmark.machine import ensure_folder, file_lock, file_name, replace_file, sync_folder
-from floodmark.streams.elements import HealedElement
+from floodmark.machine import replace_file, sync_folder
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
-    from floodmark.probes.kafka import Place
 
 
-UNTOUCHED, RUNNING, DONE, DROPPED, FAILED, HELD, SUSPECT, ALONE, KILLED, EARLIER, DEAD = range(11)
+UNTOUCHED, RUNNING, DONE, DROPPED, FAILED, HELD, SUSPECT, ALONE, KILLED, EARLIER, DEAD, PASSED = range(12)
 """HELD: a step keeps the record for its batch. SUSPECT: its worker died while it ran, perhaps because of another.
-ALONE: a suspect runs by itself. KILLED: it died then too. EARLIER: settled before this turn. DEAD: given up."""
+ALONE: a suspect runs by itself. KILLED: it died then too. EARLIER: settled before this turn. DEAD: given up.
+PASSED: its first steps are over, and what they made is on disk for those that span the stream."""
 
-OUTCOMES = {"done": DONE, "dropped": DROPPED, "failed": FAILED}
+OUTCOMES = {"done": DONE, "dropped": DROPPED, "failed": FAILED, "passed": PASSED}
 TAKEN = bytes((DONE, DROPPED, FAILED, HELD, DEAD))
 _UNSETTLED = re.compile(b"[^%s]" % re.escape(bytes((UNTOUCHED, DONE, DROPPED, EARLIER, DEAD))))
-FORMAT_FILE = "format"
-"""The version of all files in the folder; where it is missing, they are of version 1."""
-VERSION = 2
-"""Since the second, dead letters have the shape of all rows that are put aside."""
-LOCK_PATIENCE_SECONDS = 60.0
-"""A worker whose task was cancelled lives for a few seconds more, and holds its lock until then."""
 LONGEST_ERROR = 4_000
 Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
-
-
-@dataclass(frozen=True)
-class StateFolder:
-    """Where a stream keeps what belongs to its marks: a folder that the driver and all executors share."""
-
-    root: Path
-
-    def states(self, number: int, place: Place) -> Path:
-        return self.turn(number) / f"{_file_stem(place)}.states"
-
-    def healed_rows(self, number: int, place: Place) -> Path:
-        return self.turn(number) / f"{_file_stem(place)}.arrivals"
-
-    def carried_state(self, number: int, place: Place) -> Path:
-        return self.root / "carried" / f"{_file_stem(place)}.{number}"
-
-    @property
-    def dead_letters(self) -> Path:
-        return self.root / "dead"
-
-    def failures(self, place: Place) -> Path:
-        return self.root / "failures" / f"{_file_stem(place)}.jsonl"
-
-    def turn(self, number: int) -> Path:
-        return self.turns / str(number)
-
-    @property
-    def turns(self) -> Path:
-        return self.root / "turns"
-
-    def prepare(self, number: int) -> None:
-        """Make the folders of a turn. Raises FormatTooNew if a newer Floodmark has worked here."""
-        ensure_folder(self.root)
-        mark_version(self.root)
-        for folder in (self.turn(number), self.root / "carried", self.root / "failures", self.root / "locks"):
-            ensure_folder(folder)
-
-    @contextmanager
-    def lock(self, place: Place) -> Iterator[None]:
-        """Hold the partition against other tasks and drivers, the late ones too."""
-        with file_lock(self.root / "locks" / _file_stem(place), exclusive=True, patience_seconds=LOCK_PATIENCE_SECONDS):
-            yield
-
-
-def require_known_folder(root: Path) -> int:
-    """The version of a stream's files. Raises FormatTooNew if this program does not know it."""
-    found = FIRST
-    with suppress(FileNotFoundError):
-        found = int((root / FORMAT_FILE).read_text())
-    require_known(found, "what a stream keeps", where=str(root), known=VERSION)
-    return found
-
-
-def mark_version(root: Path) -> None:
-    """Say that what is written from now on is of this version: an older program must not read it."""
-    if require_known_folder(root) != VERSION:
-        replace_file(root / FORMAT_FILE, f"{VERSION}\n")
 
 
 @dataclass(frozen=True)
@@ -109,7 +42,7 @@ class Journal:
     """The bytes of one partition in one turn; the first stands for offset `low`."""
 
     low: int
-    states: mmap.mmap
+    states: mmap.mmap | SharedStates
 
     @classmethod
     @contextmanager
@@ -117,6 +50,13 @@ class Journal:
         """The journal as it is on disk; hold the lock of its partition."""
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as states:
             yield cls(low, states)
+
+    @classmethod
+    @contextmanager
+    def open_share(cls, path: Path, low: int) -> Iterator[Journal]:
+        """The same for a task beside others: what it writes are its own bytes, one by one."""
+        with path.open("r+b", buffering=0) as file:
+            yield cls(low, SharedStates(file.fileno()))
 
     @property
     def upto(self) -> int:
@@ -128,13 +68,15 @@ class Journal:
         `alone` is SUSPECT where the driver may have died as well.
         """
         running, by_itself = self.offsets(RUNNING), self.offsets(ALONE)
-        self.set_state([*running, *(self.offsets(HELD) if running else ())], SUSPECT)  # they may have been in one batch
+        self.set_state(running, SUSPECT)
         self.set_state(by_itself, alone)
         return bool(running or by_itself)
 
-    def let_go(self, carried: Iterable[int]) -> None:
-        """What a step held and nobody carries has to come again."""
-        self.set_state(set(self.offsets(HELD)) - set(carried), UNTOUCHED)
+    def let_go(self, carried: Iterable[int], passed: Iterable[int] = ()) -> None:
+        """What a step held and nobody carries has to come again: from disk, if it `passed` the first steps there."""
+        lost = set(self.offsets(HELD)) - set(carried)
+        self.set_state(lost.difference(passed), UNTOUCHED)
+        self.set_state(lost.intersection(passed), PASSED)
 
     def offsets(self, *states: int) -> list[int]:
         """The records in these states, in order."""
@@ -155,7 +97,7 @@ class Journal:
 
         Where that job met nothing, there is no record; what lies beside its range was not asked for and waits.
         """
-        waiting = [self.low + match.start() for match in _UNSETTLED.finditer(self.states)]
+        waiting = [self.low + match.start() for match in _UNSETTLED.finditer(bytes(self.states))]
         unread = [*self._untouched_offsets(self.low, start), *self._untouched_offsets(upto, read_upto)]
         return sorted(offset for offset in {*waiting, *unread} if offset < read_upto)
 
@@ -167,6 +109,34 @@ class Journal:
         """How many records are in these states."""
         content = bytes(self.states)
         return sum(content.count(state) for state in states)
+
+
+class SharedStates:
+    """The bytes of a journal for a task that shares a partition with others, perhaps on other machines.
+
+    Only its own bytes are ever written, each by itself: a mapped page would bring back what another task has changed.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._seen = bytearray(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 (a number or a slice, as of bytes)
+        return self._seen[place]
+
+    def __setitem__(self, place: int, state: int) -> None:
+        os.pwrite(self._descriptor, bytes((state,)), place)
+        self._seen[place] = state
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._seen)
+
+    def flush(self) -> None:
+        """Make them outlive the machine."""
+        os.fsync(self._descriptor)
 
 
 def create_journal(path: Path, low: int, upto: int, states: Iterable[tuple[int, int, int]]) -> None:
@@ -190,10 +160,6 @@ def create_journal(path: Path, low: int, upto: int, states: Iterable[tuple[int, 
 
 def _places(states: bytes, state: int) -> list[int]:
     return [match.start() for match in re.finditer(re.escape(bytes((state,))), states)]
-
-
-def _file_stem(place: Place) -> str:
-    return f"{file_name(place[0])}.{place[1]}"
 
 
 class RawRecord(NamedTuple):
@@ -255,10 +221,12 @@ class FailureLog:
     holds the lock of the partition.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self.records = read_failures(path)
         self._file: BinaryIO | None = None
         self._path = path
+        self._guard = guard
+        """For a log that other tasks write to as well: held for every line."""
         self._is_synced = True
 
     def attempts(self, offset: int) -> int:
@@ -274,7 +242,8 @@ class FailureLog:
         entry: dict[str, Json] = {"offset": offset, "attempt": failed.attempts, "at": at, "step": step, "error": text}
         if known is None:
             entry["record"] = raw.serialize()
-        self._open().write(json.dumps(entry).encode() + b"\n")
+        with self._guard():
+            self._open().write(json.dumps(entry).encode() + b"\n")
         self.records[offset], self._is_synced = failed, False
 
     def sync(self) -> None:
@@ -317,54 +286,6 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
             except ValueError:
                 continue
-
-
-class HealedRowsFile:
-    """The rows that one partition healed in a turn, in their order; the file is made when the first one comes."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: BinaryIO | None = None
-
-    def add(self, rows: Sequence[HealedElement]) -> None:
-        """Keep them: they outlive this process on return."""
-        if not rows:
-            return
-        if self._file is None:
-            self._file = self._path.open("ab", buffering=0)
-        self._file.write(b"".join(map(_pickle, rows)))
-
-    def sync(self) -> None:
-        """Make them outlive the machine."""
-        if self._file is not None:
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._file is not None:
-            self._file.close()
-
-
-def _pickle(healed: HealedElement) -> bytes:
-    """In the quick way, or for what a script defines itself in the thorough one."""
-    try:
-        return pickle.dumps(tuple(healed))
-    except (pickle.PicklingError, AttributeError, TypeError):
-        from pyspark import cloudpickle
-
-        return bytes(cloudpickle.dumps(tuple(healed)))  # type: ignore[no-untyped-call]
-
-
-def read_healed_rows(path: Path) -> Iterator[HealedElement]:
-    """The healed rows of a file; one that a crash cut off was not healed."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        while True:
-            try:
-                yield HealedElement(*pickle.load(file))  # noqa: S301 (our own file, beside the marks)
-            except (EOFError, pickle.UnpicklingError):
-                return
 
 
 def bytes_to_text(value: bytes | None) -> str | None:

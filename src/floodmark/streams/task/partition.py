@@ -1,33 +1,42 @@
-"""Running the records of one partition through a stream's steps, with every outcome in the journal as it happens."""
+"""Running the records of one partition, or a share of them, with every outcome in the journal as it happens.
+
+Steps that span the stream come later (`task.stream`): here a record goes as far as it can go by itself.
+"""
 
 from __future__ import annotations
 
 import os
-import pickle
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable
+from itertools import count
 from typing import TYPE_CHECKING
 
-from floodmark.streams.elements import Element, Failure, HealedElement, RecordId, RecordOutcome, StepFailed
-from floodmark.streams.program import PlanRun, ShortPath
+from floodmark.streams.elements import (
+    Element,
+    Failure,
+    HealedElement,
+    PassedElement,
+    RecordId,
+    RecordOutcome,
+    StepFailed,
+)
+from floodmark.streams.flow import PlanRun
+from floodmark.streams.program import ShortPath
 from floodmark.streams.task.journal import (
     ALONE,
     DONE,
     DROPPED,
     FAILED,
-    HELD,
     KILLED,
     OUTCOMES,
     RUNNING,
     SUSPECT,
     UNTOUCHED,
     FailureLog,
-    HealedRowsFile,
     Journal,
     RawRecord,
 )
+from floodmark.streams.task.kept import KeptFile, WaitingElement
 
 if TYPE_CHECKING:
     from floodmark.probes.kafka import Place
@@ -39,10 +48,16 @@ WORKER_DIED = Failure("", "the record killed its worker: the process ended while
 
 
 class PartitionRun:
-    """One partition at work in one task; hold its lock."""
+    """One partition, or one share of it, at work in one task; hold its lock."""
 
     def __init__(
-        self, plan: TaskPlan, place: Place, journal: Journal, log: FailureLog, clock: Callable[[], float]
+        self,
+        plan: TaskPlan,
+        place: Place,
+        journal: Journal,
+        log: FailureLog,
+        clock: Callable[[], float],
+        share: int = 0,
     ) -> None:
         self.place = place
         self.stopped_at: int | None = None
@@ -51,17 +66,15 @@ class PartitionRun:
         self._states, self._low = journal.states, journal.low
         self._room = plan.room[place]
         self._short_path = None if plan.rows_at_once else plan.plan.short_path()
-        self._healed_rows = HealedRowsFile(plan.state.healed_rows(plan.number, place))
+        self._healed_rows = KeptFile(plan.state.healed_rows(plan.number, place, share))
+        self._waiting = KeptFile(plan.state.passed_elements(plan.number, place, share))
+        self._calls = (f"{os.getpid()}-{time.time_ns()}-{number}" for number in count())
         self._synced_at = time.monotonic()
-        journal.blame()
-        carried = self._carried_state()
-        journal.let_go(carried.records if carried else ())
-        self._run = carried.plan_run if carried else plan.plan.start(clock)
-        self._raw_records: dict[int, RawRecord] = dict(carried.records) if carried else {}
+        if plan.shares == 1:
+            journal.blame()  # with other tasks beside this one, only the driver can tell who died
+        self._run = plan.plan.record_part(plan.threads).start(clock)
+        self._raw_records: dict[int, RawRecord] = {}
         """Those that have no outcome yet."""
-        if carried:
-            self._run.use_clock(clock)
-            self._release(self._run.tick)
 
     def take(self, records: PartitionRecords) -> None:
         """Run those of the records that nobody has run yet; stop where too many are left behind."""
@@ -78,30 +91,19 @@ class PartitionRun:
         if time.monotonic() - self._synced_at > SYNC_SECONDS:
             self._sync()
 
-    def finish(self) -> float | None:
-        """Let go, or carry over, what the steps still hold; returns when the clock lets it go, if it does."""
-        self._release(self._run.await_io)
-        if self._plan.flushes:
-            self._release(self._run.flush)
-        held = {record.offset: self._raw_records[record.offset] for record in self._run.pending()}
-        if held:
-            carried = CarriedState(self._plan.run, self._run, held)
-            carried.save(self._plan.state.carried_state(self._plan.number, self.place))
+    def finish(self) -> None:
+        """Wait for what is under way, and journal each outcome as it comes."""
+        self._settle(self._run, self._run.await_io())
+        while self._run.is_busy:
+            self._settle(self._run, self._run.await_io())
+        self._settle(self._run, self._run.await_io())
         self._sync()
-        due_in = self._run.due_in_seconds()
-        return None if due_in is None else self._clock() + due_in
 
     def close(self) -> None:
-        """Let go of the file of healed rows."""
+        """Let go of files and threads."""
+        self._run.close()
         self._healed_rows.close()
-
-    def _carried_state(self) -> CarriedState | None:
-        """What the last turn held; or this one, when its task ran to its end before and is evaluated again."""
-        plan, state = self._plan, self._plan.state
-        carried = CarriedState.load(state.carried_state(plan.number, self.place), plan.run)
-        if carried is None and self.place in plan.carried_from:
-            carried = CarriedState.load(state.carried_state(plan.carried_from[self.place], self.place), plan.run)
-        return carried if carried is not None and carried.is_current(self._journal) else None
+        self._waiting.close()
 
     def _take_directly(self, records: PartitionRecords, heal: ShortPath) -> None:
         states, low, row = self._states, self._low, records.row
@@ -118,7 +120,7 @@ class PartitionRun:
                 self._fail(offset, failed.failure, records.raw(at))
             else:
                 if returns_rows and healed is not None:
-                    self._healed_rows.add([HealedElement(last, healed)])
+                    self._healed_rows.add([HealedElement(last, healed, offset)])
                 states[spot] = DROPPED if healed is None else DONE
 
     def _take_each(self, records: PartitionRecords) -> None:
@@ -167,25 +169,19 @@ class PartitionRun:
             return
         # Only who ran alone, and not beside others that may have been the cause, can be convicted.
         self._states[offset - self._low] = ALONE if self._states[offset - self._low] == SUSPECT else RUNNING
-        run = self._plan.plan.start(self._clock)
+        # Through all steps, and out of those that would hold it; where one keeps what it holds, it has to wait for it.
+        plan = self._plan.plan.record_part() if self._plan.plan.keeps else self._plan.plan
+        run = plan.start(self._clock)
         self._raw_records[offset] = records.raw(at)
         element = self._element(records, [at], self._log.attempts(offset) + 1)
-        self._settle(run, [*run.push(element), *run.await_io(), *run.flush()])
+        self._settle(run, [*run.push(element), *run.finish()])
+        run.close()
 
     def _push(self, records: PartitionRecords, ats: list[int]) -> None:
         for at in ats:
             self._states[records.offsets[at] - self._low] = RUNNING
             self._raw_records[records.offsets[at]] = records.raw(at)
         self._settle(self._run, self._run.push(self._element(records, ats)))
-        for at in ats:
-            if self._states[records.offsets[at] - self._low] == RUNNING:
-                self._states[records.offsets[at] - self._low] = HELD
-
-    def _release(self, release: Callable[[], list[RecordOutcome]]) -> None:
-        """Steps hand on what they hold: until that is over, each of these records may be the one that kills."""
-        self._journal.set_state([record.offset for record in self._run.pending()], RUNNING)
-        self._settle(self._run, release())
-        self._journal.set_state([record.offset for record in self._run.pending()], HELD)
 
     def _element(self, records: PartitionRecords, ats: list[int], attempt: int = 1) -> Element:
         topic, partition = self.place
@@ -194,14 +190,24 @@ class PartitionRun:
         return Element(rows if self._plan.rows_at_once else rows[0], lineage)
 
     def _settle(self, run: PlanRun, outcomes: Iterable[RecordOutcome]) -> None:
-        """First the healed rows, then the bytes: a record that is done has its rows on disk."""
+        """First what was made of a record, then its byte: one that is done, or waits, has its rows on disk."""
         self._healed_rows.add(run.take_healed())
+        outcomes = list(outcomes)
+        self._keep_passed(run.take_passed(), {record for record, _, failure in outcomes if failure})
         for record, kind, failure in outcomes:
             raw = self._raw_records.pop(record.offset)
             if failure is not None:
                 self._fail(record.offset, failure, raw)
             else:
                 self._states[record.offset - self._low] = OUTCOMES[kind]
+
+    def _keep_passed(self, passed: Iterable[PassedElement], failed: Collection[RecordId]) -> None:
+        """A record that failed on another branch takes nothing along; its next attempt brings it anew."""
+        own = [each for each in passed if not all(record in failed for record in each.lineage)]
+        if own:
+            call, raws = next(self._calls), self._raw_records
+            raw_records = [tuple(raws[record.offset] for record in each.lineage) for each in own]
+            self._waiting.add(WaitingElement(*each, call) for each in zip(own, raw_records, strict=True))
 
     def _fail(self, offset: int, failure: Failure, raw: RawRecord) -> None:
         """First the log, then the byte: a failure without its record in the log would never be tried again."""
@@ -213,40 +219,5 @@ class PartitionRun:
         self._log.sync()
         self._states.flush()
         self._healed_rows.sync()
+        self._waiting.sync()
         self._synced_at = time.monotonic()
-
-
-@dataclass(frozen=True)
-class CarriedState:
-    """What steps such as `partition` still hold when a turn ends, and the held records as Kafka gave them, by offset.
-
-    It holds the user's code as well, so only the run that made it takes it back: after a restart the records are read
-    again and meet the code of that day.
-    """
-
-    run: str
-    plan_run: PlanRun
-    records: Mapping[int, RawRecord]
-
-    def save(self, path: Path) -> None:
-        """Put it in place, whole or not at all."""
-        from pyspark import cloudpickle
-
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        temporary.write_bytes(cloudpickle.dumps(self))  # type: ignore[no-untyped-call]
-        temporary.replace(path)
-
-    @classmethod
-    def load(cls, path: Path, run: str) -> CarriedState | None:
-        """What was carried under this name by this run, if anything was."""
-        try:
-            state = pickle.loads(path.read_bytes())  # noqa: S301 (our own file, beside the marks)
-        except FileNotFoundError:
-            return None
-        except (AttributeError, ImportError):  # of a run before an upgrade, whose classes had other names
-            return None
-        return state if isinstance(state, CarriedState) and state.run == run else None
-
-    def is_current(self, journal: Journal) -> bool:
-        """Whether nothing of it has moved on: an attempt that died may have settled a part of it."""
-        return all(journal.states[offset - journal.low] == HELD for offset in self.records)
