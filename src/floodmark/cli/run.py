@@ -15,7 +15,6 @@ from floodmark.cli.output import (
     AsJson,
     DryRun,
     Select,
-    mark_text,
     message_and_hint,
     print_failure,
     print_json,
@@ -24,6 +23,7 @@ from floodmark.cli.output import (
     run_line,
 )
 from floodmark.errors import ConfigError
+from floodmark.hwm.mark import mark_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

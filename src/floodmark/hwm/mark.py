@@ -266,3 +266,22 @@ def digest(spans: Mapping[str, Span]) -> str:
 
     text = json.dumps({name: without_time(span) for name, span in spans.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+TEXT_SHOWN = 80
+
+
+def mark_text(value: Json) -> str:
+    """A mark's value for people, cut where it is long."""
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= TEXT_SHOWN else f"{text[: TEXT_SHOWN - 3]}…"
+
+
+def short_mark(value: Json) -> str:
+    """A mark within a line: of a list of files only how many there are."""
+    if isinstance(value, dict) and "files" in value:
+        return f"{value['files']} files"
+    is_files = isinstance(value, list) and all(isinstance(each, str) and "/" in each for each in value)
+    return f"{len(value)} files" if is_files and isinstance(value, list) else mark_text(value)

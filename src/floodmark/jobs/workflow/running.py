@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -198,7 +198,8 @@ class _TaskPool:
         """Make the end of a task durable before what follows it begins."""
         self.states[end.outcome.task] = end.outcome.state
         self.ends.append(end)
-        self.state = self.state.with_outcome(end.outcome)
+        began = datetime.now(timezone.utc) - timedelta(seconds=end.outcome.seconds) if end.outcome.attempts else None
+        self.state = self.state.with_outcome(end.outcome, began)
         self.memory.keep(self.state)
         reach(f"after_task:{end.outcome.task}")
         self.plan.report(end)
@@ -303,9 +304,12 @@ class WorkflowState:
     started: datetime
     tick: datetime | None = None
     tasks: Mapping[str, TaskOutcome] = field(default_factory=dict)
+    starts: Mapping[str, datetime] = field(default_factory=dict)
+    """When each task began, for those who draw it; runs of earlier versions have none."""
 
-    def with_outcome(self, outcome: TaskOutcome) -> WorkflowState:
-        return replace(self, tasks={**self.tasks, outcome.task: outcome})
+    def with_outcome(self, outcome: TaskOutcome, started: datetime | None = None) -> WorkflowState:
+        starts = {**self.starts, outcome.task: started} if started else self.starts
+        return replace(self, tasks={**self.tasks, outcome.task: outcome}, starts=starts)
 
     def successes(self) -> frozenset[str]:
         return frozenset(key for key, outcome in self.tasks.items() if outcome.state == "SUCCESS")
@@ -316,13 +320,15 @@ class WorkflowState:
     def serialize(self) -> dict[str, Json]:
         tick = self.tick.isoformat() if self.tick else None
         tasks: dict[str, Json] = {key: asdict(outcome) for key, outcome in self.tasks.items()}
-        return {"run": self.run, "started": self.started.isoformat(), "tick": tick, "tasks": tasks}
+        starts: dict[str, Json] = {key: started.isoformat() for key, started in self.starts.items()}
+        return {"run": self.run, "started": self.started.isoformat(), "tick": tick, "tasks": tasks, "starts": starts}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> WorkflowState:
         tick = datetime.fromisoformat(stored["tick"]) if stored["tick"] else None
         tasks = {key: TaskOutcome(**outcome) for key, outcome in stored["tasks"].items()}
-        return cls(stored["run"], datetime.fromisoformat(stored["started"]), tick, tasks)
+        starts = {key: datetime.fromisoformat(started) for key, started in stored.get("starts", {}).items()}
+        return cls(stored["run"], datetime.fromisoformat(stored["started"]), tick, tasks, starts)
 
 
 class Memory:
