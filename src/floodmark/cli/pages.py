@@ -121,4 +121,7 @@ def listen(pages: Pages, host: str, port: int) -> None:
     shown = f"[{host}]" if ":" in host else host
     print_line(f"http://{shown}:{taken.getsockname()[1]}/ (Ctrl-C ends it)")
     config = uvicorn.Config(application(pages), log_level="warning", access_log=False, server_header=False)
-    uvicorn.Server(config).run(sockets=[taken])
+    try:
+        uvicorn.Server(config).run(sockets=[taken])
+    finally:
+        pages.close()

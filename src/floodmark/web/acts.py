@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from floodmark.logs import redact
 
@@ -30,7 +29,7 @@ class Act:
     job: str
     command: tuple[str, ...]
     started: datetime
-    output: IO[bytes]
+    output: Path
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -49,9 +48,9 @@ class Act:
 
     def text(self) -> str:
         """The end of what it printed, without secrets."""
-        size = os.fstat(self.output.fileno()).st_size
-        tail = os.pread(self.output.fileno(), OUTPUT_SHOWN, max(0, size - OUTPUT_SHOWN))
-        return redact(tail.decode("utf-8", "replace"))
+        with self.output.open("rb") as output:
+            output.seek(max(0, self.output.stat().st_size - OUTPUT_SHOWN))
+            return redact(output.read().decode("utf-8", "replace"))
 
 
 class JobBusy(Exception):
@@ -67,6 +66,7 @@ class Acts:
     folder: Path
     program: tuple[str, ...] = (sys.executable, "-m", "floodmark")
     _acts: deque[Act] = field(default_factory=lambda: deque(maxlen=ACTS_KEPT))
+    _outputs: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
     _count: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -84,19 +84,23 @@ class Acts:
                 raise JobBusy
             self._count += 1
             command = (*self.program, *self.options, *arguments_of(kind, job, values))
-            output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the act is remembered
+            output = Path(self._outputs.name) / str(self._count)
             act = Act(self._count, kind, job, command, datetime.now(timezone.utc), output)
-            act.process = subprocess.Popen(  # its words are fixed, and job and value are no options: see arguments_of
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
+            with output.open("wb") as out:  # the words are fixed, and job and value are no options: see arguments_of
+                act.process = subprocess.Popen(
+                    command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+                )
             self._acts.append(act)
         return act
 
     def stop(self) -> None:
-        """Ask what runs to finish its batch and end, as the first SIGTERM does."""
-        for act in self._acts:
-            if act.process is not None and act.is_running:
-                act.process.terminate()
+        """Ask what runs to finish its batch and end, as the first SIGTERM does; wait for that, and clean up."""
+        running = [act.process for act in self._acts if act.process is not None and act.is_running]
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
+        self._outputs.cleanup()
 
 
 def arguments_of(kind: ActKind, job: str, values: Sequence[str]) -> tuple[str, ...]:

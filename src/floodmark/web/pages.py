@@ -59,6 +59,11 @@ class Pages:
                 self._last = (time.monotonic(), self.look())
             return self._last[1]
 
+    def close(self) -> None:
+        """End what the pages started."""
+        if self.acts is not None:
+            self.acts.stop()
+
     def page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
         """A page with what every page has: the way to the others, and whether it may act."""
         from starlette.responses import HTMLResponse
