@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floodmark.cli.health import metrics_text
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, print_json, print_line
 from floodmark.errors import ConfigError
@@ -97,6 +98,7 @@ def pages_of(invocation: Invocation, gate: Gate) -> Pages:
         gate=gate,
         acts=Acts(tuple(options), document.folder) if gate.token else None,
         changes=lambda snapshot: last_changes(invocation, snapshot),
+        metrics=lambda: metrics_text(invocation).encode(),
         scrub=invocation.scrub,
     )
 
