@@ -103,6 +103,10 @@ class Table:
         dead = frame.where(lambda row: row[1] == MALFORMED)
         return Reading(frame, Reason(), dead=lambda: dead)  # type: ignore[arg-type,return-value]
 
+    def read_saved(self, saved: object) -> Reading:
+        """What could not be parsed can be tried again, which no story does."""
+        raise NotImplementedError
+
 
 @dataclass
 class Log(Table, Immutable):
@@ -406,6 +410,7 @@ def without_spark() -> Iterator[None]:
         patch("floodmark.step.engine.jvm_pid", lambda spark: None),
         patch("floodmark.step.batch.observe_rows", FrameCounter),
         patch("floodmark.step.refused.letter_rows", lambda frame, *_: frame),
+        patch("floodmark.step.batch.saved_letters", lambda frame, _: frame),
         patch("floodmark.step.spool.Spool.write", write_frame),
         patch("floodmark.step.spool.Spool.read", read_frame),
         patch("floodmark.step.run.remove_spools", remove_spools_late),

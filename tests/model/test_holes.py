@@ -48,8 +48,8 @@ HOLES = {
         PAUSED,
         (
             "step.run:Step.recover",
-            "        intent = self.intent_to_finish(record, ledgers)\n    if intent is None:\n        return None",
-            "        return None",
+            "        again = self.attempt_to_finish(record, ledgers)\n    return",
+            "        return None\n    return",
         ),
     ),
     "a fence counts as the batch": hole(
@@ -73,14 +73,26 @@ HOLES = {
         Setting("a", **KILLED, has_malformed_row=True),
         (
             "step.commit:BatchCommit.save",
-            "dead = write_dead_letters(self.work, self.prepared, counts, self.batch)",
+            "dead = write_dead_letters(self.work, self.prepared, counts, batch)",
             (
                 "dead, raise_mark = None, save\n"
                 "    def save(*arguments, **more):\n"
                 "        raise_mark(*arguments, **more)\n"
-                "        write_dead_letters(self.work, self.prepared, counts, self.batch)"
+                "        write_dead_letters(self.work, self.prepared, counts, batch)"
             ),
         ),
+    ),
+    "dead letters go to the table of today": hole(
+        Setting("a", **KILLED, has_malformed_row=True, changes=("the dead letters are moved",)),
+        ("step.work:Work.fingerprints", "**letters,", ""),
+    ),
+    "what could not be parsed is read again from a table": hole(
+        Setting("aa", is_immutable=False, **KILLED, has_malformed_row=True, changes=("malformed rows are corrected",)),
+        ("step.batch:freeze_dead", "work.dead_letters is None", "True"),
+    ),
+    "a table whose rows cannot all be parsed is not frozen": hole(
+        Setting("a", is_immutable=False, **KILLED, has_malformed_row=True, changes=("malformed rows are corrected",)),
+        ("step.work:Work.why_spooled", "reason is None", "False"),
     ),
     "a sink that is behind is not noticed": hole(
         Setting("a", **KILLED, batches_before=1, changes=("a sink is restored",)),

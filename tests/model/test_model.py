@@ -35,6 +35,15 @@ CASES = {
     "a sink is restored under a paused run": Setting("a", batches_before=1, changes=("a sink is restored",)),
     "a sink that loses rows": Setting("aa", **KILLED, loses_rows=True, is_immutable=False),
     "dead letters": Setting("a", has_malformed_row=True, thaws=0),
+    "dead letters that are moved": Setting(
+        "a", has_malformed_row=True, kills=1, changes=("the dead letters are moved",), thaws=0
+    ),
+    "dead letters of a table that is corrected": Setting(
+        "a", **KILLED, has_malformed_row=True, is_immutable=False, changes=("malformed rows are corrected",)
+    ),
+    "dead letters of a frozen table that is corrected": Setting(
+        "aa", **KILLED, has_malformed_row=True, is_immutable=False, changes=("malformed rows are corrected",)
+    ),
     "dead letters and a mark that goes with the rows": Setting(
         "t", **KILLED, has_malformed_row=True, changes=("other code",)
     ),

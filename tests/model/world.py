@@ -78,9 +78,13 @@ class World:
         self.table = (Log if self.setting.is_immutable else Table)(self.scheduler)
         self.targets = [Target(Guard(self.scheduler), f"target {n}") for n in range(len(self.setting.sinks))]
         self.letters = Target(Guard(self.scheduler), "letters")
-        self.all_targets = [*self.targets, self.letters]
+        self.former_letters: list[Target] = []
         self.targets[-1].loses_rows = self.setting.loses_rows
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def all_targets(self) -> list[Target]:
+        return [*self.targets, *self.former_letters, self.letters]
 
     # what happens
 
@@ -161,19 +165,26 @@ class World:
         if decision is not None and self._is_needless(record):
             yield f"a person is asked for nothing: {decision}"
         title = record.sources.get("rows", self.table.title)
-        for target in self.all_targets:
+        for target in (*self.targets, self._all_letters()):
             yield from self._problems_of(target, upto, title, is_asked=decision is not None)
         yield from self._differences()
+        if "corrected" in self.decided:
+            yield from self._not_one_of_both(upto)
         if not self.decided & {"restored", "finish"}:
             for receipt in WatchedStore(self.pages, self.scheduler).runs(JOB):
                 yield from self._sums(receipt)
+
+    def _all_letters(self) -> Target:
+        """Wherever they were put: a record is a letter once, in one of the places."""
+        rows = [row for each in (*self.former_letters, self.letters) for row in each.rows]
+        return Target(self.letters.guard, "letters", rows)
 
     def _is_needless(self, record: JobRecord) -> bool:
         """Whether a run could have gone on by itself: what was changed concerns only an open batch that nobody has."""
         if (
             self.excused
             or self.setting.loses_rows
-            or not self.decided <= {"code", "rows", "spool", "finish", "abandon"}
+            or not self.decided <= {"code", "rows", "spool", "finish", "abandon", "letters", "corrected"}
         ):
             return False
         number = record.intent.number if record.intent else None
@@ -188,7 +199,9 @@ class World:
                 yield f"row {place} is {count} times in {target.place}"
         if is_asked and "restored" in self.decided:
             return
-        is_letters = target is self.letters
+        is_letters = target not in self.targets
+        if "corrected" in self.decided:
+            return
         for place, value in self.table.rows if title == self.table.title else ():
             if place <= upto and is_letters == (value == MALFORMED) and not counts[place]:
                 yield f"row {place} is not in {target.place}, and the mark is {upto}"
@@ -197,6 +210,16 @@ class World:
         for place, value, _ in target.rows:
             if place <= upto and not is_letters and not value.startswith(title):
                 yield f"row {place} of {target.place} is '{value}', and the mark is one of {title}"
+
+    def _not_one_of_both(self, upto: int) -> Iterator[str]:
+        """A row is in every target or a letter, as it was when its batch was read."""
+        letters = {row for row, _, _ in self._all_letters().rows}
+        for target in self.targets:
+            there = {row for row, _, _ in target.rows}
+            for place, _ in self.table.rows:
+                if place <= upto and (place in there) == (place in letters):
+                    both = "a letter, and" if place in letters else "neither a letter, nor"
+                    yield f"row {place} is {both} in {target.place}"
 
     def _differences(self) -> Iterator[str]:
         if self.decided & {"finish", "restored", "abandon"}:
@@ -232,6 +255,14 @@ def change_rows(world: World) -> None:
     world.decided.add("rows")
 
 
+def correct_rows(world: World) -> None:
+    """What could not be parsed can be now."""
+    rows, title = world.table.rows, world.table.title
+    world.table.rows = [(place, value.replace(MALFORMED, f"{title} {place}")) for place, value in rows]
+    if rows != world.table.rows:
+        world.decided.add("corrected")
+
+
 def change_source(world: World) -> None:
     """The project file names another table; a run that is paused still has the first."""
     rows = [(place, f"table B {place}") for place, _ in world.table.rows]
@@ -263,6 +294,13 @@ def rename_sink(world: World) -> None:
     world.decided.add("renamed")
 
 
+def move_letters(world: World) -> None:
+    """The project file names another table for the dead letters; what is in the first stays there."""
+    world.former_letters.append(world.letters)
+    world.letters = Target(Guard(world.scheduler), f"letters {len(world.former_letters) + 1}")
+    world.decided.add("letters")
+
+
 def abandon(world: World) -> None:
     world.request = replace(world.request, abandon=True)
     world.decided.add("abandon")
@@ -275,7 +313,7 @@ def finish(world: World) -> None:
     world.decided.add("finish")
 
 
-ROW_CHANGES = ("other rows", "the spool is lost, and other rows")
+ROW_CHANGES = ("other rows", "malformed rows are corrected", "the spool is lost, and other rows")
 """What happens to a table, and never to a log."""
 CHANGES: dict[str, Callable[[World], None]] = {
     "nothing": lambda world: None,
@@ -283,11 +321,13 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "other code": change_code,
     "the code as it was": change_code_back,
     "other rows": change_rows,
+    "malformed rows are corrected": correct_rows,
     "another source": change_source,
     "the spool is lost": lose_spool,
     "the spool is lost, and other rows": lose_spool_and_change_rows,
     "a sink is restored": restore_sink,
     "a sink is renamed": rename_sink,
+    "the dead letters are moved": move_letters,
     "--abandon": abandon,
     "--finish": finish,
 }

@@ -175,6 +175,34 @@ def test_sinks_that_lost_batches_are_found_without_spark(lake: Path) -> None:
     assert (lost.sink, lost.recorded, lost.confirmed) == ("lake", None, 2)
 
 
+def test_rows_put_aside_that_are_gone_are_a_decision(store: MarkStore, tmp_path: Path) -> None:
+    """Exit 5, as a run would; a quarantine that never had a batch is not asked."""
+    job = fm.Job("orders", RowsSource([]), [ListSink()], dead_letters=str(tmp_path / "dead"))
+    table = fm.sinks.Delta(str(tmp_path / "dead")).describe()
+    confirmed = RecordExtras().with_sinks(
+        {"@dead_letters": SinkLedger("floodmark.default.orders.dead_letters", table, 3)}
+    )
+    with hold(store, "orders") as held:
+        store.commit(JobRecord("orders", 3, extras=confirmed), expected=0, lease=held.lease)
+    lines = list(JobCheck(job.step(never, store, RunRequest())).results())
+    asked = [(line.part, line.exit_code) for line in lines if line.part.startswith("sink")]
+    assert asked == [("sink list", 0), ("sink dead_letters", 0), ("sink dead_letters", 5)]
+
+
+@pytest.mark.parametrize("name", ["dead_letters", "quarantine"])
+def test_rows_put_aside_that_are_gone_are_found_without_spark(lake: Path, name: str) -> None:
+    """By the table that the project names, or the one by default."""
+    sinks, source = [{"type": "delta", "path": "lake", "name": "lake"}], {"type": "delta", "path": "lake"}
+    job = JobModel.model_validate({"name": "orders", "source": source, "sinks": sinks, "dead_letters": {}})
+    target = fm.sinks.Delta(str(lake / "state" / name / "orders")).describe()
+    ledger, store = SinkLedger(f"floodmark.default.orders.{name}", target, 2), MemoryMarkStore()
+    confirmed = RecordExtras().with_sinks({f"@{name}": ledger})
+    with hold(store, "orders") as held:
+        store.commit(JobRecord("orders", 2, extras=confirmed), expected=0, lease=held.lease)
+    [lost] = sinks_behind([job], Site(lake), store)["orders"]
+    assert (lost.sink, lost.recorded, lost.confirmed) == (name, None, 2)
+
+
 FEED = {"delta.enableChangeDataFeed": "true"}
 DELTA, CATALOG, PYTHON = (
     JobModel.model_validate(yaml.safe_load(text))

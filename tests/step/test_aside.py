@@ -152,36 +152,109 @@ def test_dead_letters_come_before_the_quarantine_and_both_before_the_mark(monkey
     assert order == ["write_dead_letters", "quarantine_broken", "mark"]
 
 
+@pytest.mark.parametrize("key", ["@dead_letters", "dead_letters"])
 def test_the_record_keeps_what_dead_letters_and_quarantine_confirmed_until_they_confirm_more(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    """Few batches put a row aside: those that do not leave the number as it is."""
+    """Few batches put a row aside: those that do not leave the number as it is. Once it stood under the plain name."""
     monkeypatch.setattr("floodmark.step.commit.write_dead_letters", lambda *_: None)
     monkeypatch.setattr("floodmark.step.commit.quarantine_broken", lambda *_: 1)
-    before, saved = {"dead_letters": SinkLedger("ledger", "target", 2)}, []
+    before, saved = {key: SinkLedger(f"{LEDGER}.dead_letters", "list 'dead_letters' in memory", 2)}, []
     commit = commit_of(JoinedStore(), RowCounts(read=9), before=before)
     commit.save({}, lambda record, **_: saved.append(record.extras.sinks))
-    assert {name: ledger.number for name, ledger in saved[0].items()} == {"dead_letters": 2, "lake": 4, "quarantine": 4}
+    assert {name: ledger.number for name, ledger in saved[0].items()} == {
+        "@dead_letters": 2,
+        "lake": 4,
+        "@quarantine": 4,
+    }
 
 
-def test_a_sink_may_be_called_as_the_quarantine_is() -> None:
-    """What the record knows under the name is the sink's; the numbers of both count."""
-    work = work_of(quarantine=Recorded(2, "digest"))
-    sink = ListSink("quarantine", ledger={f"{LEDGER}.quarantine": Recorded(3, "digest")})
-    work = replace(work, sinks=(sink,))
-    ledgers = read_of(work)
-    extras = RecordExtras().with_sinks(ledgers_of(work, "default", 3, [work.quarantine]))
-    require_agreement(
-        work, "default", JobRecord("numbers", 3, {"rows": ColumnIntHWM("rows", 9)}, extras=extras), ledgers
-    )
-    assert (ledgers.highest, ledgers.sinks_below(work.sinks, 3)) == (3, [])
+def intent_of(work: Work) -> Intent:
+    return Intent(4, "batch", {}, datetime.now(timezone.utc), "a1", None, work.fingerprints())
 
 
 @pytest.mark.parametrize("name", ["dead_letters", "quarantine"])
-def test_rows_put_aside_that_are_gone_are_noticed(name: str) -> None:
+def test_where_rows_are_put_aside_is_what_must_not_change_while_a_batch_is_open(name: str) -> None:
+    """Rows of it may lie in the first table already, and nobody could ask for them in the second."""
+    before = work_of(rules=RuleSet((POSITIVE,)))
+    after = replace(before, **{name: TableOfItsOwn(name)})
+    assert after.changes_since(intent_of(before), no_session) == [f"the place of {name}"]
+
+
+def test_a_quarantine_that_is_moved_counts_also_where_its_rules_are_gone() -> None:
+    """The open batch was judged by them; a table that the batch knew nothing of cannot have a row of it."""
+    judged, moved = work_of(rules=RuleSet((POSITIVE,))), TableOfItsOwn("quarantine")
+    later, plain = replace(judged, rules=RuleSet(), quarantine=moved), work_of()
+    assert later.changes_since(intent_of(judged), no_session) == ["the rules", "the place of quarantine"]
+    assert replace(plain, quarantine=moved).changes_since(intent_of(plain), no_session) == []
+
+
+def called_as_the_quarantine(sink: Recorded | None, aside: Recorded | None) -> Work:
+    """A job with a sink that has the name of its quarantine, and so the same id in another table."""
+    work = work_of(quarantine=aside)
+    return replace(work, sinks=(ListSink("quarantine", ledger={f"{LEDGER}.quarantine": sink} if sink else {}),))
+
+
+def record_of(work: Work, number: int) -> JobRecord:
+    """Sink and quarantine both confirmed the number."""
+    extras = RecordExtras().with_sinks(ledgers_of(work, "default", number, work.aside_sinks[1:]))
+    return JobRecord("numbers", number, {"rows": ColumnIntHWM("rows", 9)}, extras=extras)
+
+
+def test_a_sink_may_be_called_as_the_quarantine_is() -> None:
+    """The record knows each by a key of its own; the numbers of both count."""
+    work = called_as_the_quarantine(Recorded(3, "digest"), Recorded(3, "digest"))
+    record, ledgers = record_of(work, 3), read_of(work)
+    require_agreement(work, "default", record, ledgers)
+    assert (ledgers.highest, ledgers.sinks_below(work.by_key(), 3)) == (3, [work.dead_letters])
+    assert list(record.extras.sinks) == ["quarantine", "@quarantine"]
+
+
+@pytest.mark.parametrize(
+    ("sink", "aside", "target"),
+    [
+        (Recorded(2, "digest"), Recorded(3, "digest"), "list 'quarantine' in memory"),
+        (Recorded(3, "digest"), Recorded(2, "digest"), "quarantine table"),
+    ],
+)
+def test_of_a_sink_and_a_quarantine_of_one_name_each_is_missed_for_itself(
+    sink: Recorded, aside: Recorded, target: str
+) -> None:
+    """Under one key the one that has its rows would have answered for the other."""
+    work = called_as_the_quarantine(sink, aside)
+    table = TableOfItsOwn("quarantine", ledger=work.quarantine.ledger)  # type: ignore[union-attr]
+    work = replace(work, quarantine=table)
+    with pytest.raises(SinkBehind) as stop:
+        require_agreement(work, "default", record_of(work, 3), read_of(work))
+    assert (stop.value.target, stop.value.recorded, stop.value.confirmed) == (target, 2, 3)
+
+
+class TableOfItsOwn(ListSink):
+    """A sink with another target than others of its name."""
+
+    def describe(self) -> str:
+        return f"{self.name} table"
+
+    def fingerprint(self) -> str:
+        return self.describe()
+
+
+def test_the_quarantine_of_an_earlier_record_is_not_taken_for_a_sink_of_its_name() -> None:
+    """The record of then had both under one name, and meant the sink."""
+    work = called_as_the_quarantine(Recorded(3, "digest"), None)
+    work = replace(work, quarantine=TableOfItsOwn("quarantine"))
+    ledger = SinkLedger(f"{LEDGER}.quarantine", "list 'quarantine' in memory", 3)
+    extras = RecordExtras().with_sinks({"quarantine": ledger})
+    marks = {"rows": ColumnIntHWM("rows", 9)}
+    require_agreement(work, "default", JobRecord("numbers", 3, marks, extras=extras), read_of(work))
+
+
+@pytest.mark.parametrize("key", ["@dead_letters", "@quarantine", "dead_letters", "quarantine"])
+def test_rows_put_aside_that_are_gone_are_noticed(key: str) -> None:
     """The table was dropped or is an older copy: rows that nobody dealt with may be missing."""
+    name = key.removeprefix("@")
     work, ledger = work_of(), SinkLedger(f"{LEDGER}.{name}", f"list '{name}' in memory", 2)
-    marks, extras = {"rows": ColumnIntHWM("rows", 9)}, RecordExtras().with_sinks({name: ledger})
+    marks, extras = {"rows": ColumnIntHWM("rows", 9)}, RecordExtras().with_sinks({key: ledger})
     with pytest.raises(SinkBehind) as stop:
         require_agreement(work, "default", JobRecord("numbers", 3, marks, extras=extras), read_of(work))
     assert (stop.value.sink, stop.value.recorded, stop.value.confirmed) == (name, None, 2)

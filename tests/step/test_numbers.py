@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import floodmark as fm
-from floodmark.errors import FloodmarkError, NumbersDisagree, SourceRewritten
+from floodmark.errors import FloodmarkError, NumbersDisagree, SourceRewritten, StoreUnreachable
 from floodmark.rules import Tally
 from floodmark.sinks.contract import Batch
 from floodmark.step.batch import PreparedBatch, require_as_many_as_read
@@ -16,7 +16,7 @@ from floodmark.step.spool import RowCounts
 from floodmark.step.transform import Function, Sql, Transform
 from floodmark.step.work import Work
 from floodmark.stores.memory import MemoryMarkStore
-from floodmark.testing import ListSink, RowsSource
+from floodmark.testing import FailingStore, ListSink, RowsSource
 from tests.step.unsparked import Code, LedgerSink, PlainJudgement, PlainPrepared, PlainStep, no_session
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from floodmark.sources.contract import Source
     from floodmark.stores.contract import MarkStore
-    from floodmark.stores.record import Intent
+    from floodmark.stores.record import Intent, Receipt
 
 
 @dataclass
@@ -178,6 +178,38 @@ def test_a_difference_is_believed_if_the_source_confirms_it(
     except NumbersDisagree as error:
         raised.append(error)
     assert (not raised) is agrees
+
+
+@dataclass(frozen=True)
+class ChangingTable(RowsSource):
+    """Rows that may be others when they are read again."""
+
+    def gives_same_rows(self) -> bool:
+        return False
+
+
+def finish_over_fewer_rows(transform: Transform) -> Receipt:
+    """A run is killed between its one sink and the mark; the next one finds one of the four rows left."""
+    store, lake = MemoryMarkStore(), CountingSink("lake")
+    rows: list[Any] = [1, 2, 3, 4]
+    work = Work("numbers", (ChangingTable(rows),), (lake,), transform)
+    with pytest.raises(StoreUnreachable):
+        CountsStep(FailingStore(store, {"commit": 1}), no_session, work).run()
+    del rows[1:]
+    return CountsStep(store, no_session, work).run()
+
+
+def test_a_batch_that_its_one_sink_had_is_not_counted_by_the_rows_of_now() -> None:
+    """Every row goes on, so as many were read as the sink has."""
+    receipt = finish_over_fewer_rows(Code())
+    assert (receipt.rows_read, receipt.rows_written, receipt.recovered) == (4, {"lake": 4}, True)
+
+
+def test_where_rows_of_then_cannot_be_counted_the_receipt_says_so() -> None:
+    """A filter stands between what was read and what was written: only the rows of now can be counted."""
+    receipt = finish_over_fewer_rows(Sql("select * from source where n > 0"))
+    assert (receipt.rows_read, receipt.rows_written) == (1, {"lake": 4})
+    assert any("counted anew" in note for note in receipt.notes)
 
 
 def test_rows_that_were_refused_or_could_not_be_parsed_are_accounted_for() -> None:

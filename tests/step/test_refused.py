@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import floodmark as fm
-from floodmark.errors import MarkUnreadable, RecordMalformed, SchemaChanged, SourceUnreadable
+from floodmark.errors import MarkUnreadable, RecordMalformed, SchemaChanged, SinkFailed, SourceUnreadable
+from floodmark.probes.set_aside import rows_set_aside
 from floodmark.stores.contract import MarkStore
+from floodmark.testing import ListSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +54,31 @@ def test_a_malformed_line_goes_to_the_dead_letters_with_file_and_line(
         ("people", str(tmp_path / "in" / "a.jsonl"), 2, '{"id": 2, "na'),
         ("people", str(tmp_path / "in" / "a.jsonl"), 3, '{"id": "three", "name": "y"}'),
     ]
+
+
+class ChangingFiles(fm.sources.Files):
+    """Files that may be others when they are read again, as a compacted topic is."""
+
+    def gives_same_rows(self) -> bool:
+        return False
+
+
+def test_what_could_not_be_parsed_is_kept_where_the_source_may_change(
+    spark: SparkSession, store: MarkStore, tmp_path: Path
+) -> None:
+    """The batch is finished without the source, which does not have the record any more."""
+    put(tmp_path, "a.jsonl", '{"id": 1, "name": "x"}', '{"id": 2, "na')
+    source = ChangingFiles(tmp_path / "in", schema=SCHEMA, settle=0)
+    job = fm.Job(
+        "people", source, [ListSink("lake"), ListSink("copy", fail_times=1)], dead_letters=str(tmp_path / "dead")
+    )
+    with pytest.raises(SinkFailed):
+        job.run(spark, store)
+    (tmp_path / "in" / "a.jsonl").unlink()
+    receipt = job.run(spark, store)
+    letters = [(each.text, each.status) for each in rows_set_aside(str(tmp_path / "dead"), "people")]
+    assert (receipt.rows_read, receipt.rows_written, receipt.rows_dead) == (2, {"lake": 1, "copy": 1}, 1)
+    assert letters == [('{"id": 2, "na', "open")]
 
 
 def test_a_malformed_line_fails_the_run_where_nothing_keeps_it(

@@ -8,6 +8,7 @@ from floodmark.step import Sql
 from floodmark.step.repeatable import (
     AGGREGATES,
     GENERATORS,
+    OTHER_AGGREGATES,
     REPEATABLE,
     VOLATILE,
     volatile_calls,
@@ -121,6 +122,7 @@ def test_every_builtin_of_spark_is_in_one_set_by_a_decision() -> None:
     assert REPEATABLE & refused == frozenset()
     assert REPEATABLE - BUILTINS == WORDS_THAT_SPARK_PARSES
     assert GENERATORS | AGGREGATES <= REPEATABLE
+    assert refused >= OTHER_AGGREGATES
 
 
 @pytest.mark.parametrize("call", ["{}()", "{} (a)", "`{}`(a, 1)", "count({}(distinct a))"])

@@ -15,11 +15,12 @@ import pytest
 from floodmark.errors import DiskNotShared, SpoolLost
 from floodmark.spark.faults import fault_text
 from floodmark.step import Step
-from floodmark.step.intents import has_rows, next_attempt, spool_folder
+from floodmark.step.intents import has_rows, next_attempt, spool_flaw, spool_folder
 from floodmark.step.spool import RowCounts, Spool, remove_spools
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.memory import MemoryMarkStore
-from floodmark.stores.record import Intent
+from floodmark.stores.record import Intent, JobRecord
+from floodmark.testing.laws.records import ME
 from tests.disk import note_disk
 from tests.sinks.batches import no_session
 
@@ -75,8 +76,8 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
 def test_a_finished_spool_is_kept_by_the_next_attempt(spool: Spool, work: Work) -> None:
     """It stands for the batch, whoever has it by then."""
     assert spool.counts() == RowCounts(read=20)
-    assert has_rows(work, intent_of(spool), HAVE_IT, RunRequest())
-    again = next_attempt(work, intent_of(spool))
+    assert has_rows(work, intent_of(spool), HAVE_IT, RunRequest(), spool_flaw(intent_of(spool)))
+    again = next_attempt(work, intent_of(spool), spool.flaw())
     assert (again.spool, again.attempt != "a1") == (spool.folder, True)
 
 
@@ -87,10 +88,10 @@ def test_a_spool_that_is_lost_while_a_sink_has_the_batch_is_a_decision(spool: Sp
     act(Path(spool.folder) / file)
     assert spool.counts() is None
     with pytest.raises(SpoolLost) as caught:
-        has_rows(work, intent_of(spool), HAVE_IT, RunRequest())
+        has_rows(work, intent_of(spool), HAVE_IT, RunRequest(), spool_flaw(intent_of(spool)))
     assert (caught.value.spool, caught.value.confirmed, caught.value.exit_code) == (spool.folder, ("a",), 5)
-    assert has_rows(work, intent_of(spool), HAVE_IT, RunRequest(finish=True))
-    anew = next_attempt(work, intent_of(spool))
+    assert has_rows(work, intent_of(spool), HAVE_IT, RunRequest(finish=True), spool_flaw(intent_of(spool)))
+    anew = next_attempt(work, intent_of(spool), spool.flaw())
     assert (anew.number, anew.spool) == (3, spool_folder(work, 3, anew.attempt))
 
 
@@ -109,7 +110,7 @@ def test_a_spool_that_is_lost_while_no_sink_has_the_batch(
     """Never finished here: it is made anew. One that was, or is gone, may be in a paused run's hands: it is dropped."""
     file, act = DAMAGES[damage]
     act(Path(spool.folder) / file)
-    assert has_rows(work, intent_of(spool), NONE_HAS_IT, RunRequest()) is is_finished_here
+    assert has_rows(work, intent_of(spool), NONE_HAS_IT, RunRequest(), spool_flaw(intent_of(spool))) is is_finished_here
 
 
 def test_a_batch_whose_spool_lies_on_another_host_is_dropped_while_no_sink_has_it(work: Work) -> None:
@@ -117,7 +118,10 @@ def test_a_batch_whose_spool_lies_on_another_host_is_dropped_while_no_sink_has_i
     here = spool_folder(work, 3, "a1")
     Spool(here).begin()
     elsewhere = f"{here.rpartition('@')[0]}@other-host"
-    kept = [has_rows(work, intent_of(Spool(each)), NONE_HAS_IT, RunRequest()) for each in (here, elsewhere)]
+    kept = [
+        has_rows(work, intent_of(Spool(each)), NONE_HAS_IT, RunRequest(), spool_flaw(intent_of(Spool(each))))
+        for each in (here, elsewhere)
+    ]
     assert kept == [True, False]
 
 
@@ -125,9 +129,9 @@ def test_a_repair_whose_rows_are_gone_is_dropped(spool: Spool, work: Work) -> No
     """They were nowhere else; `--finish` has nothing to read them from."""
     remove_all(Path(spool.folder) / "_floodmark.json")
     repair = replace(intent_of(spool), kind="repair")
-    assert not has_rows(work, repair, NONE_HAS_IT, RunRequest())
+    assert not has_rows(work, repair, NONE_HAS_IT, RunRequest(), spool_flaw(repair))
     with pytest.raises(SpoolLost):
-        has_rows(work, repair, HAVE_IT, RunRequest(finish=True))
+        has_rows(work, repair, HAVE_IT, RunRequest(finish=True), spool_flaw(repair))
 
 
 def test_what_was_frozen_beside_the_batch_belongs_to_it(spool: Spool) -> None:
@@ -147,6 +151,31 @@ def test_a_spool_that_a_page_of_failed_is_not_finished_any_more(spool: Spool) ->
     spool.condemn()
     spool.condemn()
     assert (spool.counts(), spool.flaw()) == (None, "it holds no _floodmark.json: it was not finished")
+
+
+@pytest.mark.parametrize(("attempt", "is_kept"), [("a1", False), ("a2", True)])
+def test_only_the_attempt_that_has_the_batch_gives_its_spool_up(
+    spool: Spool, work: Work, attempt: str, *, is_kept: bool
+) -> None:
+    """A run that was overtaken meets a page that it cannot read: to its successor the spool may be all there is."""
+    store, intent = MemoryMarkStore(), intent_of(spool)
+    lease = store.take_lease("orders", ME, over=None)
+    store.intend(JobRecord("orders", intent=replace(intent, attempt=attempt)), expected=0, lease=lease)
+    damage = RuntimeError(f"CRC checksum verification failed in {spool.folder}/part-0.parquet")
+    Step(store, no_session, work).error_for(damage, "lake", intent, cast("Any", None))
+    assert spool.has_counts() is is_kept
+
+
+def test_a_recovery_looks_at_the_parts_of_a_spool_once(
+    spool: Spool, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look reads the foot of every part; whoever reads its rows looks once more."""
+    looks: list[str] = []
+    found = Spool.flaw
+    monkeypatch.setattr(Spool, "flaw", lambda each: [looks.append(each.folder), found(each)][1])
+    record = JobRecord("orders", 2, intent=replace(intent_of(spool), fingerprints=work.fingerprints()))
+    again = Step(MemoryMarkStore(), no_session, work).recover(record)
+    assert (again.intent.spool if again else None, looks) == (spool.folder, [spool.folder])
 
 
 def test_the_place_of_a_spool_does_not_depend_on_the_working_folder(

@@ -48,6 +48,36 @@ def test_whatever_may_answer_otherwise_the_second_time_is_not(query: str) -> Non
     assert not Sql(query).is_deterministic()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "sum(id)", "regr_count(id, n)", "bitmap_or_agg(b)", "hll_sketch_agg(id)", "try_sum(id)", "kurtosis(id)",
+        "percentile_disc(0.5) within group (order by id)", "my_function(id)", "tools.my_function(id)",
+    ],
+)  # fmt: skip
+def test_a_call_that_may_make_one_row_of_many_is_not_taken_for_row_by_row(call: str) -> None:
+    """An aggregate of Spark that the parser does not know, or a function that only the user knows."""
+    assert not Sql(f"select {call} as x from source").is_row_by_row()
+
+
+@pytest.mark.parametrize("call", ["upper(name)", "explode(xs)", "uuid()", "if(n > 1, cast(n as int), 0)"])
+def test_a_call_over_one_row_is_row_by_row(call: str) -> None:
+    """Its rows are judged and counted in the pass that writes."""
+    assert Sql(f"select {call} as x from source where n > 0").is_row_by_row()
+
+
+def test_the_place_of_a_row_is_carried_through_a_function_of_the_user() -> None:
+    """It is nearly always one of a row; where it is an aggregate, Spark refuses the query."""
+    text = Sql("select my_function(id) as x from source").sql_over({"source": "v1"}, NOON, carried=["_fm_position"])
+    assert text == "select my_function(id) as x , _fm_position from v1"
+
+
+def test_the_place_of_a_row_is_not_carried_through_an_aggregate() -> None:
+    """The row of all rows has none; Spark would refuse the query."""
+    text = Sql("select regr_count(id, n) as x from source").sql_over({"source": "v1"}, NOON, carried=["_fm_position"])
+    assert text == "select regr_count(id, n) as x from v1"
+
+
 def test_only_the_table_named_source_is_replaced() -> None:
     """Columns, texts, aliases, tables of a schema and the query's own names stay as they were written."""
     query = "with x as (select source from `source`) select 'source', db.source.id from Source s, db.source"

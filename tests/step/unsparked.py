@@ -57,6 +57,7 @@ class LedgerSink(Atomic):
     calls: list[str] = field(default_factory=list)
     held_writes: list[tuple[Any, Batch]] = field(default_factory=list)
     target: str = ""
+    written: dict[int, int] = field(default_factory=dict)
 
     def describe(self) -> str:
         return self.target or f"list of {self.name}"
@@ -78,7 +79,8 @@ class LedgerSink(Atomic):
         self.calls.append(f"write {batch.number}")
         taken = cast("list[Any]", rows)
         if is_written(self.ledger.get(batch.ledger(self.name)), batch, self.name, self.describe()):
-            return len(taken)
+            return self.written.get(batch.number, len(taken))
+        self.written[batch.number] = len(taken)
         self.rows[:] = taken if batch.kind == "refresh" else [*self.rows, *taken]
         self.ledger[batch.ledger(self.name)] = Recorded(batch.number, batch.digest)
         return len(taken)

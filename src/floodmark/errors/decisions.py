@@ -207,9 +207,13 @@ class CodeChanged(DecisionNeeded):
     """An open batch was written to some sinks, there is no spool, and the code is another one now."""
 
     def __init__(self, job: str, *, number: int, changed: Sequence[str], confirmed: Sequence[str]) -> None:
+        is_place_alone = all(what.startswith("the place of ") for what in changed)
+        effect = (
+            "rows may be put aside in both places" if is_place_alone else "the remaining sinks would get other rows"
+        )
         super().__init__(
             f"batch {number} of job '{job}' is already in {', '.join(confirmed)}, and {', '.join(changed)} changed "
-            "since: the remaining sinks would get other rows.",
+            f"since: {effect}.",
             hint=f"`floodmark run --select {job} --finish` writes the rest with the new code (the sinks may differ for "
             "this batch); `--abandon` skips the rest and reads the span again as a new batch "
             "(append sinks that confirmed get those rows a second time)",

@@ -13,7 +13,7 @@ from floodmark.hwm import HWM, Json
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks import Delta
-from floodmark.sinks.contract import Session, Shaped, Sink
+from floodmark.sinks.contract import Session, Shaped, Sink, answering_at_once
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
@@ -263,7 +263,7 @@ def plan(step: Step) -> Plan:
 
 def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
     """An open batch is finished first, whatever came since."""
-    ledgers = read_ledgers(named_as_begun(step.work, intent), step.store.namespace, step.session)
+    ledgers = read_ledgers(looked_at(named_as_begun(step.work, intent)), step.store.namespace, step.session)
     confirmed = ", ".join(ledgers.sinks_with(intent.number)) or "no sink"
     return Plan(
         job=record.job,
@@ -277,7 +277,7 @@ def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
 
 def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
     """Everything a run checks before it writes, without writing."""
-    ledgers = read_ledgers(step.work, step.store.namespace, step.session)
+    ledgers = read_ledgers(looked_at(step.work), step.store.namespace, step.session)
     if not step.request.full_refresh:
         require_agreement(step.work, step.store.namespace, record, ledgers)
     require_a_beginning(step.work, record, step.request, step.session)
@@ -294,6 +294,11 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
         rules=tuple(f"{rule.name} ({rule.action}): {rule.describe()}" for rule in step.work.rules.rules),
         has_work=True,
     )
+
+
+def looked_at(work: Work) -> Work:
+    """The work as it is asked without the lease: nobody is waited for who writes to a sink."""
+    return replace(work, sinks=tuple(map(answering_at_once, work.sinks)))
 
 
 def schema_changes(step: Step, intent: Intent) -> tuple[str, ...]:

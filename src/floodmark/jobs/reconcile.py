@@ -42,7 +42,7 @@ from floodmark.step.engine import Clock, OpenBatch, session_under
 from floodmark.step.intents import new_attempt, outside_intent, spool_folder
 from floodmark.step.looking import Outlook, require_same_sources
 from floodmark.step.spool import RowCounts, Spool
-from floodmark.step.transform import RecordTransform, RowByRow, Sql
+from floodmark.step.transform import RecordTransform, Sql
 from floodmark.stores.extras import IntentExtras, OutsideBatch
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -357,7 +357,7 @@ def table_source(step: Step) -> PostgresSource | Jdbc | Sqlite:
 def require_row_by_row(step: Step, request: ReconcileRequest) -> None:
     """Each row of the target has to follow from one row of the source, the same at every time."""
     transform = step.work.transform
-    if isinstance(transform, RecordTransform) or (isinstance(transform, RowByRow) and not transform.is_row_by_row()):
+    if isinstance(transform, RecordTransform) or (isinstance(transform, Sql) and not transform.is_plain_select()):
         raise ConfigError(
             f"the transform of job '{step.work.name}' makes rows from several rows, or puts records aside: which rows "
             "the table should hold depends on how batches were cut.",

@@ -43,14 +43,15 @@ def build_job(model: JobModel, site: Site) -> Job:
     """One job; importing the user's modules happens here."""
     from floodmark.jobs.job import Job, Retries
 
+    aside = {name: site.path(path) for name, path in model.places_aside().items()}
     return Job(
         name=model.name,
         source=model.source.build(site),
         sinks=_sinks(model, site),
         transform=_transform(model, site),
         rules=[rule.build(site) for rule in model.rules],
-        quarantine=site.path(model.quarantine.path if model.quarantine else f"state/quarantine/{model.name}"),
-        dead_letters=site.path(model.dead_letters.place(model.name)) if model.dead_letters else None,
+        quarantine=aside["quarantine"],
+        dead_letters=aside.get("dead_letters"),
         on_schema_change=model.on_schema_change,
         max_rows=model.source.read.max_rows,
         chunk_rows=getattr(model.source.read, "chunk_rows", None),  # of a database alone

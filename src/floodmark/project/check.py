@@ -5,10 +5,11 @@ Also how far jobs are behind: the rows that their sources have above the marks, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from floodmark.errors import FloodmarkError, SinkBehind, SourceUnreadable
@@ -21,9 +22,10 @@ from floodmark.probes.postgres import PostgresProbe, TableFacts, table_facts, ta
 from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import RULES, Remarks
+from floodmark.sinks import Delta
 from floodmark.sinks import Files as FilesSink
 from floodmark.sinks import Postgres as PostgresSink
-from floodmark.sinks.contract import ledger_id
+from floodmark.sinks.contract import answering_at_once, ledger_id
 from floodmark.sources import Kafka, Postgres
 from floodmark.sources.contract import Request
 from floodmark.sources.kafka.offsets import offsets_in
@@ -31,9 +33,9 @@ from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.postgres import select_columns
 from floodmark.spark.faults import hosts_without
 from floodmark.spark.session import is_local
-from floodmark.step.looking import require_same_sources, sink_behind, source_request
+from floodmark.step.looking import last_confirmed, name_of, require_same_sources, sink_behind, source_request
 from floodmark.step.transform import first_lines
-from floodmark.step.work import RunRequest, display_marks
+from floodmark.step.work import KEY_OF_ASIDE, RunRequest, display_marks
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
@@ -71,8 +73,8 @@ class JobCheck:
         yield CheckResult(self.step.work.name, "mark", mark)
         for source in self.step.work.sources:
             yield from self._part_results(f"source {source.name}", self._source_remarks(source, record))
-        for sink in self.step.work.sinks:
-            yield from self._part_results(f"sink {sink.name}", self._sink_remarks(sink, record))
+        for key, sink in self._sinks_to_ask(record):
+            yield from self._part_results(f"sink {name_of(key)}", self._sink_remarks(sink, record, key))
         yield from self._part_results("disks", self._disk_remarks())
 
     def _disk_remarks(self) -> Remarks:
@@ -102,15 +104,22 @@ class JobCheck:
         request = Request(extras=record.extras.source(source.name).extras, waits=False)
         yield "", sight_text(source.look(mark, request, self.step.session)), ""
 
-    def _sink_remarks(self, sink: Sink, record: JobRecord) -> Remarks:
+    def _sinks_to_ask(self, record: JobRecord) -> Iterator[tuple[str, Sink]]:
+        """All that the job writes to by key; dead letters and quarantine once they have a batch."""
+        work, namespace = self.step.work, self.step.store.namespace
+        for key, sink in work.by_key().items():
+            if key == sink.name or last_confirmed(sink, namespace, record, key):
+                yield key, sink
+
+    def _sink_remarks(self, sink: Sink, record: JobRecord, key: str) -> Remarks:
         """Whether it can be reached, and what it has of this job. Raises SinkBehind if it had more."""
         ledger = ledger_id(self.step.store.namespace, self.step.work.name, sink.name)
-        recorded = sink.recorded(ledger, self.step.session)
+        recorded = answering_at_once(sink).recorded(ledger, self.step.session)
         has = f"has batch {recorded.number}" if recorded else "has nothing of this job yet"
         yield "", f"{sink.describe()} {has}", ""
         if isinstance(sink, PostgresSink):
             yield from postgres_sink_remarks(sink)
-        if behind := sink_behind(sink, self.step.store.namespace, record, recorded):
+        if behind := sink_behind(sink, self.step.store.namespace, record, recorded, key):
             raise behind
 
 
@@ -280,15 +289,17 @@ def sinks_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict
 
 
 def _lost(job: JobModel, record: JobRecord, site: Site, namespace: str) -> list[SinkBehind]:
+    makers: list[tuple[str, Callable[[], Sink]]] = [("", partial(model.build, site)) for model in job.sinks]
+    makers += [(KEY_OF_ASIDE, partial(Delta, site.path(path), name=name)) for name, path in job.places_aside().items()]
     lost = []
-    for model in job.sinks:
+    for key_begin, make in makers:
         try:
-            sink = model.build(site)
+            sink = answering_at_once(make())
             recorded = sink.recorded(ledger_id(namespace, job.name, sink.name), _no_session)
         except Exception as error:  # noqa: BLE001 - as above: a sink that is down is a run's failure, and not told here
             log.info("a sink could not be asked for its last batch", job=job.name, reason=first_lines(error))
             continue
-        behind = sink_behind(sink, namespace, record, recorded)
+        behind = sink_behind(sink, namespace, record, recorded, f"{key_begin}{sink.name}")
         lost += [behind] if behind else []
     return lost
 

@@ -115,10 +115,6 @@ class DeadLetters(Model):
 
     path: Text | None = None
 
-    def place(self, job: str) -> str:
-        """The path, as it is written or by default."""
-        return self.path or f"state/dead_letters/{job}"
-
 
 class Retries(Model):
     """How often a failed run is tried again, with a pause that doubles each time."""
@@ -141,6 +137,13 @@ class JobModel(Model):
     every: Duration | None = None
     retries: Retries = Retries()
     spool: Text = Field(default="state/spool", description="folder where a batch is frozen if its rows might change")
+
+    def places_aside(self) -> dict[str, str]:
+        """The paths for rows that are put aside, as they are written or by default, by the names of their tables."""
+        places = {"quarantine": self.quarantine.path if self.quarantine else f"state/quarantine/{self.name}"}
+        if self.dead_letters is not None:
+            places["dead_letters"] = self.dead_letters.path or f"state/dead_letters/{self.name}"
+        return places
 
     @model_validator(mode="after")
     def _sinks_have_names_of_their_own(self) -> JobModel:

@@ -234,6 +234,22 @@ class EndsTransactions(Protocol):
 
 
 @runtime_checkable
+class Waiting(Protocol):
+    """A sink that waits for minutes where another run has something open in it."""
+
+    def without_waiting(self) -> Sink:
+        """The sink as it answers within seconds, or raises SinkUnreachable and says what hides its ledger.
+
+        Called by those who only look and hold no lease, so that they may not end what is open either.
+        """
+
+
+def answering_at_once(sink: Sink) -> Sink:
+    """The sink for somebody who only looks."""
+    return sink.without_waiting() if isinstance(sink, Waiting) else sink
+
+
+@runtime_checkable
 class Forgetting(Protocol):
     """A sink whose server forgets a ledger that was not written to for long."""
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleBroken
 from floodmark.hwm import Span, digest
-from floodmark.sinks.contract import POSITION, Batch
-from floodmark.sources.contract import Comparable, Explaining, Immutable, Reading, Source, Telling
+from floodmark.sinks.contract import POSITION, Batch, Sink
+from floodmark.sources.contract import Comparable, Explaining, Reading, Source, Telling
 from floodmark.step.checks import Judgement, judge_on_the_way
 from floodmark.step.looking import confirmed_numbers, marks_after
+from floodmark.step.set_aside import saved_letters, union_all
 from floodmark.step.spool import RowCounter, RowCounts, Spool, observe_rows
 from floodmark.step.transform import FrozenOutcomes, Function, Identity, SpanTransform, Sql, Transform
-from floodmark.step.work import Work
+from floodmark.step.work import Work, gives_same_rows
 from floodmark.stores.record import Intent, JobRecord
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class PreparedBatch:
     """Records that the transform failed on and that become dead letters."""
     spool: Spool | None = None
     """Where the rows lie, if all of them, and nothing else, are there."""
+    dead_records: DataFrame | None = None
+    """What could not be parsed, if it was frozen with the rows."""
 
     def row_counts(self, *, was_executed: bool) -> RowCounts:
         """What was counted on the way to the sinks; where nothing was written, the rows are counted on their own."""
@@ -54,9 +57,12 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> PreparedBatch:
     spool = Spool(intent.spool) if intent.spool else None
     if spool and (counts := spool.counts()):
         judgement = Judgement(work.rules, spool.read(spark), intent.batch_time, frozen_tally=counts.tally)
-        readings = read_spans(work, intent, spark) if counts.dead else {}  # else the source is not asked again
+        dead = frozen_dead(intent) if counts.dead else None
+        is_read_again = counts.dead and not (dead and dead.has_counts())  # else the source is not asked again
+        readings = read_spans(work, intent, spark) if is_read_again else {}
         failed = outcomes.dead_records(spark) if outcomes else None
-        return PreparedBatch(judgement, (), counts, readings, failed, spool)
+        dead_records = dead.read(spark) if dead and not is_read_again else None
+        return PreparedBatch(judgement, (), counts, readings, failed, spool, dead_records)
     readings = read_spans(work, intent, spark)
     rows, counters = transform_rows(work, intent, readings, spark)
     rows = outcomes.freeze(rows, work.name) if outcomes else rows
@@ -105,11 +111,36 @@ def judge_frozen(work: Work, intent: Intent, prepared: PreparedBatch) -> Prepare
         if keeps_every_row(work.transform):
             found = {"the spool": spool.rows() - counts.tally.quarantined - counts.tally.dropped}
             require_as_many_as_read(work, intent.number, prepared, counts, found)
+        dead = freeze_dead(work, intent, prepared.readings, counts)
     except (RuleBroken, NumbersDisagree):
         spool.remove()
         raise
     spool.finish(counts)
-    return replace(prepared, counters=(), frozen_counts=counts)
+    dead_records = dead.read(prepared.judgement.marked_rows.sparkSession) if dead else None
+    return replace(prepared, counters=(), frozen_counts=counts, dead_records=dead_records)
+
+
+def frozen_dead(intent: Intent) -> Spool:
+    """Where the batch keeps what could not be parsed, if it does."""
+    return Spool(f"{intent.spool}-dead")
+
+
+def freeze_dead(work: Work, intent: Intent, readings: Mapping[str, Reading], counts: RowCounts) -> Spool | None:
+    """Keep what could not be parsed, where the source may give something else once the sinks have the rest.
+
+    Raises NumbersDisagree if it already does: nothing is written yet, and the batch begins again.
+    """
+    dead = {name: reading.dead for name, reading in readings.items() if reading.dead and counts.dead}
+    if work.dead_letters is None or not dead or all(gives_same_rows(source) for source in work.sources):
+        return None
+    spool = frozen_dead(intent)
+    spool.write(union_all([saved_letters(records(), name) for name, records in dead.items()]))
+    if spool.rows() != counts.dead:
+        found = {"what could not be parsed when it was read again": spool.rows()}
+        counted_by = "what could not be parsed"
+        raise NumbersDisagree(work.name, number=intent.number, expected=counts.dead, counted_by=counted_by, found=found)
+    spool.finish(RowCounts(read=0, dead=counts.dead))
+    return spool
 
 
 def require_unchanged_sources(work: Work, intent: Intent) -> None:
@@ -137,8 +168,8 @@ def require_as_many_as_read(
     if all(rows == observed for rows in found.values()):
         return
     again = kept_rows(prepared.row_counts(was_executed=False))
-    is_immutable = all(isinstance(source, Immutable) for source in work.sources)
-    if all(rows == again for rows in found.values()) or (again != observed and not is_immutable):
+    is_confirmed = again == observed or all(gives_same_rows(source) for source in work.sources)
+    if all(rows == again for rows in found.values()) or not is_confirmed:
         return
     raise NumbersDisagree(work.name, number=number, expected=again, counted_by="what was read", found=found)
 
@@ -203,8 +234,13 @@ def batch_of(work: Work, record: JobRecord, intent: Intent, namespace: str) -> B
         batch_time=intent.batch_time,
         marks={source: mark.show() for source, mark in marks_after(record, intent).items()},
         frozen=intent.extras.frozen_options or {},
-        confirmed={} if intent.kind == "refresh" else confirmed_numbers(work, record, namespace),
+        confirmed=confirmed_by({sink.name: sink for sink in work.sinks}, record, intent, namespace),
     )
+
+
+def confirmed_by(by_key: Mapping[str, Sink], record: JobRecord, intent: Intent, namespace: str) -> dict[str, int]:
+    """What these sinks cannot have lost when the batch is written; a refresh does not ask."""
+    return {} if intent.kind == "refresh" else confirmed_numbers(by_key, record, namespace)
 
 
 def source_error(error: Exception, work: Work, spans: Mapping[str, Span], spark: SparkSession) -> FloodmarkError | None:

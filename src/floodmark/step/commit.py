@@ -19,19 +19,19 @@ from floodmark.failpoints import reach
 from floodmark.hwm import Json
 from floodmark.rules import Tally
 from floodmark.sinks.contract import Counting
-from floodmark.sources.contract import Immutable
 from floodmark.step.batch import (
     PreparedBatch,
+    confirmed_by,
     keeps_every_row,
     require_as_many_as_read,
     require_unchanged_sources,
 )
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch, done
-from floodmark.step.looking import Outlook, ledgers_of, marks_after
+from floodmark.step.looking import Outlook, last_confirmed, ledgers_of, marks_after
 from floodmark.step.refused import letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
 from floodmark.step.spool import RowCounts
-from floodmark.step.work import OUTSIDE_KINDS
+from floodmark.step.work import KEY_OF_ASIDE, OUTSIDE_KINDS, gives_same_rows
 from floodmark.stores.contract import JoiningStore, MarkStore
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from floodmark.step.work import Work
     from floodmark.stores.lease import HeldLease
     from floodmark.stores.record import Lease
+
+
+COUNTED_ANEW = "the rows that were read are counted anew: the source may have changed since the sinks took them"
 
 
 class Save(Protocol):
@@ -85,20 +88,48 @@ class BatchCommit:
         Raises NumbersDisagree or SourceRewritten, before the mark is touched.
         """
         self.require_agreement(written)
-        counts = self.counts
-        dead = write_dead_letters(self.work, self.prepared, counts, self.batch)
+        exact = self.exact_counts(written)
+        counts, batch = exact or self.counts, self.aside_batch
+        dead = write_dead_letters(self.work, self.prepared, counts, batch)
         log_rules(counts.tally, self.work.name)
-        quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, self.batch)
+        quarantined = quarantine_broken(self.work, self.prepared.judgement, counts.tally, batch)
         self.require_unchanged()
         reach("before_commit")
         outcome = BatchOutcome(
-            {name: rows or 0 for name, rows in written.items()}, counts.read, dead or 0, quarantined or 0, counts.tally
+            {name: rows or 0 for name, rows in written.items()},
+            counts.read,
+            dead or 0,
+            quarantined or 0,
+            counts.tally,
+            () if exact else (COUNTED_ANEW,),
         )
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
         letters = letters_sink(self.work)
         aside = [sink for sink, rows in ((letters, dead), (self.work.quarantine, quarantined)) if rows is not None]
         save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)
         return receipt
+
+    def exact_counts(self, written: Mapping[str, int | None]) -> RowCounts | None:
+        """What was read then; None if only the rows of now can be counted, which may be others.
+
+        Where every row goes on and none is judged, as many were read as the sinks have.
+        """
+        if self.can_recount():
+            return self.counts
+        known = [rows for rows in written.values() if rows is not None]
+        may_be_dead = any(reading.dead for reading in self.prepared.readings.values())
+        goes_on = keeps_every_row(self.work.transform) and not self.work.rules and not may_be_dead
+        return RowCounts(known[0]) if goes_on and known else None
+
+    @property
+    def aside_batch(self) -> Batch:
+        """The batch in the words of dead letters and quarantine, which may have the name of another sink."""
+        record, intent = self.open_batch.record, self.open_batch.intent
+        return replace(self.batch, confirmed=confirmed_by(self.aside_by_key, record, intent, self.store.namespace))
+
+    @property
+    def aside_by_key(self) -> dict[str, Sink]:
+        return {key: sink for key, sink in self.work.by_key().items() if key.startswith(KEY_OF_ASIDE)}
 
     def require_agreement(self, written: Mapping[str, int | None]) -> None:
         """Sinks that keep every row have committed as many as they were handed. Raises NumbersDisagree.
@@ -125,7 +156,8 @@ class BatchCommit:
 
     def can_recount(self) -> bool:
         """Whether the rows of then can be counted: those of a source that changes, only while they are written."""
-        return self.is_executed or all(isinstance(source, Immutable) for source in self.work.sources)
+        is_frozen = self.prepared.frozen_counts is not None
+        return is_frozen or self.is_executed or all(gives_same_rows(source) for source in self.work.sources)
 
     def require_unchanged(self) -> None:
         """Nothing changed in a source while the sinks read from it. Raises SourceRewritten: the mark stays."""
@@ -142,14 +174,15 @@ class BatchCommit:
                 "them, `--abandon` reads the span again as a new batch (append sinks get its rows a second time)",
             ) from error
 
-    def record_after(self, aside: Iterable[Sink]) -> JobRecord:
-        """As `record_after`, with the number that each sink has confirmed by now; `aside` took rows of this batch."""
+    def record_after(self, aside_sinks: Iterable[Sink]) -> JobRecord:
+        """As `record_after`, with the number that each sink has confirmed by now; `aside_sinks` have rows of it too."""
         record, intent = record_after(self.open_batch), self.open_batch.intent
-        confirmed = ledgers_of(self.work, self.store.namespace, intent.number, aside)
-        before, names = self.open_batch.record.extras.sinks, {sink.name for sink in self.work.aside_sinks}
-        if intent.kind != "repair":  # it writes to one sink alone
-            before = {name: ledger for name, ledger in before.items() if name in names}
-        return replace(record, extras=record.extras.with_sinks({**before, **confirmed}))
+        namespace, before = self.store.namespace, self.open_batch.record
+        confirmed = ledgers_of(self.work, namespace, intent.number, aside_sinks)
+        known = {key: last_confirmed(s, namespace, before, key) for key, s in self.aside_by_key.items()}
+        kept = before.extras.sinks if intent.kind == "repair" else {}  # it writes to one sink alone
+        aside = {key: ledger for key, ledger in known.items() if ledger is not None}
+        return replace(record, extras=record.extras.with_sinks({**kept, **aside, **confirmed}))
 
 
 @dataclass
@@ -192,6 +225,7 @@ class BatchOutcome:
     rows_dead: int
     rows_quarantined: int
     tally: Tally
+    notes: tuple[str, ...] = ()
 
 
 def record_after(open_batch: OpenBatch[Outlook]) -> JobRecord:
@@ -225,7 +259,7 @@ def receipt_of(open_batch: OpenBatch[Outlook], outcome: BatchOutcome, clock: Clo
         rows_dead=outcome.rows_dead,
         rows_held_back=outlook.held_back if outlook else 0,
         span=spans,
-        notes=receipt_notes(outlook, intent),
+        notes=(*receipt_notes(outlook, intent), *outcome.notes),
         recovered=outlook is None,
     )
 

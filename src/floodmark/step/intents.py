@@ -21,12 +21,13 @@ from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
 from floodmark.sinks.contract import Batch, EndsTransactions, Forgetting, Freezing, Sink, ledger_id
 from floodmark.sources.contract import Session
+from floodmark.step.batch import frozen_dead
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger
 from floodmark.step.refused import SavedRecords
 from floodmark.step.set_aside import Letters
 from floodmark.step.spool import Spool
 from floodmark.step.transform import Identity
-from floodmark.step.work import OUTSIDE_KINDS, SOURCE, RunRequest, Work
+from floodmark.step.work import ASIDE, KEY_OF_ASIDE, OUTSIDE_KINDS, SOURCE, RunRequest, Work
 from floodmark.stores.extras import IntentExtras, OutsideBatch, SinkLedger
 from floodmark.stores.record import Intent, IntentKind, JobRecord
 
@@ -65,9 +66,9 @@ def frozen_options(work: Work, session: Session) -> dict[str, dict[str, Json]]:
 
 
 def open_intent(
-    work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest, session: Session
+    work: Work, record: JobRecord, ledgers: Ledgers, request: RunRequest, session: Session, flaw: str | None
 ) -> Intent | None:
-    """The open batch, if it is to be finished; None if it is to be dropped and planned again.
+    """The open batch, if it is to be finished; None if it is to be dropped and planned again. `flaw` is its spool's.
 
     Raises CodeChanged where some sinks have the batch, there is no spool, and other code would write the rest;
     BatchClosed where some have it and others were fenced against it, since nobody can write it there any more;
@@ -80,7 +81,7 @@ def open_intent(
     if closed and touched:
         raise BatchClosed(work.name, number=intent.number, closed=closed, confirmed=touched)
     changed = work.changes_since(intent, session)
-    if not closed and (not changed or request.finish) and has_rows(work, intent, touched, request):
+    if not closed and (not changed or request.finish) and has_rows(work, intent, touched, request, flaw):
         return intent
     if not touched:
         require_all_asked(work, intent, ledgers)
@@ -88,13 +89,18 @@ def open_intent(
         why = "it was fenced to be dropped" if closed else f"{reason} and no sink has it"
         log.info("open batch is dropped", job=work.name, number=intent.number, why=why)
         return None
-    if has_rows(work, intent, touched, request) and is_whole_in_spool(intent, changed):
+    if has_rows(work, intent, touched, request, flaw) and is_whole_in_spool(intent, changed):
         log.info("open batch is finished from its spool: the code changed since", job=work.name, changed=changed)
         return intent
     raise CodeChanged(work.name, number=intent.number, changed=changed, confirmed=touched)
 
 
-def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunRequest) -> bool:
+def spool_flaw(intent: Intent) -> str | None:
+    """Why the spool of the batch cannot stand for it; None if it can, or has none. Every part of it is looked at."""
+    return Spool(intent.spool).flaw() if intent.spool else None
+
+
+def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunRequest, flaw: str | None) -> bool:
     """Whether the rows of the open batch can still be had: from its spool, or from the source if no sink has them yet.
 
     Sinks are written only from a finished spool, so one that is not what it was while a sink has the batch is lost:
@@ -102,7 +108,6 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
     finished is made anew. One that was, or that is gone or may lie on another host, may be in the hands of a run that
     is paused: such a batch is dropped, which fences it. So is a repair, whose rows are nowhere else.
     """
-    flaw = Spool(intent.spool).flaw() if intent.spool else None
     if intent.spool is None or flaw is None:
         return True
     is_repair = intent.kind == "repair"
@@ -114,9 +119,15 @@ def has_rows(work: Work, intent: Intent, touched: Sequence[str], request: RunReq
 
 
 def is_whole_in_spool(intent: Intent, changed: Sequence[str]) -> bool:
-    """Whether the spool is all that finishing it takes: records that could not be parsed are read from the source."""
-    counts = Spool(intent.spool).counts() if intent.spool else None
-    return counts is not None and not (counts.dead and any(what.startswith(SOURCE) for what in changed))
+    """Whether the spool is all that finishing it takes: records that could not be parsed may have to be read again.
+
+    Rows that are put aside elsewhere since may lie in the first place already, and cannot be asked for there.
+    """
+    counts = Spool(intent.spool).stored_counts() if intent.spool else None
+    if counts is None or any(what.startswith(ASIDE) for what in changed):
+        return False
+    is_other_source = any(what.startswith(SOURCE) for what in changed)
+    return not (counts.dead and is_other_source) or frozen_dead(intent).has_counts()
 
 
 def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:
@@ -132,10 +143,10 @@ def require_all_asked(work: Work, intent: Intent, ledgers: Ledgers) -> None:
             return
 
 
-def next_attempt(work: Work, intent: Intent) -> Intent:
+def next_attempt(work: Work, intent: Intent, flaw: str | None) -> Intent:
     """The same batch, tried again: temporary names are new, a finished spool is kept."""
     attempt = new_attempt()
-    if intent.spool is None or Spool(intent.spool).flaw() is None:
+    if intent.spool is None or flaw is None:
         return replace(intent, attempt=attempt)
     return replace(intent, attempt=attempt, spool=spool_folder(work, intent.number, attempt))
 
@@ -177,17 +188,19 @@ def fence_below(work: Work, namespace: str, number: int, session: Session) -> Le
     Where every entry is as expected the ledgers are read once and nothing is written. Dead letters and quarantine are
     left out, which are behind as a rule.
     """
-    return _fence_those_below(work.sinks, work, namespace, number, session)
+    return _fence_those_below({sink.name: sink for sink in work.sinks}, work, namespace, number, session)
 
 
 def fence_all_below(work: Work, namespace: str, number: int, session: Session) -> Ledgers:
     """The same, dead letters and quarantine included: for a batch that is given up although sinks may have it."""
-    return _fence_those_below(work.all_sinks, work, namespace, number, session)
+    return _fence_those_below(work.by_key(), work, namespace, number, session)
 
 
-def _fence_those_below(sinks: Sequence[Sink], work: Work, namespace: str, number: int, session: Session) -> Ledgers:
+def _fence_those_below(
+    by_key: Mapping[str, Sink], work: Work, namespace: str, number: int, session: Session
+) -> Ledgers:
     ledgers = read_ledgers(work, namespace, session)
-    below = ledgers.sinks_below(sinks, number)
+    below = ledgers.sinks_below(by_key, number)
     fence_each(below, work.name, namespace, number, session)
     return read_ledgers(work, namespace, session) if below else ledgers
 
@@ -241,7 +254,7 @@ def named_as_begun(work: Work, intent: Intent | None) -> Work:
 
 def named_by_target(work: Work, ledgers: Mapping[str, SinkLedger]) -> Work:
     """The work with each sink under the name that its target has here; the work itself if no name is another."""
-    targets = {ledger.target: name for name, ledger in ledgers.items()}
+    targets = {ledger.target: name for name, ledger in ledgers.items() if not name.startswith(KEY_OF_ASIDE)}
     known = [sink for sink in work.sinks if targets.get(sink.describe(), sink.name) != sink.name]
     if not known:
         return work

@@ -10,7 +10,7 @@ from floodmark.errors import MarkMissing, SinkAhead, SinkBehind, SinkDisagrees, 
 from floodmark.hwm import HWM, Span, digest
 from floodmark.sinks.contract import AtLeastOnce, Forgetting, Piecemeal, Recorded, Sink, ledger_id
 from floodmark.sources.contract import Request, Session, Sight, Source
-from floodmark.step.work import OUTSIDE_KINDS, RunRequest, Work
+from floodmark.step.work import KEY_OF_ASIDE, OUTSIDE_KINDS, RunRequest, Work
 from floodmark.stores.extras import RecordExtras, SinkLedger, SourceMemory
 from floodmark.stores.record import Intent, JobRecord
 
@@ -111,16 +111,17 @@ class Ledgers:
     parts: Mapping[str, int] = field(default_factory=dict)
     """Sinks that have part of a batch, and which."""
     aside: Mapping[str, Recorded | None] = field(default_factory=dict)
-    """The same of dead letters and quarantine. They are behind as a rule: few batches put a row aside."""
+    """The same of dead letters and quarantine, by their keys; they are behind as a rule: few batches put rows aside."""
+
+    @property
+    def by_key(self) -> Mapping[str, Recorded | None]:
+        """All of them; a sink may be called as the quarantine is."""
+        return {**self.by_sink, **self.aside}
 
     @property
     def entries(self) -> tuple[tuple[str, Recorded | None], ...]:
-        """All of them by name; a sink may be called as the quarantine is."""
-        return (*self.by_sink.items(), *self.aside.items())
-
-    @property
-    def by_name(self) -> Mapping[str, Recorded | None]:
-        return {**self.aside, **self.by_sink}
+        """All of them by the names that people know."""
+        return tuple((name_of(key), entry) for key, entry in self.by_key.items())
 
     @property
     def highest(self) -> int:
@@ -133,17 +134,22 @@ class Ledgers:
     def sinks_touched_by(self, number: int) -> list[str]:
         """Sinks that have this batch, or part of it; what was put aside counts, for it would be put aside twice."""
         parts = [sink for sink, part in self.parts.items() if part == number]
-        aside = [sink for sink, entry in self.aside.items() if has_batch(entry, number)]
+        aside = [name_of(key) for key, entry in self.aside.items() if has_batch(entry, number)]
         return list(dict.fromkeys([*self.sinks_with(number), *parts, *aside]))
 
     def sinks_closed_to(self, number: int) -> list[str]:
         """Sinks where a fence took this number: the batch cannot be written there any more."""
         return [sink for sink, entry in self.entries if entry and entry.is_fence and entry.number >= number]
 
-    def sinks_below(self, sinks: Sequence[Sink], number: int) -> list[Sink]:
+    def sinks_below(self, by_key: Mapping[str, Sink], number: int) -> list[Sink]:
         """Those that have not recorded this number: a paused run that has it, or a lower one, could still write."""
-        entries = self.by_name
-        return [sink for sink in with_ledger(sinks) if number_in(entries[sink.name]) < number]
+        entries = self.by_key
+        return [sink for key, sink in by_key.items() if key in entries and number_in(entries[key]) < number]
+
+
+def name_of(key: str) -> str:
+    """What people call the sink that the record knows by this key."""
+    return key.removeprefix(KEY_OF_ASIDE)
 
 
 def has_batch(entry: Recorded | None, number: int) -> bool:
@@ -163,35 +169,40 @@ def with_ledger(sinks: Sequence[Sink]) -> tuple[Sink, ...]:
 
 def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     """Ask every sink what it has; a few milliseconds each, and only when there is work."""
-    sinks, aside_sinks = with_ledger(work.sinks), with_ledger(work.aside_sinks)
-    ledgers = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in (*sinks, *aside_sinks)}
-    recorded, aside = (
-        {sink.name: sink.recorded(ledgers[sink.name], session) for sink in group} for group in (sinks, aside_sinks)
-    )
-    parts = {s.name: s.begun(ledgers[s.name], session) for s in sinks if isinstance(s, Piecemeal)}
+    sinks = with_ledger(work.sinks)
+    ids = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in work.all_sinks}
+    found = {key: sink.recorded(ids[sink.name], session) for key, sink in keyed_ledgers(work).items()}
+    recorded, aside = ({key: found[key] for key in found if (key in ids) is is_sink} for is_sink in (True, False))
+    parts = {s.name: s.begun(ids[s.name], session) for s in sinks if isinstance(s, Piecemeal)}
     return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None}, aside)
 
 
+def keyed_ledgers(work: Work) -> dict[str, Sink]:
+    """Everything of the job that can tell a repeat, by the key under which the record keeps what it confirmed."""
+    return {key: sink for key, sink in work.by_key().items() if not isinstance(sink, AtLeastOnce)}
+
+
 def ledgers_of(work: Work, namespace: str, number: int, aside: Iterable[Sink] = ()) -> dict[str, SinkLedger]:
-    """Where the batch of this number is recorded, by sink; `aside` are those of dead letters and quarantine with it."""
-    sinks = with_ledger((*aside, *work.sinks))  # whose name is the same is known by what every batch writes to
-    return {s.name: SinkLedger(ledger_id(namespace, work.name, s.name), s.describe(), number) for s in sinks}
+    """Where the batch of this number is recorded, by key; `aside` are those of dead letters and quarantine with it."""
+    sinks = (*work.sinks, *aside)
+    known = {key: sink for key, sink in keyed_ledgers(work).items() if any(sink is each for each in sinks)}
+    return {k: SinkLedger(ledger_id(namespace, work.name, s.name), s.describe(), number) for k, s in known.items()}
 
 
-def sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> list[SinkBehind]:
-    """Sinks that do not have what they had confirmed, dead letters and quarantine among them."""
-    entries, sinks = ledgers.by_name, with_ledger(work.all_sinks)
-    found = (sink_behind(sink, namespace, record, entries[sink.name]) for sink in sinks)
-    return [behind for behind in found if behind is not None]
+def sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers) -> dict[str, SinkBehind]:
+    """By key, sinks that do not have what they had confirmed, dead letters and quarantine among them."""
+    entries = ledgers.by_key
+    found = {k: sink_behind(sink, namespace, record, entries[k], k) for k, sink in keyed_ledgers(work).items()}
+    return {key: behind for key, behind in found.items() if behind is not None}
 
 
-def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded | None) -> SinkBehind | None:
+def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded | None, key: str) -> SinkBehind | None:
     """What the sink lost of what it had confirmed. One with another target is a new one, unless it has an entry.
 
     A fence at the very number that was confirmed came after the batch was lost, unless we had to make one: for a new
     target, and for a ledger that the server forgot.
     """
-    last = last_confirmed(sink, namespace, record)
+    last = last_confirmed(sink, namespace, record, key)
     if last is None:
         return None
     is_same = last.target == sink.describe() and not isinstance(sink, Forgetting)
@@ -205,17 +216,23 @@ def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded |
     return SinkBehind(record.job, sink=sink.name, target=sink.describe(), recorded=found, confirmed=last.number)
 
 
-def confirmed_numbers(work: Work, record: JobRecord, namespace: str) -> dict[str, int]:
+def confirmed_numbers(by_key: Mapping[str, Sink], record: JobRecord, namespace: str) -> dict[str, int]:
     """What each sink of today had confirmed in the same target; one that may forget its ledger is not held to it."""
-    lasting = [sink for sink in work.all_sinks if not isinstance(sink, Forgetting)]
-    found = [(sink, last_confirmed(sink, namespace, record)) for sink in lasting]
+    lasting = {key: sink for key, sink in by_key.items() if not isinstance(sink, Forgetting)}
+    found = [(sink, last_confirmed(sink, namespace, record, key)) for key, sink in lasting.items()]
     return {sink.name: last.number for sink, last in found if last and last.target == sink.describe()}
 
 
-def last_confirmed(sink: Sink, namespace: str, record: JobRecord) -> SinkLedger | None:
-    """The last batch that the sink confirmed under the id of today, in whichever target."""
-    last = record.extras.sinks.get(sink.name)
-    return last if last and last.id == ledger_id(namespace, record.job, sink.name) else None
+def last_confirmed(sink: Sink, namespace: str, record: JobRecord, key: str) -> SinkLedger | None:
+    """The last batch that the sink confirmed under the id of today, in whichever target.
+
+    What was put aside stood under its plain name once, which may be that of a sink.
+    """
+    known = record.extras.sinks
+    last = known.get(key) or known.get(sink.name)
+    if last is None or last.id != ledger_id(namespace, record.job, sink.name):
+        return None
+    return last if key in known or last.target == sink.describe() else None
 
 
 def is_forgotten(sink: Sink, ledger: str) -> bool:
@@ -238,7 +255,7 @@ def require_agreement(work: Work, namespace: str, record: JobRecord, ledgers: Le
             raise SinkAhead(work.name, sink=sink, recorded=entry.number, stored=record.number)
         if entry and record.intent and entry.number == expected:
             require_same_digest(work.name, sink, entry, record.intent)
-    for behind in sinks_behind(work, namespace, record, ledgers):
+    for behind in sinks_behind(work, namespace, record, ledgers).values():
         raise behind
 
 

@@ -76,7 +76,7 @@ def quarantine_broken(work: Work, judgement: Judgement, tally: Tally, batch: Bat
 def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> int | None:
     """Write what could not be parsed, or failed; how many records, or None if nothing was written.
 
-    The source is read again only for that.
+    The source is read again only for that, unless they were frozen with the batch.
     """
     source = work.sources[0]
     if isinstance(source, SavedRecords):
@@ -93,8 +93,10 @@ def write_dead_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, b
 
 def new_letters(work: Work, prepared: PreparedBatch, counts: RowCounts, batch: Batch) -> Iterator[DataFrame]:
     """What the sources could not parse, and what the transform failed on."""
+    if prepared.dead_records is not None:
+        yield letter_rows(prepared.dead_records, None, "source", batch)
     for name, reading in prepared.readings.items():
-        if reading.dead and counts.dead:
+        if reading.dead and counts.dead and prepared.dead_records is None:
             yield letter_rows(reading.dead(), name, "source", batch)
     if prepared.failed_records is not None:
         yield letter_rows(prepared.failed_records, work.sources[0].name, "transform", batch)
@@ -147,8 +149,8 @@ class SavedRecords(Immutable):
         return f"dead letters of job {self.letters.job}"
 
     def row_options(self) -> Mapping[str, object]:
-        """Which letters they are stands in the intent."""
-        return {"origin": self.origin, "changes": self.changes}
+        """Which letters they are stands in the intent; in another table, they would be others."""
+        return {"origin": self.origin, "changes": self.changes, "table": self.letters.sink.describe()}
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Nothing comes by itself: a person asks for a replay."""

@@ -118,7 +118,21 @@ AGGREGATES = words(
     grouping grouping_id max median min percentile percentile_cont percentile_disc regr_count some
     """
 )
-"""Repeatable, but they make one row of many; sqlglot does not know all of them."""
+"""Repeatable, but they make one row of many."""
+OTHER_AGGREGATES = words(
+    """
+    any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
+    array_agg avg collect_list collect_set corr count_min_sketch covar_pop covar_samp first first_value
+    histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kurtosis last last_value listagg max_by mean
+    measure min_by mode percentile_approx regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx regr_sxy
+    regr_syy schema_of_variant_agg skewness std stddev stddev_pop stddev_samp string_agg sum theta_intersection_agg
+    theta_sketch_agg theta_union_agg try_avg try_sum tuple_intersection_agg_double tuple_intersection_agg_integer
+    tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp
+    variance vector_avg vector_sum
+    """
+)
+"""The aggregates of Spark that are not known to be repeatable; sqlglot takes many of both for functions of a row."""
 SYNTAX = words(
     """
     all as by char character cube dec distinct else except for from group having intersect join lateral minus numeric
@@ -172,6 +186,17 @@ def why_expression_volatile(sql: str) -> str | None:
 def makes_other_rows(sql: str) -> bool:
     """Whether something in the list of a SELECT may make several rows of one, or one of several."""
     return any(name in GENERATORS | AGGREGATES or name not in REPEATABLE for name in called_names(sql))
+
+
+def aggregates(sql: str) -> bool:
+    """Whether it calls an aggregate of Spark, which makes one row of many also where nothing is grouped."""
+    return bool(called_names(sql) & (AGGREGATES | OTHER_AGGREGATES))
+
+
+def calls_unknown(sql: str) -> bool:
+    """Whether it calls a function that is none of Spark's: a user's, which may be an aggregate as well."""
+    known = REPEATABLE | OTHER_AGGREGATES | VOLATILE.keys()
+    return bool(called_names(sql) - known)
 
 
 def called_names(sql: str) -> set[str]:

@@ -42,6 +42,7 @@ from floodmark.step.intents import (
     new_intent,
     next_attempt,
     open_intent,
+    spool_flaw,
     work_of,
 )
 from floodmark.step.looking import (
@@ -122,20 +123,22 @@ class Step(Engine[Outlook]):
         if not self.request.drops_open_batch:
             make_ledgers_good(work, batch_of(work, record, record.intent, self.store.namespace), self.session)
         ledgers = self.ledgers(record)
-        intent = self.intent_to_finish(record, ledgers)
-        if intent is None:
+        again = self.attempt_to_finish(record, ledgers)
+        if again is None:
             ledgers = self.fence_batch(record.intent)
-            intent = self.intent_to_finish(record, ledgers)
-        if intent is None:
-            return None
-        again, confirmed = next_attempt(self.work, intent), tuple(ledgers.sinks_with(intent.number))
-        return OpenBatch(record, again, None, confirmed)
+            again = self.attempt_to_finish(record, ledgers)
+        return OpenBatch(record, again, None, tuple(ledgers.sinks_with(again.number))) if again else None
 
-    def intent_to_finish(self, record: JobRecord, ledgers: Ledgers) -> Intent | None:
-        """The open batch, or None if it is to be dropped. Raises CodeChanged or BatchClosed: somebody has to decide."""
+    def attempt_to_finish(self, record: JobRecord, ledgers: Ledgers) -> Intent | None:
+        """The open batch under a new attempt, or None if it is to be dropped. Its spool is looked at once.
+
+        Raises CodeChanged, SpoolLost or BatchClosed: somebody has to decide.
+        """
         if record.intent is None or self.request.drops_open_batch:
             return None
-        return open_intent(work_of(record.intent, self.work), record, ledgers, self.request, self.session)
+        work, flaw = work_of(record.intent, self.work), spool_flaw(record.intent)
+        intent = open_intent(work, record, ledgers, self.request, self.session, flaw)
+        return next_attempt(self.work, intent, flaw) if intent else None
 
     def fence_batch(self, intent: Intent) -> Ledgers:
         """Fence the sinks against the batch, and ask what they have now; killed after this, it is dropped all the same.
@@ -177,13 +180,13 @@ class Step(Engine[Outlook]):
         work = named_by_target(self.work, record.extras.sinks)
         if work is not self.work:
             ledgers = read_ledgers(work, self.store.namespace, self.session)
-            for behind in sinks_behind(work, self.store.namespace, record, ledgers):
+            for behind in sinks_behind(work, self.store.namespace, record, ledgers).values():
                 raise behind
 
     def settled_ledgers(self, record: JobRecord) -> Ledgers:
         """As `ledgers`; a sink that has not recorded the last number is fenced with it, and asked after that."""
         ledgers = self.ledgers(record)
-        below = ledgers.sinks_below(self.work.sinks, record.number)
+        below = ledgers.sinks_below({sink.name: sink for sink in self.work.sinks}, record.number)
         fence_each(below, self.job, self.store.namespace, record.number, self.session)
         return self.ledgers(record) if below else ledgers
 
@@ -276,9 +279,18 @@ class Step(Engine[Outlook]):
         if host := fault_in(error, "disk"):
             return DiskNotShared(self.job, sink=sink, reason=host)
         if intent.spool and is_damage(error, intent.spool):
-            Spool(intent.spool).condemn()
+            self.condemn_spool(intent.spool, intent)
         known = source_error(error, self.work, intent.spans, spark)
         return known or SinkFailed(self.job, sink=sink, reason=first_lines(error))
+
+    def condemn_spool(self, folder: str, intent: Intent) -> None:
+        """Give up a damaged spool, unless another attempt has the batch by now: then it is for that one to see."""
+        try:
+            stored = self.store.read(self.job)
+        except FloodmarkError:
+            return  # the next run meets the damage again
+        if stored and stored.intent and stored.intent.attempt == intent.attempt:
+            Spool(folder).condemn()
 
 
 def reset_marks(step: Step) -> None:
@@ -323,14 +335,14 @@ def accept_sinks(step: Step) -> list[SinkBehind]:
         ledgers = read_ledgers(work, step.store.namespace, session_under(lease, step.session))
         behind = sinks_behind(work, step.store.namespace, record, ledgers)
         known = record.extras.sinks
-        for lost in behind:
-            kept = known.pop(lost.sink)
+        for key, lost in behind.items():
+            kept = known.pop(key if key in known else lost.sink)
             if lost.recorded is not None:
-                known[lost.sink] = replace(kept, number=lost.recorded, target=lost.target)
+                known[key] = replace(kept, number=lost.recorded, target=lost.target)
         if behind:
             accepted = replace(record, extras=record.extras.with_sinks(known))
             step.store.intend(accepted, expected=record.number, lease=lease.lease)
-        return behind
+        return list(behind.values())
 
 
 def save_decision(step: Step, record: JobRecord, lease: HeldLease) -> None:

@@ -168,15 +168,24 @@ def quarantine_rows(broken: DataFrame, legend: Legend, batch: Batch) -> DataFram
     )
 
 
-def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> DataFrame:
+def saved_letters(frame: DataFrame, source: str) -> DataFrame:
+    """What could not be parsed, as it can be kept: the record as text, whatever its columns are, beside its source."""
+    from pyspark.sql import functions as F
+
+    met = [F.col(name) for name in ("file", "line", "text", "reason")]
+    return frame.select(F.lit(source).alias("source"), *met, *(c.alias(n) for n, c in _record_columns(frame).items()))
+
+
+def letter_rows(frame: DataFrame, source: str | None, met_by: MetBy, batch: Batch) -> DataFrame:
     """New letters: what was met (file, line, text, reason, and the record where it can be run again), and by which
-    batch of which job.
+    batch of which job; the frame has their source, if none is named.
 
     A place that has a line is met by one record only, so a letter of it has the same id when it is put aside again.
     """
     from pyspark.sql import functions as F
 
-    where = F.concat_ws(":", F.lit(source), "file", "line")
+    origin = F.lit(source) if source is not None else F.col("source")
+    where = F.concat_ws(":", origin, "file", "line")
     has_place = F.col("line").isNotNull() & F.col("file").isNotNull()
     return _in_shape(
         frame,
@@ -184,7 +193,7 @@ def letter_rows(frame: DataFrame, source: str, met_by: MetBy, batch: Batch) -> D
         id=F.when(has_place, where).otherwise(F.expr("uuid()")),
         kind=F.lit("dead_letter"),
         job=F.lit(batch.job),
-        source=F.lit(source),
+        source=origin,
         reasons=F.array("reason"),
         **_new_state(met_by),
         **_record_columns(frame),

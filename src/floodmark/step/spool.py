@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 COUNTS = "_floodmark.json"
-COMPANIONS = ("-outcomes", "-unread")
+COMPANIONS = ("-outcomes", "-unread", "-dead")
 """What is frozen beside a batch, in folders that are called like it: it is finished first."""
 AT_ONCE = 16
 FOOTER_END_BYTES = 8
@@ -58,9 +58,13 @@ class Spool:
 
     def counts(self) -> RowCounts | None:
         """What the finished spool holds; None if it was never finished, or is no longer what was finished."""
-        if self.flaw() is not None:
+        return self.stored_counts() if self.flaw() is None else None
+
+    def stored_counts(self) -> RowCounts | None:
+        """What it held when it was finished, if it ever was; whether it still does is not looked at."""
+        stored = self._stored()
+        if stored is None:
             return None
-        stored = self._stored() or {}
         tally = Tally.deserialize(stored["tally"]) if "tally" in stored else Tally()
         return RowCounts(stored["read"], stored["dead"], tally)
 
@@ -141,7 +145,10 @@ class Spool:
         return reader.option("parquet.page.verify-checksum.enabled", "true").parquet(self._spark_place())
 
     def condemn(self) -> None:
-        """A page of it turned out to be damaged: it is not finished any more, and the next run sees that."""
+        """A page of it turned out to be damaged: it is not finished any more, and the next run sees that.
+
+        Only for the attempt whose batch is open: to another one the spool may be all that there is of its rows.
+        """
         system, path = arrow_place(self.folder)
         if self.has_counts():
             system.delete_file(f"{path}/{COUNTS}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import floodmark
 from floodmark.errors import ConfigError, TransformFailed
 from floodmark.sinks.contract import POSITION
-from floodmark.step.repeatable import makes_other_rows, parse, tables_read, why_volatile
+from floodmark.step.repeatable import aggregates, calls_unknown, makes_other_rows, parse, tables_read, why_volatile
 from floodmark.step.spool import RowCounts, Spool
 
 if TYPE_CHECKING:
@@ -165,6 +165,10 @@ class Sql:
         return is_plain and not makes_other_rows(self.text)
 
     def is_row_by_row(self) -> bool:
+        return self.is_plain_select() and not calls_unknown(self.text)
+
+    def is_plain_select(self) -> bool:
+        """As `is_row_by_row`, if no function of the user's own is an aggregate."""
         from sqlglot import exp
 
         ordering = ("order", "sort", "cluster", "distribute", "limit", "offset", "hint")
@@ -207,9 +211,8 @@ class Sql:
 
         tree = self._tree
         plain = isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in ("with_", *SHAPED))
-        return (
-            plain and len(list(tree.find_all(exp.Table))) == 1 and not tree.find(exp.AggFunc, exp.Subquery, exp.Pivot)
-        )
+        is_of_one = len(list(tree.find_all(exp.Table))) == 1 and not tree.find(exp.AggFunc, exp.Subquery, exp.Pivot)
+        return plain and is_of_one and not aggregates(self.text)
 
     def _place_of_from(self) -> int:
         import sqlglot

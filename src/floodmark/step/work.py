@@ -16,7 +16,7 @@ from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
 from floodmark.sinks.contract import Atomic, Discerning, Expressing, Freezing, Ordered, Sink, merges
-from floodmark.sources.contract import Deciding, Immutable, Repeating, Restating, Session, Source
+from floodmark.sources.contract import Deciding, Immutable, Repeating, Restating, Saving, Session, Source
 from floodmark.step.repeatable import volatile_calls, why_expression_volatile
 from floodmark.step.transform import (
     Function,
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 OUTSIDE_KINDS = ("backfill", "repair", "replay")
 """Kinds of batches that leave the mark where it is."""
 SOURCE = "source '"
+ASIDE = "the place of "
+"""How what may have changed begins, of a table for rows that are put aside."""
+KEY_OF_ASIDE = "@"
+"""Before the name of such a table where others stand by their names: no sink can be called so."""
 NAMING = ("name", "path", "url", "bootstrap", "driver", "glob", "by")
 """Options that say which source it is: its fingerprint has what counts of them, however they are spelled."""
 LOOKING = ("start", "settle", "lag", "on_gap", "on_rewritten", "recursive", "safety", "unique", "max_future")
@@ -85,11 +89,21 @@ class Work:
         """Everything that keeps the job's numbers in a ledger, in the order in which a batch is written to it."""
         return (*self.sinks, *self.aside_sinks)
 
+    def by_key(self) -> dict[str, Sink]:
+        """All of them by what the record knows them by: a sink may have the name of a table for rows put aside."""
+        return {**{s.name: s for s in self.sinks}, **{f"{KEY_OF_ASIDE}{s.name}": s for s in self.aside_sinks}}
+
     def why_spooled(self) -> str | None:
         """Why rows are frozen before they are written; None if they need not be.
 
         Sources are asked only where their answer decides.
         """
+        reason, saving = self._why_rows_spooled(), [source for source in self.sources if isinstance(source, Saving)]
+        if reason is None and self.dead_letters is not None and not all(map(gives_same_rows, saving)):
+            return "records that cannot be parsed are read a second time, and must be the same then"
+        return reason
+
+    def _why_rows_spooled(self) -> str | None:
         transform = over_sources(self.transform, [source.name for source in self.sources])
         if_changing = why_spooled(self.sinks, transform, self.rules, is_immutable=False)
         immutable = [source for source in self.sources if isinstance(source, Immutable)]
@@ -107,6 +121,7 @@ class Work:
     def fingerprints(self) -> dict[str, str]:
         """What must not change between a crash and its rerun."""
         sinks = {f"sink '{sink.name}'": sink.fingerprint() for sink in self.sinks}
+        letters, quarantine = (self._place_of(sink) for sink in (self.dead_letters, self.quarantine))
         sources = {source_label(source.name): options_fingerprint(source) for source in self.sources}
         return {
             **sources,
@@ -114,7 +129,12 @@ class Work:
             "the rules": self.rules.fingerprint(),
             "the program": program_fingerprint(self.transform),
             **sinks,
+            **letters,
+            **(quarantine if self.rules.quarantines() else {}),
         }
+
+    def _place_of(self, aside: Sink | None) -> dict[str, str]:
+        return {f"{ASIDE}{aside.name}": aside.fingerprint()} if aside is not None else {}
 
     def changes_since(self, intent: Intent, session: Session) -> list[str]:
         """What is not as it was when this batch was begun; each source is asked which one it is."""
@@ -122,6 +142,9 @@ class Work:
         labels = {source_label(source.name) for source in self.sources}
         if not any(what.startswith(SOURCE) for what in before):  # intents of earlier versions did not tell
             before |= {what: now[what] for what in labels}
+        # Places that the batch knew nothing of cannot have a row of it; one that it had counts without its rules, too.
+        now = {what: text for what, text in now.items() if what in before or not what.startswith(ASIDE)}
+        now |= {what: text for what, text in self._place_of(self.quarantine).items() if what in before}
         known = intent.extras.sources or {}
         moved = [s.name for s in self.sources if s.name in known and s.fingerprint(session) != known[s.name]]
         changed = [what for what in {**before, **now} if before.get(what) != now.get(what)]
@@ -143,6 +166,11 @@ class RunRequest:
     def drops_open_batch(self) -> bool:
         """Whether a batch that was begun is given up instead of finished."""
         return self.abandon or self.full_refresh
+
+
+def gives_same_rows(source: Source) -> bool:
+    """Whether a span of it gives the same rows whenever it is read."""
+    return isinstance(source, Immutable) and source.gives_same_rows()
 
 
 def source_label(name: str) -> str:

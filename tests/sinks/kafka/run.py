@@ -17,6 +17,7 @@ def main(master: str, bootstrap: str, topic: str, spool: str, frozen: str) -> No
     sink = Kafka(bootstrap, topic, key="id", value="text:id", chunk_rows=500)
     now = datetime.now(timezone.utc)
     batch = Batch("prod", topic, 1, "a", "d1", "batch", now, frozen={"kafka": json.loads(frozen)})
+    sink.end_transactions(batch.ledger(sink.name), lambda: spark)  # as the step does where a batch is open
     print(f"written {sink.write(spark.read.parquet(spool), batch)}", flush=True)
 
 

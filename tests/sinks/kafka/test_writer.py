@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -358,20 +357,6 @@ def test_half_a_batch_of_an_earlier_version_is_continued_without_a_hash(plan: Wr
     session.close()
     assert write(plan, messages("a", "b", "c")) == Delivery(0, 3)
     assert values_of(plan) == ["a", "b", "c"]
-
-
-def test_what_a_killed_run_left_open_does_not_hide_the_ledger(plan: WritePlan) -> None:
-    """The broker would end the transaction after minutes: under the lease its id is taken over first."""
-    write(plan, messages("a"))
-    left = TransactionalSession(replace(plan.address, transaction_seconds=600), 1, [0, 1])
-    left.open()
-    left.begin()
-    page, group = LedgerPage(2, 1, False, 2, 1, 1, "d2", "intent-2"), left._reader.consumer_group_metadata()
-    left._producer.send_offsets_to_transaction([page.offset(plan.address.topic, 0)], group, 10)
-    since = time.monotonic()
-    sink(plan).end_transactions(plan.address.ledger, no_spark)  # type: ignore[arg-type]
-    assert recorded(plan) == Recorded(1, "d1")
-    assert time.monotonic() - since < 20
 
 
 def test_a_batch_is_recorded_when_all_writers_are_done(plan: WritePlan) -> None:

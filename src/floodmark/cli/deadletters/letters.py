@@ -112,7 +112,7 @@ def _jobs(invocation: Invocation) -> list[JobLetters]:
 
     site = invocation.site()
     jobs = invocation.loaded_project().jobs
-    return [JobLetters(job.name, site.path(job.dead_letters.place(job.name))) for job in jobs if job.dead_letters]
+    return [JobLetters(job.name, site.path(job.places_aside()["dead_letters"])) for job in jobs if job.dead_letters]
 
 
 def _has_project(invocation: Invocation) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from floodmark.probes.kafka import KafkaProbe, PartitionBounds, Topic, similar_t
 from floodmark.probes.kafka.client import KafkaOptions, driver_message
 from floodmark.sinks.contract import Batch, Recorded, Session, require_own_number
 from floodmark.sinks.kafka import ledger as ledgers
-from floodmark.sinks.kafka.ledger import PROMPT_SECONDS, STABLE_SECONDS, CannotTell, Layout, LedgerPage
+from floodmark.sinks.kafka.ledger import LOOK_SECONDS, PROMPT_SECONDS, STABLE_SECONDS, CannotTell, Layout, LedgerPage
 from floodmark.sinks.kafka.messages import MessageFormat
 from floodmark.sinks.kafka.producer import (
     PATIENCE_SECONDS,
@@ -70,6 +70,7 @@ class Kafka:
     chunk_rows: int = 100_000
     chunk_seconds: float = 60.0
     partition: str | None = None
+    _only_looks: bool = field(default=False, repr=False, compare=False)
     _readers: dict[str, Consumer] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -135,6 +136,9 @@ class Kafka:
                     raise
                 log.info("taking over what a run that is gone left open", sink=self.name, topic=self.topic)
                 in_parallel(self._address(ledger).take_over, range(count))
+
+    def without_waiting(self) -> Kafka:
+        return replace(self, _only_looks=True)
 
     def may_have_forgotten(self, ledger: str) -> bool:
         """Brokers forget a group after some days; a topic that was made anew begins at offset 0."""
@@ -240,7 +244,25 @@ class Kafka:
 
     def _pages(self, ledger: str) -> dict[int, LedgerPage]:
         count = self._topic.partitions()
+        if count and self._only_looks:
+            return self._pages_at_once(ledger, range(count))
         return retry_passing_errors(lambda: self._read_pages(ledger, range(count))) if count else {}
+
+    def _pages_at_once(self, ledger: str, partitions: range) -> dict[int, LedgerPage]:
+        from confluent_kafka import KafkaException
+
+        try:
+            return self._read_pages(ledger, partitions, LOOK_SECONDS)
+        except KafkaException as error:
+            if not is_passing(error):
+                raise
+            reason = f"its ledger could not be read within {LOOK_SECONDS:.0f} s ({driver_message(error)})"
+            raise SinkUnreachable(
+                self.describe(),
+                reason=f"{self._client.without_secrets(reason)}: a run is writing to it, or was killed while it did",
+                hint="`floodmark run` ends what a killed run left open, and finishes its batch; else look again once "
+                "the run that writes is done",
+            ) from None
 
     def _read_pages(self, ledger: str, partitions: range, seconds: float = STABLE_SECONDS) -> dict[int, LedgerPage]:
         """The reader is kept, since to connect takes far longer than to ask; one that failed is given up."""

@@ -25,6 +25,8 @@ STABLE_SECONDS = 60.0
 """How long to wait for offsets that an open transaction is about to change."""
 PROMPT_SECONDS = 3.0
 """How long an answer takes at most where nothing is open."""
+LOOK_SECONDS = 10.0
+"""How long somebody waits who only looks: to connect takes a while, too."""
 PAGE_FORMAT = 2
 """Since 2 a page says whether it is a fence, and has a hash of the rows."""
 HIDDEN_SECONDS = 120.0
