@@ -16,7 +16,6 @@ from floodmark.lineage import Lineage, lineage_of
 from floodmark.lineage.flows import Parts
 from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
 from floodmark.project.health import watch_of
-from floodmark.stores.opening import folder_beside
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt
 from floodmark.web.graph import Graph, graph_of, status_by_job
 
@@ -153,7 +152,7 @@ def take_snapshot(
         lineage=lineage,
         runs=tuple(run for run in store.runs(None, RUNS_OF_ALL) if run.job != UPKEEP),
         workflows=_workflows(store, names),
-        asides=tuple(_asides(project, site, store)),
+        asides=tuple(_asides(project, site)),
         alerts=memory.alerts,
     )
 
@@ -212,18 +211,14 @@ def _workflows(store: MarkStore, jobs: Sequence[str]) -> dict[str, WorkflowState
     return {name: run for name, run in runs.items() if run is not None}
 
 
-def _asides(project: Project, site: Site, store: MarkStore) -> list[AsideView]:
-    return [look_aside(job.name, kind, path) for job in project.jobs for kind, path in _places(job, site, store)]
+def _asides(project: Project, site: Site) -> list[AsideView]:
+    return [look_aside(job.name, kind, path) for job in project.jobs for kind, path in _places(job, site)]
 
 
-def _places(job: JobModel, site: Site, store: MarkStore) -> list[tuple[Kind, str]]:
-    places: list[tuple[Kind, str]] = []
-    if job.rules:
-        default = f"{folder_beside(store)}/quarantine/{job.name}"
-        places.append(("quarantine", site.path(job.quarantine.path) if job.quarantine else default))
-    if job.dead_letters:
-        places.append(("dead_letter", site.path(job.dead_letters.place(job.name))))
-    return places
+def _places(job: JobModel, site: Site) -> list[tuple[Kind, str]]:
+    kinds: dict[str, Kind] = {"quarantine": "quarantine", "dead_letters": "dead_letter"}
+    places = {kinds[name]: site.path(path) for name, path in job.places_aside().items()}
+    return [(kind, path) for kind, path in places.items() if kind != "quarantine" or job.rules]
 
 
 def look_aside(job: str, kind: Kind, path: str) -> AsideView:
