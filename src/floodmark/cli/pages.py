@@ -49,13 +49,12 @@ def last_changes(invocation: Invocation, snapshot: Snapshot) -> list[str]:
     return list(diff_lines(diff_between(invocation, before[0], last[-1], ()), invocation.site().folder))
 
 
-def snapshot_of(invocation: Invocation) -> Snapshot:
+def snapshot_of(invocation: Invocation, **depth: int) -> Snapshot:
     """The project as it stands now."""
     from floodmark.web.snapshot import take_snapshot
 
-    return take_snapshot(
-        invocation.loaded_project(), invocation.site(), invocation.store(), datetime.now(timezone.utc), invocation.scrub
-    )
+    project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
+    return take_snapshot(project, site, store, datetime.now(timezone.utc), invocation.scrub, **depth)
 
 
 serve_app = typer.Typer(add_completion=False)
@@ -93,7 +92,7 @@ def pages_of(invocation: Invocation, gate: Gate) -> Pages:
     options += [f"--target={invocation.target}"] if invocation.target else []
     options += [f"--env-file={invocation.env_file.absolute()}"] if invocation.env_file else []
     return Pages(
-        look=lambda: snapshot_of(invocation),
+        look=lambda: snapshot_of(invocation, runs_of_a_job=1),  # a job's own page reads the others
         store=invocation.store,
         gate=gate,
         acts=Acts(tuple(options), document.folder) if gate.token else None,

@@ -26,8 +26,9 @@ RUNS_COMPARED = 10
 FEWEST_RUNS = 3
 NOTICEABLE_SECONDS = 1.0
 """Below this, twice as long is noise."""
-RUNS_READ = 5 * RUNS_COMPARED
-"""Failed runs stand between those that are compared."""
+RUNS_READ = RUNS_COMPARED + 2
+"""Enough, unless failed runs stand between those that are compared."""
+RUNS_READ_AT_MOST = 5 * RUNS_COMPARED
 COMMITS_READ = 50
 """Maintenance rarely fills that many commits in a row; where it does, the oldest of them gives the age."""
 
@@ -46,10 +47,17 @@ def examine(
     looks = [(table, look_at(table)) for table in watch.tables]
     findings = [finding for table, facts in looks for finding in _of_table(table, facts, now, counts_before or {})]
     for job in [*watch.jobs, *_streams(watch, store)]:
-        known = JobFacts(store.read(job.name), tuple(store.runs(job.name, RUNS_READ)), store.last_looked(job.name))
-        findings += _of_job(job, known, now)
+        findings += _of_job(job, facts_of(job.name, store), now)
         findings += [_of_sink(sink) for sink in (sinks_behind or {}).get(job.name, ())]
     return Report(now, tuple(findings))
+
+
+def facts_of(job: str, store: MarkStore) -> JobFacts:
+    """What the store has of a job, read as far back as the checks look."""
+    runs = tuple(store.runs(job, RUNS_READ))
+    if len(runs) == RUNS_READ and sum(run.status == "done" for run in runs) <= RUNS_COMPARED:
+        runs = tuple(store.runs(job, RUNS_READ_AT_MOST))
+    return JobFacts(store.read(job), runs, store.last_looked(job))
 
 
 def row_counts(report: Report) -> dict[str, int]:

@@ -13,6 +13,7 @@ from floodmark.lineage import Dataset, Lineage
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
+    from floodmark.lineage.flows import Flow
 
 
 Layer = Literal["source", "bronze", "silver", "gold", "other"]
@@ -71,8 +72,8 @@ def graph_of(
     lineage: Lineage, statuses: Mapping[str, Status], folder: str, unread_jobs: Mapping[str, str] | None = None
 ) -> Graph:
     """The picture of a project's lineage; `statuses` are those of its jobs, and paths are seen from its folder."""
-    datasets, filled = lineage.datasets(), _jobs_by_dataset(lineage)
-    nodes = [_node(dataset, filled.get(dataset, ()), lineage, statuses, folder) for dataset in datasets]
+    filled = _flows_by_dataset(lineage)
+    nodes = [_node(dataset, filled.get(dataset, ()), statuses, folder) for dataset in lineage.datasets()]
     edges = [
         Edge(str(read), str(written), flow.job, statuses.get(flow.job))
         for flow in lineage.flows
@@ -82,20 +83,21 @@ def graph_of(
     return Graph(tuple(nodes), tuple(edges), unread_jobs or {})
 
 
-def _node(dataset: Dataset, jobs: Sequence[str], lineage: Lineage, statuses: Mapping[str, Status], folder: str) -> Node:
+def _node(dataset: Dataset, flows: Sequence[Flow], statuses: Mapping[str, Status], folder: str) -> Node:
+    jobs = [flow.job for flow in flows]
     known = [statuses[job] for job in jobs if job in statuses]
-    columns = [name for flow in lineage.flows if dataset in flow.outputs for name in flow.outputs[dataset].columns]
+    columns = dict.fromkeys(name for flow in flows for name in flow.outputs[dataset].columns)
     label = str(dataset).removeprefix(f"{folder}/")
     status = worst(known) if known else None
     layer: Layer = layer_of(label) if jobs else "source"
-    return Node(str(dataset), label, layer, status, tuple(jobs), tuple(dict.fromkeys(columns)))
+    return Node(str(dataset), label, layer, status, tuple(jobs), tuple(columns))
 
 
-def _jobs_by_dataset(lineage: Lineage) -> dict[Dataset, list[str]]:
-    filled: dict[Dataset, list[str]] = {}
+def _flows_by_dataset(lineage: Lineage) -> dict[Dataset, list[Flow]]:
+    filled: dict[Dataset, list[Flow]] = {}
     for flow in lineage.flows:
         for dataset in flow.outputs:
-            filled.setdefault(dataset, []).append(flow.job)
+            filled.setdefault(dataset, []).append(flow)
     return filled
 
 
@@ -110,7 +112,12 @@ def status_by_job(findings: Iterable[tuple[str, Status]], jobs: Iterable[str]) -
     """The worst that was found of each job; a subject is a job's name, or begins with `job NAME`."""
     found: dict[str, Status] = dict.fromkeys(jobs, SEVERITY[0])
     for subject, status in findings:
-        name = subject.removeprefix("job ").partition(",")[0]
+        name = job_in(subject)
         if name in found:
             found[name] = worst([found[name], status])
     return found
+
+
+def job_in(subject: str) -> str:
+    """The job that a finding is about: its subject is a job's name, `job NAME` or `job NAME, sink SINK`."""
+    return subject.removeprefix("job ").partition(",")[0]

@@ -86,7 +86,7 @@ class Pages:
             request,
             "job.html",
             job=view,
-            runs=store.runs(view.name, RUNS_SHOWN),
+            runs=tuple(store.runs(view.name, RUNS_SHOWN)),
             history=store.history(view.name, HISTORY_SHOWN),
             graph=snapshot.graph.around(view.name),
             asides=[each for each in snapshot.asides if each.job == view.name],
@@ -102,7 +102,7 @@ class Pages:
         from floodmark.jobs.diff import Receipts
 
         try:
-            receipt = Receipts.of(self.store()).run(request.path_params["run"])
+            receipt = Receipts.of(self.store(), request.query_params.get("job")).run(request.path_params["run"])
         except RunNotFound as error:
             return self.missing(request, str(error))
         lines = self.log_lines(receipt.job, receipt.run)

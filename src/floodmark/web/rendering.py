@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from floodmark.hwm import Json
     from floodmark.jobs.workflow.running import WorkflowState
-    from floodmark.web.snapshot import JobView, Snapshot
+    from floodmark.web.snapshot import Snapshot
 
 
 SCRIPTS = ("vendor/dagre.min.js", "vendor/uPlot.iife.min.js", "floodmark.js")
@@ -191,9 +191,9 @@ def _run_note(receipt: Receipt) -> str:
     return f"{plural(receipt.rows_read, 'row')} read, batch {receipt.number}"
 
 
-def series(job: JobView) -> dict[str, Json]:
-    """The job's finished runs for the plots, the oldest first: when, how many rows, how long."""
-    runs = [run for run in reversed(job.runs) if run.status == "done"]
+def series(receipts: Sequence[Receipt]) -> dict[str, Json]:
+    """The finished runs of a job for its plots, the oldest first: when, how many rows, how long."""
+    runs = [run for run in reversed(receipts) if run.status == "done"]
     return {
         "times": [run.started.timestamp() for run in runs],
         "rows": [run.rows_read for run in runs],

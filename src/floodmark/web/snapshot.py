@@ -17,7 +17,7 @@ from floodmark.lineage.flows import Parts
 from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
 from floodmark.project.health import watch_of
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt
-from floodmark.web.graph import Graph, graph_of, status_by_job
+from floodmark.web.graph import Graph, graph_of, job_in, status_by_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +128,13 @@ class Snapshot:
 
 
 def take_snapshot(
-    project: Project, site: Site, store: MarkStore, now: datetime, scrub: Callable[[str], str] = str
+    project: Project,
+    site: Site,
+    store: MarkStore,
+    now: datetime,
+    scrub: Callable[[str], str] = str,
+    *,
+    runs_of_a_job: int = RUNS_OF_A_JOB,
 ) -> Snapshot:
     """Look at everything once. Raises StoreUnreachable: what could not be read is not shown as empty."""
     from floodmark.project.check import sinks_behind
@@ -137,21 +143,38 @@ def take_snapshot(
     memory = recall(store)
     report = examine(watch_of(project, site), store, now, memory.counts, behind)
     names = [job.name for job in project.jobs]
-    streams = [name for name in _other_jobs(store, names) if _is_stream(store.read(name))]
+    records = {name: store.read(name) for name in [*names, *store.jobs()]}
+    streams = [name for name, record in records.items() if name not in names and _is_stream(record)]
+    about = _findings_by_job(report)
     statuses = status_by_job([(each.subject, each.status) for each in report.findings], [*names, *streams])
     every = {job.name: job.every for job in project.jobs}
     lineage, unread = lineage_as_far_as_known(project, site)
+
+    def view(name: str) -> JobView:
+        runs = store.runs(name, runs_of_a_job)
+        return _job(name, records[name], about.get(name, ()), statuses[name], every.get(name), runs)
+
     return Snapshot(
         title=site.folder.name,
         namespace=store.namespace,
         store=scrub(store.describe()),
         taken=now,
         report=report,
-        jobs=tuple(_job(name, store, report, statuses[name], every.get(name)) for name in [*names, *streams]),
+        jobs=tuple(
+            _job(
+                name,
+                records[name],
+                about.get(name, ()),
+                statuses[name],
+                every.get(name),
+                store.runs(name, runs_of_a_job),
+            )
+            for name in [*names, *streams]
+        ),
         graph=graph_of(lineage, statuses, str(site.folder), unread),
         lineage=lineage,
         runs=tuple(run for run in store.runs(None, RUNS_OF_ALL) if run.job != UPKEEP),
-        workflows=_workflows(store, names),
+        workflows={name: run for name, record in records.items() if (run := last_run_in(record)) is not None},
         asides=tuple(_asides(project, site)),
         alerts=memory.alerts,
     )
@@ -159,37 +182,51 @@ def take_snapshot(
 
 def lineage_as_far_as_known(project: Project, site: Site) -> tuple[Lineage, dict[str, str]]:
     """The lineage of the jobs whose SQL can be read, and of the others why not."""
-    parts, unread = [], {}
-    for model in project.jobs:
-        try:
-            part = Parts.of_model(model, site)
-            lineage_of([part])
-        except (ConfigError, ImportError) as error:
-            unread[model.name] = str(error)
-        else:
-            parts.append(part)
-    return lineage_of(parts), unread
+    parts = [Parts.of_model(model, site) for model in project.jobs]
+    try:
+        return lineage_of(parts), {}
+    except ConfigError:
+        reasons = {part.name: _reason_against(part) for part in parts}
+        unread = {name: reason for name, reason in reasons.items() if reason is not None}
+        return lineage_of(part for part in parts if part.name not in unread), unread
 
 
-def _job(name: str, store: MarkStore, report: Report, status: Status, every: str | None) -> JobView:
-    record = store.read(name)
-    findings = tuple(each for each in report.findings if _is_about(each, name))
+def _reason_against(part: Parts) -> str | None:
+    try:
+        lineage_of([part])
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _job(
+    name: str,
+    record: JobRecord | None,
+    findings: Sequence[Finding],
+    status: Status,
+    every: str | None,
+    runs: Sequence[Receipt],
+) -> JobView:
     return JobView(
         name=name,
         status=status,
-        findings=findings,
+        findings=tuple(findings),
         marks=_marks(record),
         number=record.number if record else 0,
         open_batch=record.intent.number if record and record.intent else None,
         changed=record.modified_time if record else None,
         every=every,
-        runs=tuple(store.runs(name, RUNS_OF_A_JOB)),
+        runs=tuple(runs),
         is_stream=_is_stream(record),
     )
 
 
-def _is_about(finding: Finding, job: str) -> bool:
-    return finding.subject in (job, f"job {job}") or finding.subject.startswith(f"job {job},")
+def _findings_by_job(report: Report) -> dict[str, list[Finding]]:
+    """Findings about jobs and their sinks; those about tables are under the tables' names."""
+    found: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        found.setdefault(job_in(finding.subject), []).append(finding)
+    return found
 
 
 def _marks(record: JobRecord | None) -> tuple[MarkView, ...]:
@@ -197,18 +234,8 @@ def _marks(record: JobRecord | None) -> tuple[MarkView, ...]:
     return tuple(MarkView(source, mark.kind, short_mark(mark.show())) for source, mark in marks.items())
 
 
-def _other_jobs(store: MarkStore, known: Sequence[str]) -> list[str]:
-    return [name for name in store.jobs() if name not in known]
-
-
 def _is_stream(record: JobRecord | None) -> bool:
     return record is not None and record.extras.healing is not None
-
-
-def _workflows(store: MarkStore, jobs: Sequence[str]) -> dict[str, WorkflowState]:
-    records = [record for name in _other_jobs(store, jobs) if (record := store.read(name)) is not None]
-    runs = {record.job: last_run_in(record) for record in records if record.extras.workflow}
-    return {name: run for name, run in runs.items() if run is not None}
 
 
 def _asides(project: Project, site: Site) -> list[AsideView]:
