@@ -63,7 +63,7 @@ dist: setup ## build wheel and sdist into dist/
 lock: setup ## resolve requirements.lock anew from pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --upgrade \
-		--extra kafka --extra postgres --extra dev \
+		--extra kafka --extra postgres --extra web --extra dev \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements.lock
 
 clean: ## remove what was built; .venv and the cache folder stay

@@ -158,5 +158,5 @@ def test_metrics_name_every_job_and_table(floodmark: Floodmark) -> None:
     """Printed for a collector; nothing is judged, so nothing fails."""
     said = floodmark("health", "--metrics")
     assert said.code == 0
-    assert 'table_files{table="orders"} 1' in said.out.splitlines()
-    assert 'pipeline_records_processed{job="orders"} 3' in said.out.splitlines()
+    assert 'table_files{table="orders"} 1.0' in said.out.splitlines()
+    assert 'pipeline_records_processed{job="orders"} 3.0' in said.out.splitlines()

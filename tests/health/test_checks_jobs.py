@@ -9,7 +9,7 @@ import pytest
 
 from floodmark.errors import SinkBehind
 from floodmark.health.checks import JobFacts, examine, performance, processing_offset, quality, rows_agree
-from floodmark.health.report import JobWatch, Watch
+from floodmark.health.report import JobWatch, SinkUnseen, Watch
 from floodmark.hwm import ColumnIntHWM, Json
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
@@ -143,3 +143,12 @@ def test_rows_read_are_written_refused_or_dead(written: int, status: str) -> Non
 def test_a_job_that_transforms_rows_is_not_counted_so() -> None:
     """Its SQL may filter or explode."""
     assert rows_agree(JobWatch("orders"), replace(DONE, rows_written={"lake": 5})) is None
+
+
+def test_a_sink_that_gave_no_answer_is_unknown_with_the_reason() -> None:
+    """It is never taken for one that has everything."""
+    unseen = SinkUnseen("orders", "lake", "connection refused")
+    findings = examine(Watch(jobs=(ORDERS,)), MemoryMarkStore(), NOON, sinks_behind={"orders": [unseen]}).findings
+    [found] = [each for each in findings if each.check == "record_counts"]
+    assert (found.status, found.subject) == ("UNKNOWN", "job orders, sink lake")
+    assert "connection refused" in found.message

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from floodmark.health.checks import TableFacts, freshness, look_at, table_count
-from floodmark.health.report import HOUR, Limits, TableWatch
+from floodmark.health.report import HOUR, Limits, Report, TableWatch
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=timezone.utc)
 ORDERS = TableWatch("orders", "lake/orders")
@@ -86,7 +86,7 @@ def test_a_table_may_have_a_limit_of_its_own() -> None:
         (5, None, Limits(min_rows=6), "WARNING"),
         (0, 10, Limits(), "CRITICAL"),
         (0, None, Limits(min_rows=0), "HEALTHY"),
-        (None, 10, Limits(), "HEALTHY"),
+        (None, 10, Limits(), "UNKNOWN"),
     ],
 )
 def test_a_count_is_held_against_zero_the_minimum_and_the_last_one(
@@ -96,8 +96,25 @@ def test_a_count_is_held_against_zero_the_minimum_and_the_last_one(
     assert table_count(TableWatch("orders", "x", limits), facts(rows=rows), before).status == status
 
 
-@pytest.mark.parametrize("seen", [TableFacts("orders", exists=False), TableFacts("orders", error="no permission")])
-def test_what_could_not_be_looked_at_is_critical(seen: TableFacts) -> None:
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [(TableFacts("orders", exists=False), "CRITICAL"), (TableFacts("orders", error="no permission"), "UNKNOWN")],
+)
+def test_a_table_that_is_not_there_is_critical_and_one_that_cannot_be_looked_at_unknown(
+    seen: TableFacts, status: str
+) -> None:
     """ "No rows" and "could not look" are never the same."""
-    assert freshness(ORDERS, seen, NOON).status == "CRITICAL"
-    assert table_count(ORDERS, seen, 10).status == "CRITICAL"
+    assert freshness(ORDERS, seen, NOON).status == status
+    assert table_count(ORDERS, seen, 10).status == status
+
+
+def test_not_to_know_makes_the_whole_a_warning() -> None:
+    """It is never HEALTHY, and no reason to wake somebody either."""
+    unseen = freshness(ORDERS, TableFacts("orders", error="no permission"), NOON)
+    assert Report(NOON, (unseen,)).overall == "WARNING"
+
+
+def test_a_project_with_nothing_to_look_at_says_so() -> None:
+    """Nothing is not well."""
+    empty = Report(NOON, ())
+    assert (empty.overall, empty.recommendations()[0].startswith("there is nothing to look at")) == ("WARNING", True)

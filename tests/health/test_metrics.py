@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from floodmark.health.metrics import Sample, exposition, metrics
+from floodmark.health.metrics import LoopMetrics, Sample, exposition, metrics
 from floodmark.health.report import JobWatch, TableWatch, Watch
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
@@ -58,7 +58,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
     assert text.splitlines() == [
         "# HELP table_files files that the table is made of",
         "# TYPE table_files gauge",
-        'table_files{table="a\\"b"} 3',
+        'table_files{table="a\\"b"} 3.0',
         'table_files{table="c"} 1.5',
     ]
 
@@ -78,3 +78,43 @@ def test_the_upkeep_of_a_table_is_told_by_its_last_run_that_did_something() -> N
     opened.add_run(Receipt(UPKEEP, "o3", "failed", NOON - timedelta(hours=1), error="prices: gone"))
     watch = Watch((TableWatch("orders", "nowhere/orders"), TableWatch("prices", "nowhere/prices")))
     assert metrics(watch, opened, NOON) == [Sample("optimize_duration_seconds", {"table": "orders"}, 4.5)]
+
+
+def counted(*receipts: Receipt) -> LoopMetrics:
+    """A loop that saw these runs end."""
+    loop = LoopMetrics()
+    for receipt in receipts:
+        loop.count(receipt)
+    return loop
+
+
+def value(loop: LoopMetrics, name: str, **labels: str) -> float | None:
+    return loop.registry.get_sample_value(name, {"job": "orders", **labels})
+
+
+def test_a_loop_counts_what_was_committed() -> None:
+    """Under the names of the client library: counters end in _total, a histogram has a sum and a count."""
+    rules = (RuleOutcome("positive", "drop", 2, 3),)
+    run = Receipt("orders", "r", "done", NOON, 1.5, 1, 1, 3, rows_dead=1, rules=rules)
+    loop = counted(run, run)
+    assert value(loop, "pipeline_records_processed_total") == 6
+    assert value(loop, "dead_letter_count_total") == 2
+    assert value(loop, "validation_failure_count_total", rule="positive", action="drop") == 4
+    assert (value(loop, "pipeline_duration_seconds_sum"), value(loop, "pipeline_duration_seconds_count")) == (3.0, 2)
+
+
+def test_a_look_that_found_nothing_is_no_run_but_shows_that_the_job_is_up_to_date() -> None:
+    """An idle loop is not a dead one."""
+    loop = counted(Receipt("orders", "", "nothing_new", NOON, rows_held_back=7))
+    assert value(loop, "pipeline_start_count_total") is None
+    assert value(loop, "rows_held_back") == 7
+    assert value(loop, "pipeline_last_success_timestamp_seconds") == NOON.timestamp()
+
+
+def test_a_run_after_a_failed_one_is_a_retry() -> None:
+    """And so is one that finishes the batch of a run that was killed."""
+    failed, done = Receipt("orders", "", "failed", NOON, rows_read=5), Receipt("orders", "r", "done", NOON)
+    loop = counted(failed, failed, done, done)
+    assert value(loop, "pipeline_error_count_total") == 2
+    assert value(loop, "pipeline_retry_count_total") == 2
+    assert value(loop, "pipeline_records_processed_total") == 0

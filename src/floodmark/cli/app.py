@@ -34,6 +34,8 @@ COMMANDS = {
     "optimize": "Compact, order and clean the Delta tables that jobs fill.",
     "health": "Judge freshness, counts, quality, marks and pace; no JVM.",
     "alerts": "List the open alerts, or try the channels.",
+    "report": "Write one HTML file to look at: tables, marks, runs, rules; no JVM.",
+    "serve": "Show the same live in a browser; no JVM.",
     "workflow": "Run or check a workflow: the tasks of a Databricks-Jobs file.",
     "deadletters": "List, show, replay and discard the records that were given up.",
 }
@@ -43,6 +45,7 @@ MODULES = {
     "repair": ("backfill", "reconcile"),
     "runs": ("runs", "diff"),
     "health": ("health", "alerts"),
+    "pages": ("report", "serve"),
 }
 """Commands that stand in one module, each with an app named after it; any other has a module of its own name."""
 GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")

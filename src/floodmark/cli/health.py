@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,12 +12,15 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, print_json, print_line, print_table
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.logs import get_logger
 
 if TYPE_CHECKING:
     from floodmark.health.report import Report
+    from floodmark.stores.record import Receipt
 
 
+log = get_logger(__name__)
 health_app = typer.Typer(add_completion=False)
 
 
@@ -27,7 +33,7 @@ def health(
 ) -> None:
     """Judge freshness, counts, quality, marks and pace; exit 1 if something is CRITICAL."""
     if as_metrics:
-        print_metrics(ctx.obj)
+        print_line(metrics_text(ctx.obj).rstrip("\n"))
         return
     report = examine_project(ctx.obj, quiet=quiet)
     document = report.serialize()
@@ -38,16 +44,15 @@ def health(
     raise typer.Exit(1 if report.overall == "CRITICAL" else 0)
 
 
-def print_metrics(invocation: Invocation) -> None:
-    """The numbers, for a collector of text files or a job that pushes them."""
+def metrics_text(invocation: Invocation) -> str:
+    """The numbers, for a collector of text files, a job that pushes them, or a page that is scraped."""
     from floodmark.health.metrics import exposition, metrics
     from floodmark.project.check import rows_behind
     from floodmark.project.health import watch_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
     behind = rows_behind(project.jobs, site, store)
-    found = metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind)
-    print_line(exposition(found).rstrip("\n"))
+    return exposition(metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind))
 
 
 def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
@@ -66,6 +71,38 @@ def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
         send([*alerts, summary(report)], subscriptions_of(project, site))
         remember(store, HealthMemory(row_counts(report), known))
     return report
+
+
+ALERT_SECONDS = 60.0
+
+
+@dataclass
+class AlertBeat:
+    """Judges a project's alerts beside its runs: after every call of `run`, and in a loop after a run, once a minute
+    at most, or at once when a job failed or works again. A look or a channel that fails never fails a run."""
+
+    invocation: Invocation
+    clock: Callable[[], float] = time.monotonic
+    _last: float | None = None
+    _failed: set[str] = field(default_factory=set)
+
+    def after_run(self, receipt: Receipt) -> None:
+        """A tick of a loop."""
+        has_failed, had_failed = receipt.status == "failed", receipt.job in self._failed
+        (self._failed.add if has_failed else self._failed.discard)(receipt.job)
+        is_due = self._last is None or self.clock() - self._last >= ALERT_SECONDS
+        if is_due or has_failed != had_failed:
+            self.judge()
+
+    def judge(self) -> None:
+        """Look at everything, and send what is new; nothing, where nobody asked to hear of it."""
+        if not self.invocation.loaded_project().alerts:
+            return
+        self._last = self.clock()
+        try:
+            examine_project(self.invocation)
+        except FloodmarkError as error:
+            log.warning("alerts could not be judged", reason=error.message)
 
 
 def _print(report: Report) -> None:

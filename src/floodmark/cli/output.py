@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.hwm.mark import short_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,22 +159,6 @@ def run_entry(receipt: Receipt) -> dict[str, object]:
         "score": receipt.score,
         "rules": [{**asdict(rule), "score": rule.score} for rule in receipt.rules],
     }
-
-
-def short_mark(mark: Json) -> str:
-    """A mark within a line: of a list of files only how many there are."""
-    if isinstance(mark, dict) and "files" in mark:
-        return f"{mark['files']} files"
-    is_files = isinstance(mark, list) and all(isinstance(each, str) and "/" in each for each in mark)
-    return f"{len(mark)} files" if is_files and isinstance(mark, list) else mark_text(mark)
-
-
-def mark_text(value: Json) -> str:
-    """A mark's value for people, cut where it is long."""
-    if value is None:
-        return "none"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def scrub_document(document: Mapping[str, Json], scrub: Callable[[str], str]) -> dict[str, Json]:

@@ -22,9 +22,9 @@ from floodmark.cli.output import (
     print_json,
     print_line,
     scrub_document,
-    short_mark,
 )
 from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.hwm.mark import short_mark
 from floodmark.jobs.rollback import LAST_GOOD, Past, batch_of
 from floodmark.jobs.table_readers import newest_built_on, versions_read
 from floodmark.lineage import datasets as places

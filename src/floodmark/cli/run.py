@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floodmark.cli.health import AlertBeat
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import (
     AsJson,
     DryRun,
     Select,
-    mark_text,
     message_and_hint,
     print_failure,
     print_json,
@@ -24,9 +24,10 @@ from floodmark.cli.output import (
     run_line,
 )
 from floodmark.errors import ConfigError
+from floodmark.hwm.mark import mark_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from rich.status import Status
@@ -43,6 +44,10 @@ run_app = typer.Typer(add_completion=False)
 LOOPING = "looping; Ctrl-C ends it"
 STATUSES = ("done", "nothing_new", "held_back", "failed", "skipped")
 Start = Annotated[str | None, typer.Option("--from", metavar="VALUE", help="Read from this value on, inclusive.")]
+HIGHEST_PORT = 65535
+MetricsAddress = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where a loop shows its numbers to Prometheus.")
+]
 Every = Annotated[str | None, typer.Option(metavar="5s", help="How often a loop looks; implies --loop.")]
 
 
@@ -58,6 +63,7 @@ def run(
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Rebuild the targets from the source.")] = False,
     finish: Annotated[bool, typer.Option("--finish", help="Finish a half-written batch with the new code.")] = False,
     abandon: Annotated[bool, typer.Option("--abandon", help="Give a half-written batch up and read again.")] = False,
+    metrics_addr: MetricsAddress = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the jobs in the order of the file; one that fails does not stop the others."""
@@ -71,7 +77,13 @@ def run(
     if dry_run:
         command.plan(jobs)
         return
-    raise typer.Exit(command.loop(jobs, every) if loops else command.once(jobs))
+    if metrics_addr is not None and not loops:
+        raise ConfigError(
+            "--metrics-addr shows the numbers of a loop.", hint="add --loop, or `floodmark health --metrics`"
+        )
+    with command.metrics_at(metrics_addr):
+        code = command.loop(jobs, every) if loops else command.once(jobs)
+    raise typer.Exit(code)
 
 
 def refuse_contradictions(options: RunRequest, *, loops: bool, dry_run: bool) -> None:
@@ -94,6 +106,8 @@ class RunCommand:
     def __init__(self, invocation: Invocation, options: RunRequest, as_json: bool) -> None:
         self.invocation, self.options, self.as_json = invocation, options, as_json
         self.totals: dict[str, Receipt] = {}
+        self.alerts = AlertBeat(invocation)
+        self.count: Callable[[Receipt], None] = lambda _receipt: None
 
     def plan(self, jobs: Sequence[Job]) -> None:
         """Low, high and count of each job; nothing is touched."""
@@ -113,6 +127,7 @@ class RunCommand:
                 self.report(outcome)
                 cleaner.after(outcome.receipt)
         self.summarise([outcome.receipt for outcome in outcomes])
+        self.alerts.judge()
         return exit_code(outcomes)
 
     def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
@@ -149,6 +164,8 @@ class RunCommand:
 
         job = outcome.receipt.job
         cleaner.after(outcome.receipt)
+        self.count(outcome.receipt)
+        self.alerts.after_run(outcome.receipt)
         self.totals[job] = total(self.totals[job], outcome.receipt) if job in self.totals else outcome.receipt
         return outcome
 
@@ -175,6 +192,32 @@ class RunCommand:
             f"{len(receipts)} {'job' if len(receipts) == 1 else 'jobs'}: {states or 'none ran'}; {rows} rows read"
         )
 
+    @contextmanager
+    def metrics_at(self, address: str | None) -> Iterator[None]:
+        """Show the numbers of this process there as long as it lives."""
+        if address is None:
+            yield
+            return
+        from prometheus_client import start_http_server
+
+        from floodmark.health.metrics import LoopMetrics
+
+        host, port = host_and_port(address)
+        metrics = LoopMetrics()
+        self.count = metrics.count
+        try:
+            server, thread = start_http_server(port, host, metrics.registry)
+        except OSError as error:
+            raise ConfigError(
+                f"{address} cannot be listened on: {error.strerror}.", hint="give another port"
+            ) from error
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
     def status(self, text: str) -> AbstractContextManager[Status | None]:
         """A moving line on a terminal, so that a long batch does not look dead."""
         if self.as_json or not sys.stderr.isatty():
@@ -182,6 +225,14 @@ class RunCommand:
         from rich.console import Console
 
         return Console(stderr=True).status(text)
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """`127.0.0.1:9090` in two; `:9090` and `9090` are of this machine alone."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or int(port) > HIGHEST_PORT:
+        raise ConfigError(f"--metrics-addr {address} has no port.", hint="write it as 127.0.0.1:9090")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 plan_app = typer.Typer(add_completion=False)

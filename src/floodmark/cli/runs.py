@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +12,13 @@ from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import (
     AsJson,
     Select,
-    mark_text,
     print_json,
     print_line,
     print_table,
     run_entry,
     scrub_document,
-    short_mark,
 )
+from floodmark.hwm.mark import mark_text, short_mark
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -75,22 +74,14 @@ Last = Annotated[str, typer.Argument(metavar="RUN2", help="Another one, of the s
 @diff_app.command()
 def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_json: AsJson = False) -> None:
     """Show what jobs did after the earlier of two runs and up to the later one: marks, rows, rules, tables."""
-    from floodmark.jobs.diff import diff as between
-    from floodmark.jobs.diff import jobs_that_ran
-    from floodmark.project import select_jobs
-
     invocation: Invocation = ctx.obj
-    site = invocation.site()
-    store, declared = invocation.store(), select_jobs(invocation.loaded_project(), select or ())
-    others = [] if select else jobs_that_ran(store)
-    sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}
-    found = between(store, run1, run2, {**sinks, **{name: [] for name in others if name not in sinks}})
+    found = diff_between(invocation, run1, run2, select or ())
     if as_json:
         changes: list[Json] = [change.serialize() for change in found.jobs]
         document: dict[str, Json] = {"from": _run_facts(found.first), "to": _run_facts(found.last), "jobs": changes}
         print_json(scrub_document(document, invocation.scrub))
         return
-    for line in _diff_lines(found, site.folder):
+    for line in diff_lines(found, invocation.site().folder):
         print_line(invocation.scrub(line))
 
 
@@ -98,7 +89,21 @@ def _run_facts(receipt: Receipt) -> dict[str, Json]:
     return {"run": receipt.run, "job": receipt.job, "started": receipt.started.isoformat(), "number": receipt.number}
 
 
-def _diff_lines(found: Diff, folder: Path) -> Iterator[str]:
+def diff_between(invocation: Invocation, run1: str, run2: str, select: Sequence[str]) -> Diff:
+    """What the selected jobs did between two runs; if none is selected, all that ran."""
+    from floodmark.jobs.diff import diff as between
+    from floodmark.jobs.diff import jobs_that_ran
+    from floodmark.project import select_jobs
+
+    site, store = invocation.site(), invocation.store()
+    declared = select_jobs(invocation.loaded_project(), select)
+    others = [] if select else jobs_that_ran(store)
+    sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}
+    return between(store, run1, run2, {**sinks, **{name: [] for name in others if name not in sinks}})
+
+
+def diff_lines(found: Diff, folder: Path) -> Iterator[str]:
+    """The changes for people."""
     for word, receipt in (("after", found.first), ("up to", found.last)):
         yield f"{word} run {receipt.run} ({receipt.job}, {receipt.started:%Y-%m-%d %H:%M:%S})"
     if not found.jobs:

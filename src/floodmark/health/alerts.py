@@ -16,6 +16,8 @@ from floodmark.stores.lease import change_record
 from floodmark.stores.record import JobRecord
 
 if TYPE_CHECKING:
+    from smtplib import SMTP
+
     from floodmark.hwm import Json
     from floodmark.stores.contract import MarkStore
 
@@ -147,9 +149,13 @@ def remember(store: MarkStore, memory: HealthMemory) -> None:
 
 @dataclass(frozen=True)
 class Webhook:
-    """A POST of the alert as JSON; `text` is what chat tools show. The address may hold a secret and is never shown."""
+    """A POST of the alert as JSON; `text` is what chat tools show. The address may hold a secret and is never shown.
+
+    `format` slack: the text alone, since Slack and those who speak like it refuse fields that they do not know.
+    """
 
     url: str
+    format: Literal["json", "slack"] = "json"
 
     def describe(self) -> str:
         return "webhook"
@@ -158,7 +164,7 @@ class Webhook:
         from urllib.error import HTTPError
         from urllib.request import Request, urlopen
 
-        body = {**alert.serialize(), "text": line(alert)}
+        body = {"text": line(alert)} if self.format == "slack" else {**alert.serialize(), "text": line(alert)}
         request = Request(self.url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")  # noqa: S310
         try:
             with urlopen(request, timeout=PATIENCE_SECONDS):  # noqa: S310 - the operator's own address
@@ -170,7 +176,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Email:
-    """A mail by SMTP."""
+    """A mail by SMTP: in the clear without a login, over TLS from the first byte, or over TLS that STARTTLS begins."""
 
     to: tuple[str, ...]
     sender: str
@@ -178,24 +184,34 @@ class Email:
     port: int = 25
     user: str | None = None
     password: str | None = None
-    starttls: bool = False
+    security: Literal["none", "tls", "starttls"] = "none"
 
     def describe(self) -> str:
         return f"mail to {', '.join(self.to)}"
 
     def send(self, alert: Alert) -> None:
-        import smtplib
         from email.message import EmailMessage
 
         mail = EmailMessage()
         mail["Subject"], mail["From"], mail["To"] = line(alert), self.sender, ", ".join(self.to)
         mail.set_content(json.dumps(alert.serialize(), indent=2, ensure_ascii=False))
-        with smtplib.SMTP(self.host, self.port, timeout=PATIENCE_SECONDS) as server:
-            if self.starttls:
-                server.starttls()
+        with self._connect() as server:
             if self.user:
                 server.login(self.user, self.password or "")
             server.send_message(mail)
+
+    def _connect(self) -> SMTP:
+        """A connection over which a login may go. Raises where the server's certificate is not to be trusted."""
+        import smtplib
+        import ssl
+
+        trusted = ssl.create_default_context()
+        if self.security == "tls":
+            return smtplib.SMTP_SSL(self.host, self.port, timeout=PATIENCE_SECONDS, context=trusted)
+        server = smtplib.SMTP(self.host, self.port, timeout=PATIENCE_SECONDS)
+        if self.security == "starttls":
+            server.starttls(context=trusted)
+        return server
 
 
 @dataclass(frozen=True)

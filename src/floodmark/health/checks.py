@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from floodmark.errors import SinkBehind, SourceUnreadable
-from floodmark.health.report import HOUR, Finding, JobWatch, Report, Status, TableWatch
+from floodmark.health.report import HOUR, Check, Finding, JobWatch, Report, SinkUnseen, Status, TableWatch
 from floodmark.hwm import Json
 from floodmark.probes.delta import DeltaProbe
 from floodmark.stores.record import VIEWS, JobRecord, Receipt
@@ -26,8 +26,9 @@ RUNS_COMPARED = 10
 FEWEST_RUNS = 3
 NOTICEABLE_SECONDS = 1.0
 """Below this, twice as long is noise."""
-RUNS_READ = 5 * RUNS_COMPARED
-"""Failed runs stand between those that are compared."""
+RUNS_READ = RUNS_COMPARED + 2
+"""Enough, unless failed runs stand between those that are compared."""
+RUNS_READ_AT_MOST = 5 * RUNS_COMPARED
 COMMITS_READ = 50
 """Maintenance rarely fills that many commits in a row; where it does, the oldest of them gives the age."""
 
@@ -37,20 +38,27 @@ def examine(
     store: MarkStore,
     now: datetime,
     counts_before: Mapping[str, int] | None = None,
-    sinks_behind: Mapping[str, Sequence[SinkBehind]] | None = None,
+    sinks_behind: Mapping[str, Sequence[SinkBehind | SinkUnseen]] | None = None,
 ) -> Report:
     """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks.
 
-    `sinks_behind` says of jobs whose sinks were asked which of them lost batches.
+    `sinks_behind` says of jobs whose sinks were asked which of them lost batches, or gave no answer.
     """
     looks = [(table, look_at(table)) for table in watch.tables]
     findings = [finding for table, facts in looks for finding in _of_table(table, facts, now, counts_before or {})]
     for job in [*watch.jobs, *_streams(watch, store)]:
-        known = JobFacts(store.read(job.name), tuple(store.runs(job.name, RUNS_READ)), store.last_looked(job.name))
-        findings += _of_job(job, known, now)
-        findings += [batches_lost(behind) for behind in (sinks_behind or {}).get(job.name, ())]
-    pace = performance(JobWatch(VIEWS, watch.limits), JobFacts(runs=tuple(store.runs(VIEWS, RUNS_READ))))
+        findings += _of_job(job, facts_of(job.name, store), now)
+        findings += [_of_sink(sink) for sink in (sinks_behind or {}).get(job.name, ())]
+    pace = performance(JobWatch(VIEWS, watch.limits), facts_of(VIEWS, store))
     return Report(now, (*findings, *([pace] if pace else [])))
+
+
+def facts_of(job: str, store: MarkStore) -> JobFacts:
+    """What the store has of a job, read as far back as the checks look."""
+    runs = tuple(store.runs(job, RUNS_READ))
+    if len(runs) == RUNS_READ and sum(run.status == "done" for run in runs) <= RUNS_COMPARED:
+        runs = tuple(store.runs(job, RUNS_READ_AT_MOST))
+    return JobFacts(store.read(job), runs, store.last_looked(job))
 
 
 def row_counts(report: Report) -> dict[str, int]:
@@ -117,8 +125,10 @@ def last_change(probe: DeltaProbe) -> datetime | None:
 
 def freshness(table: TableWatch, facts: TableFacts, now: datetime) -> Finding:
     """FRESH below the limit, STALE below twice the limit, VERY_STALE above."""
-    if facts.error or not facts.exists or facts.last_change is None:
-        why = f"could not look: {facts.error}" if facts.error else "there is no such table"
+    if facts.error:
+        return _unseen("data_freshness", table, facts, {"freshness": None}, "stale")
+    if not facts.exists or facts.last_change is None:
+        why = "there is no such table"
         return Finding("data_freshness", table.name, "CRITICAL", why, {"freshness": None}, "stale", _advice(table))
     age = max(0.0, (now - facts.last_change).total_seconds())
     word, status = _grade(age, table.limits.freshness_seconds)
@@ -129,6 +139,11 @@ def freshness(table: TableWatch, facts: TableFacts, now: datetime) -> Finding:
     }
     message = f"{word}: rows last changed {age / HOUR:.1f} h ago"
     return Finding("data_freshness", table.name, status, message, details, "stale", _advice(table))
+
+
+def _unseen(check: Check, table: TableWatch, facts: TableFacts, details: dict[str, Json], kind: str) -> Finding:
+    advice = f"{table.name}: see that its log can be read from here"
+    return Finding(check, table.name, "UNKNOWN", f"could not look: {facts.error}", details, kind, advice)
 
 
 def _grade(age: float, limit: float) -> tuple[str, Status]:
@@ -143,16 +158,18 @@ def _advice(table: TableWatch) -> str:
 
 def table_count(table: TableWatch, facts: TableFacts, before: int | None) -> Finding:
     """Against zero, the minimum, and the count of the last examination."""
-    details = {"rows": facts.rows, "rows_before": before, "files": facts.files, "bytes": facts.bytes}
+    details: dict[str, Json] = {"rows": facts.rows, "rows_before": before, "files": facts.files, "bytes": facts.bytes}
+    if facts.error:
+        return _unseen("record_counts", table, facts, details, "count")
     advice = f"{table.name}: compare it with its source; `floodmark runs` shows what was written"
 
     def finding(status: str, message: str) -> Finding:
         return Finding("record_counts", table.name, status, message, details, "count", advice)  # type: ignore[arg-type]
 
-    if facts.error or not facts.exists:
-        return finding("CRITICAL", f"could not look: {facts.error}" if facts.error else "there is no such table")
+    if not facts.exists:
+        return finding("CRITICAL", "there is no such table")
     if facts.rows is None:
-        return finding("HEALTHY", "its files do not tell how many rows they hold")
+        return finding("UNKNOWN", "its files do not tell how many rows they hold")
     if facts.rows == 0:
         return finding("CRITICAL" if table.limits.min_rows else "HEALTHY", "it is empty")
     if facts.rows < table.limits.min_rows:
@@ -271,6 +288,14 @@ def rows_agree(job: JobWatch, last: Receipt | None) -> Finding | None:
     message = f"{last.rows_read} rows read, but the sinks differ: {', '.join(missing)}"
     advice = f"{job.name}: look at its last run with `floodmark runs --job {job.name} --json`"
     return Finding("record_counts", f"job {job.name}", "CRITICAL", message, details, "count", advice)
+
+
+def _of_sink(sink: SinkBehind | SinkUnseen) -> Finding:
+    if isinstance(sink, SinkBehind):
+        return batches_lost(sink)
+    subject, advice = f"job {sink.job}, sink {sink.sink}", f"{sink.job}: `floodmark check --select {sink.job}` asks it"
+    message = f"could not ask which batches it has: {sink.reason}"
+    return Finding("record_counts", subject, "UNKNOWN", message, {}, "sink_behind", advice)
 
 
 def batches_lost(behind: SinkBehind) -> Finding:

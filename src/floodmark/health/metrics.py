@@ -1,4 +1,7 @@
-"""The numbers of a project in the text form that Prometheus reads; what nobody recorded is absent, and not 0."""
+"""The numbers of a project for Prometheus: of what is stored, and of a loop while it runs.
+
+What nobody recorded is absent, and not 0.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,17 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
 from floodmark.health.checks import JobFacts, look_at
 from floodmark.health.report import HOUR
 from floodmark.stores.record import UPKEEP
 
 if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
     from floodmark.health.report import JobWatch, TableWatch, Watch
     from floodmark.stores.contract import MarkStore
     from floodmark.stores.record import Receipt
@@ -20,6 +29,8 @@ if TYPE_CHECKING:
 
 RUNS_COUNTED = 10_000
 UPKEEPS_READ = 100
+SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+"""The buckets of a run's duration."""
 HELP = {
     "pipeline_start_count": "runs whose receipts are kept",
     "pipeline_error_count": "failed runs whose receipts are kept",
@@ -61,13 +72,78 @@ def metrics(
     return sorted(found, key=lambda sample: (sample.name, sorted(sample.labels.items())))
 
 
+@dataclass(frozen=True, eq=False)
+class Samples(Collector):
+    """Numbers that are there already, each name a gauge: receipts are cleaned up, so their counts may sink."""
+
+    samples: tuple[Sample, ...]
+
+    def collect(self) -> Iterator[Metric]:
+        for name, alike in groupby(self.samples, lambda sample: sample.name):
+            values = list(alike)
+            family = GaugeMetricFamily(name, HELP[name], labels=list(values[0].labels))
+            for each in values:
+                family.add_metric(list(each.labels.values()), each.value)
+            yield family
+
+
 def exposition(samples: Iterable[Sample]) -> str:
-    """The samples, already sorted, with a line of help before each name."""
-    lines: list[str] = []
-    for name, alike in groupby(samples, lambda sample: sample.name):
-        lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} gauge"]
-        lines += [f"{name}{_labels(each.labels)} {each.value:.15g}" for each in alike]
-    return "\n".join([*lines, ""])
+    """The samples, already sorted, in the text form that Prometheus reads."""
+    registry = CollectorRegistry()
+    registry.register(Samples(tuple(samples)))
+    return generate_latest(registry).decode()
+
+
+class LoopMetrics:
+    """What a loop counts while it runs; a number moves only once its batch is committed, or its run has failed."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        job = ["job"]
+        self._runs = Counter("pipeline_start_count", "runs of this process", job, registry=self.registry)
+        self._errors = Counter("pipeline_error_count", "of them, those that failed", job, registry=self.registry)
+        self._retries = Counter(
+            "pipeline_retry_count",
+            "runs after a failed one, or that finished its batch",
+            job,
+            registry=self.registry,
+        )
+        self._rows = Counter("pipeline_records_processed", "rows read and committed", job, registry=self.registry)
+        self._dead = Counter("dead_letter_count", "records given up", job, registry=self.registry)
+        self._broken = Counter(
+            "validation_failure_count", "rows that broke a rule", ["job", "rule", "action"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "pipeline_duration_seconds", "how long runs took", job, buckets=SECONDS, registry=self.registry
+        )
+        self._held = Gauge("rows_held_back", "rows that the last look left for later", job, registry=self.registry)
+        self._last_good = Gauge(
+            "pipeline_last_success_timestamp_seconds", "when the job last was up to date", job, registry=self.registry
+        )
+        self._failed: set[str] = set()
+
+    def count(self, receipt: Receipt) -> None:
+        """A run that has ended; a look that found nothing is no run."""
+        job = receipt.job
+        self._held.labels(job).set(receipt.rows_held_back)
+        if receipt.status != "failed":
+            self._last_good.labels(job).set(receipt.started.timestamp() + receipt.seconds)
+        if receipt.status == "nothing_new":
+            return
+        self._runs.labels(job).inc()
+        self._errors.labels(job).inc(receipt.status == "failed")
+        self._retries.labels(job).inc(receipt.recovered or job in self._failed)
+        (self._failed.add if receipt.status == "failed" else self._failed.discard)(job)
+        if receipt.status == "done":
+            self._count_batch(receipt)
+
+    def _count_batch(self, receipt: Receipt) -> None:
+        job = receipt.job
+        self._rows.labels(job).inc(receipt.rows_read)
+        self._dead.labels(job).inc(receipt.rows_dead)
+        self._seconds.labels(job).observe(receipt.seconds)
+        for rule in receipt.rules:
+            self._broken.labels(job, rule.name, rule.action).inc(rule.failed)
 
 
 def _of_table(table: TableWatch, now: datetime) -> Iterator[Sample]:
@@ -108,12 +184,3 @@ def _of_run(last: Receipt, labels: Mapping[str, str]) -> Iterator[Sample]:
     yield Sample("dead_letter_count", labels, last.rows_dead)
     for rule in last.rules:
         yield Sample("validation_failure_count", {**labels, "rule": rule.name, "action": rule.action}, rule.failed)
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    pairs = (f'{name}="{_escape(value)}"' for name, value in labels.items())
-    return f"{{{','.join(pairs)}}}"
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -9,13 +9,15 @@ from typing import Literal
 
 from floodmark.hwm import Json
 
-Status = Literal["HEALTHY", "WARNING", "CRITICAL"]
+Status = Literal["HEALTHY", "UNKNOWN", "WARNING", "CRITICAL"]
+"""UNKNOWN: it could not be looked at, which is neither good nor bad news, and makes the whole a WARNING."""
 Check = Literal["data_freshness", "record_counts", "data_quality", "processing_offsets", "performance_metrics"]
 CHECKS: tuple[Check, ...] = (
     "data_freshness", "record_counts", "data_quality", "processing_offsets", "performance_metrics",
 )  # fmt: skip
-SEVERITY: tuple[Status, ...] = ("HEALTHY", "WARNING", "CRITICAL")
+SEVERITY: tuple[Status, ...] = ("HEALTHY", "UNKNOWN", "WARNING", "CRITICAL")
 HOUR = 3600.0
+NOTHING_WATCHED = "there is nothing to look at: add jobs to the project, or tables under `health: {tables: …}`"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,15 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class SinkUnseen:
+    """A sink that could not be asked which batches it has, and why."""
+
+    job: str
+    sink: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """How one subject does in one check. `kind` is what an alert about it is called, `advice` what one may do."""
 
@@ -84,12 +95,15 @@ class Report:
 
     @property
     def overall(self) -> Status:
-        return worst([finding.status for finding in self.findings])
+        """The worst of all; not to know is a warning, also where there was nothing to look at."""
+        found = worst([finding.status for finding in self.findings])
+        return "WARNING" if found == "UNKNOWN" or not self.findings else found
 
     def recommendations(self) -> list[str]:
         """What may be done, the worst first, each once."""
         ranked = sorted(self.findings, key=lambda finding: -SEVERITY.index(finding.status))
-        return list(dict.fromkeys(f.advice for f in ranked if f.advice and f.status != "HEALTHY"))
+        advice = list(dict.fromkeys(f.advice for f in ranked if f.advice and f.status != "HEALTHY"))
+        return advice if self.findings else [NOTHING_WATCHED]
 
     def serialize(self) -> dict[str, Json]:
         """The document that `floodmark health --json` prints."""

@@ -278,3 +278,22 @@ def signed_digest(plain: str, owner: str | None) -> str:
 def owner_in(signed: str | None) -> str | None:
     """The identity in a digest; None, where it has none."""
     return (signed or "").partition(OWNER)[2] or None
+
+
+TEXT_SHOWN = 80
+
+
+def mark_text(value: Json) -> str:
+    """A mark's value for people, cut where it is long."""
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= TEXT_SHOWN else f"{text[: TEXT_SHOWN - 3]}…"
+
+
+def short_mark(value: Json) -> str:
+    """A mark within a line: of a list of files only how many there are."""
+    if isinstance(value, dict) and "files" in value:
+        return f"{value['files']} files"
+    is_files = isinstance(value, list) and all(isinstance(each, str) and "/" in each for each in value)
+    return f"{len(value)} files" if is_files and isinstance(value, list) else mark_text(value)

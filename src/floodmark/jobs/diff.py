@@ -145,13 +145,13 @@ def jobs_that_ran(store: MarkStore) -> list[str]:
 
 @dataclass(frozen=True)
 class Receipts:
-    """All receipts of a store, the oldest first."""
+    """All receipts of a store, or of one job, the oldest first."""
 
     receipts: tuple[Receipt, ...]
 
     @classmethod
-    def of(cls, store: MarkStore) -> Receipts:
-        return cls(tuple(sorted(store.runs(None, RUNS_READ), key=end_time)))
+    def of(cls, store: MarkStore, job: str | None = None) -> Receipts:
+        return cls(tuple(sorted(store.runs(job, RUNS_READ), key=end_time)))
 
     def run(self, run_id: str) -> Receipt:
         """The run of that id, or the only one whose id begins so. Raises RunNotFound."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from floodmark.errors import FloodmarkError, SinkBehind, SourceUnreadable
+from floodmark.health.report import SinkUnseen
 from floodmark.hwm import VersionHWM
 from floodmark.jobs.table_readers import kept_by, time_of
 from floodmark.locations import local_path
@@ -309,24 +310,26 @@ def rows_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[
     return {name: rows for name, rows in found if rows is not None}
 
 
-def sinks_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, list[SinkBehind]]:
-    """By job, the sinks that lost batches which they had confirmed; one that needs Spark to be asked is absent."""
+def sinks_behind(jobs: Iterable[JobModel], site: Site, store: MarkStore) -> dict[str, list[SinkBehind | SinkUnseen]]:
+    """By job, the sinks that lost batches which they had confirmed, and those that gave no answer without Spark."""
     known = [(job, record) for job in jobs if (record := store.read(job.name)) is not None and record.extras.sinks]
     with ThreadPoolExecutor(AT_ONCE) as asking:
         found = asking.map(lambda pair: (pair[0].name, _lost(pair[0], pair[1], site, store.namespace)), known)
         return {name: lost for name, lost in found if lost}
 
 
-def _lost(job: JobModel, record: JobRecord, site: Site, namespace: str) -> list[SinkBehind]:
+def _lost(job: JobModel, record: JobRecord, site: Site, namespace: str) -> list[SinkBehind | SinkUnseen]:
     makers: list[tuple[str, Callable[[], Sink]]] = [("", partial(model.build, site)) for model in job.sinks]
     makers += [(KEY_OF_ASIDE, partial(Delta, site.path(path), name=name)) for name, path in job.places_aside().items()]
-    lost = []
+    lost: list[SinkBehind | SinkUnseen] = []
     for key_begin, make in makers:
+        name = "?"
         try:
             sink = answering_at_once(make())
+            name = sink.name
             recorded = sink.recorded(ledger_id(namespace, job.name, sink.name), _no_session)
-        except Exception as error:  # noqa: BLE001 - as above: a sink that is down is a run's failure, and not told here
-            log.info("a sink could not be asked for its last batch", job=job.name, reason=first_lines(error))
+        except Exception as error:  # noqa: BLE001 - whatever a sink or its server says, it is the answer here
+            lost.append(SinkUnseen(job.name, name, first_lines(error)))
             continue
         behind = sink_behind(sink, namespace, record, recorded, f"{key_begin}{sink.name}")
         lost += [behind] if behind else []

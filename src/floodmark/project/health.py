@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from floodmark.health.alerts import AlertFile, AlertLog, Email, Subscription, Webhook
 from floodmark.health.report import JobWatch, Limits, TableWatch, Watch
 from floodmark.hwm.parsing import seconds_in
+from floodmark.project.models import MAIL_SCHEMES
 
 if TYPE_CHECKING:
     from floodmark.health.alerts import Channel
@@ -77,7 +78,7 @@ def _share(text: str) -> float:
 
 def _channel(alerts: Alerts, site: Site) -> Channel:
     if alerts.to == "webhook":
-        return Webhook(alerts.url or "")
+        return Webhook(alerts.url or "", alerts.format)
     if alerts.to == "email":
         return _email(alerts)
     return AlertFile(site.path(alerts.path or "")) if alerts.to == "file" else AlertLog()
@@ -87,5 +88,6 @@ def _email(alerts: Alerts) -> Email:
     server = urlsplit(alerts.url or "")
     user = unquote(server.username) if server.username else None
     password = unquote(server.password) if server.password else None
-    port, host = server.port or 25, server.hostname or "localhost"
-    return Email(alerts.address, alerts.sender or "", host, port, user, password, starttls=server.scheme == "smtps")
+    security, default_port = MAIL_SCHEMES[server.scheme]
+    port, host = server.port or default_port, server.hostname or "localhost"
+    return Email(alerts.address, alerts.sender or "", host, port, user, password, security)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
@@ -222,13 +223,22 @@ class Health(Model):
     tables: Mapping[str, TableHealth] = {}
 
 
+MAIL_SCHEMES: Mapping[str, tuple[Literal["none", "tls", "starttls"], int]] = {
+    "smtp": ("none", 25),
+    "smtps": ("tls", 465),
+    "smtp+starttls": ("starttls", 587),
+}
+"""How the URL of a mail server is spelled, with how it is secured and its usual port."""
+
+
 class Alerts(Model):
     """Somewhere alerts go, and which of them."""
 
     to: Literal["webhook", "email", "file", "log"]
     on: tuple[AlertKind, ...] = ()
     min_severity: Literal["warning", "critical"] = "warning"
-    url: Text | None = Field(default=None, description="of the webhook, or smtp://user:password@host:port for email")
+    url: Text | None = Field(default=None, description="of the webhook; smtp, smtps or smtp+starttls://… for email")
+    format: Literal["json", "slack"] = Field(default="json", description="of what a webhook is sent")
     address: tuple[Text, ...] = Field(default=(), description="who gets the mail")
     sender: Text | None = Field(default=None, description="who the mail is from")
     path: Text | None = Field(default=None, description="of the file")
@@ -239,6 +249,17 @@ class Alerts(Model):
         for name in needed:
             if not getattr(self, name):
                 raise ValueError(f"alerts to {self.to} need `{name}`")
+        return self
+
+    @model_validator(mode="after")
+    def _mail_is_safe(self) -> Alerts:
+        if self.to != "email":
+            return self
+        server = urlsplit(self.url or "")
+        if server.scheme not in MAIL_SCHEMES:
+            raise ValueError("the url of a mail server begins with smtp://, smtps:// or smtp+starttls://")
+        if server.username and server.scheme == "smtp":
+            raise ValueError("a login would go in the clear: use smtps:// (TLS at once) or smtp+starttls://")
         return self
 
 

@@ -7,6 +7,7 @@ import threading
 import uuid
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from floodmark.errors import FormatTooNew, LeaseHeld, LeaseLost, MarkInvalid, MarkMoved, MarkUnreadable
@@ -205,11 +206,27 @@ class PagedMarkStore(HwmAccess):
 
     def runs(self, job: str | None = None, limit: int = 20) -> Sequence[Receipt]:
         """Receipts, newest first."""
-        found: list[Receipt] = []
-        for name in self._pages.names() if job is None else [job]:
-            with self._pages.reading(name) as page:
-                found += [self._receipt(name, text) for text in page.runs(min(limit, self._keep_runs))]
-        return sorted(found, key=lambda receipt: receipt.started, reverse=True)[:limit]
+        if job is not None:
+            return self._runs_of(job, limit)
+        names = self._pages.names()
+        share = -(-2 * limit // max(1, len(names)))  # of many jobs only what is shown is parsed
+        found = {name: self._runs_of(name, share) for name in names}
+        while True:
+            newest = sorted((run for runs in found.values() for run in runs), key=attrgetter("started"), reverse=True)[
+                :limit
+            ]
+            after = newest[-1].started if len(newest) == limit else None
+            full = [name for name, runs in found.items() if len(runs) == share < min(limit, self._keep_runs)]
+            left = [name for name in full if after is None or found[name][-1].started > after]
+            if not left:
+                return newest
+            share = min(4 * share, limit)
+            found |= {name: self._runs_of(name, share) for name in left}
+
+    def _runs_of(self, job: str, limit: int) -> list[Receipt]:
+        with self._pages.reading(job) as page:
+            found = [self._receipt(job, text) for text in page.runs(min(limit, self._keep_runs))]
+        return sorted(found, key=attrgetter("started"), reverse=True)
 
     def _receipt(self, job: str, text: str) -> Receipt:
         try:

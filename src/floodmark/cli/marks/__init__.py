@@ -12,8 +12,9 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.marks import transfer
-from floodmark.cli.output import AsJson, DryRun, Yes, confirm, mark_text, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, DryRun, Yes, confirm, print_json, print_line, print_table
 from floodmark.errors import ConfigError, JobNotFound, LeaseHeld, SinkBehind, SinkShared
+from floodmark.hwm.mark import mark_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

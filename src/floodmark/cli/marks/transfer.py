@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import DryRun, Yes, mark_text, print_json, print_line
+from floodmark.cli.output import DryRun, Yes, print_json, print_line
 from floodmark.errors import ConfigError, JobNotFound, UnknownKind
+from floodmark.hwm.mark import mark_text
 from floodmark.locations import quote
 
 if TYPE_CHECKING:

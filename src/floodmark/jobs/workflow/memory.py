@@ -50,9 +50,12 @@ class WorkflowState:
     tasks: Mapping[str, TaskOutcome] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """What tasks have said to others, by task and key."""
+    starts: Mapping[str, datetime] = field(default_factory=dict)
+    """When each task began, for those who draw it; runs of earlier versions have none."""
 
-    def with_outcome(self, outcome: TaskOutcome) -> WorkflowState:
-        return replace(self, tasks={**self.tasks, outcome.task: outcome})
+    def with_outcome(self, outcome: TaskOutcome, started: datetime | None = None) -> WorkflowState:
+        starts = {**self.starts, outcome.task: started} if started else self.starts
+        return replace(self, tasks={**self.tasks, outcome.task: outcome}, starts=starts)
 
     def ended_well(self) -> frozenset[str]:
         """The tasks that need not run again."""
@@ -65,14 +68,17 @@ class WorkflowState:
         tick = self.tick.isoformat() if self.tick else None
         tasks: dict[str, Json] = {key: asdict(outcome) for key, outcome in self.tasks.items()}
         values: dict[str, Json] = {task: dict(said) for task, said in self.values.items()}
-        return {"run": self.run, "started": self.started.isoformat(), "tick": tick, "tasks": tasks, "values": values}
+        starts: dict[str, Json] = {key: started.isoformat() for key, started in self.starts.items()}
+        parts: dict[str, Json] = {"tick": tick, "tasks": tasks, "values": values, "starts": starts}
+        return {"run": self.run, "started": self.started.isoformat(), **parts}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> WorkflowState:
         tick = datetime.fromisoformat(stored["tick"]) if stored["tick"] else None
         tasks = {key: TaskOutcome(**outcome) for key, outcome in stored["tasks"].items()}
         started, values = datetime.fromisoformat(stored["started"]), stored.get("values") or {}
-        return cls(stored["run"], started, tick, tasks, values)
+        starts = {key: datetime.fromisoformat(began) for key, began in stored.get("starts", {}).items()}
+        return cls(stored["run"], started, tick, tasks, values, starts)
 
 
 class Memory:

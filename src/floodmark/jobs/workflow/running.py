@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
@@ -208,7 +208,8 @@ class _TaskPool:
         """Make the end of a task durable before what follows it begins."""
         self.states[end.outcome.task] = end.outcome.state
         self.ends.append(end)
-        self.state = replace(self.state.with_outcome(end.outcome), values=self.plan.around.values.all())
+        began = datetime.now(timezone.utc) - timedelta(seconds=end.outcome.seconds) if end.outcome.attempts else None
+        self.state = replace(self.state.with_outcome(end.outcome, began), values=self.plan.around.values.all())
         self.memory.keep(self.state)
         reach(f"after_task:{end.outcome.task}")
         self.plan.report(end)

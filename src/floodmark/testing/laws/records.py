@@ -94,6 +94,13 @@ class PruningLaws:
         assert [run.number for run in open_store().runs("orders")] == [6, 5]
         assert open_store().read("orders") == dated_record(6)
 
+    def test_the_newest_runs_may_all_be_of_one_job(self, open_store: OpenStore) -> None:
+        """However many jobs there are: what is newest is not shared out among them."""
+        for job in ("a", "b", "c", "d"):
+            open_store().add_run(replace(receipt(1), job=job))
+        save(open_store(), *(dated_record(number) for number in range(2, 9)))
+        assert [(run.job, run.number) for run in open_store().runs(limit=4)] == [("orders", n) for n in (8, 7, 6, 5)]
+
     def test_pruning_keeps_the_newest_however_old(self, open_store: OpenStore) -> None:
         """A job that runs once a year keeps its past."""
         save(open_store(), *(dated_record(number) for number in range(1, 7)))

@@ -1,0 +1,123 @@
+"""The project as a picture: datasets as nodes, jobs as the lines between them, each tinted by its health."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from floodmark.health.report import SEVERITY, Status, worst
+from floodmark.lineage import Dataset, Lineage
+
+if TYPE_CHECKING:
+    from floodmark.hwm import Json
+    from floodmark.lineage.flows import Flow
+
+
+Layer = Literal["source", "bronze", "silver", "gold", "other"]
+LAYER_WORDS: Mapping[str, Layer] = {
+    "bronze": "bronze", "brz": "bronze", "raw": "bronze",
+    "silver": "silver", "slv": "silver",
+    "gold": "gold", "gld": "gold", "mart": "gold",
+}  # fmt: skip
+"""What people call the layers, as a folder, a schema or the first word of a table's name."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A table, a topic or a folder of files."""
+
+    id: str
+    label: str
+    layer: Layer
+    status: Status | None
+    """None: nobody watches it."""
+    jobs: tuple[str, ...] = ()
+    """Which jobs fill it."""
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A job that reads the one and fills the other."""
+
+    source: str
+    target: str
+    job: str
+    status: Status | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All of them; `unread_jobs` have SQL that only Spark can read, so the picture lacks them and says so."""
+
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    unread_jobs: Mapping[str, str] = field(default_factory=dict)
+
+    def serialize(self) -> dict[str, Json]:
+        """For the script that draws it."""
+        return {"nodes": [asdict(node) for node in self.nodes], "edges": [asdict(edge) for edge in self.edges]}
+
+    def around(self, job: str) -> Graph:
+        """The lines of one job, and what they join."""
+        edges = tuple(edge for edge in self.edges if edge.job == job)
+        ids = {name for edge in edges for name in (edge.source, edge.target)}
+        return Graph(tuple(node for node in self.nodes if node.id in ids), edges)
+
+
+def graph_of(
+    lineage: Lineage, statuses: Mapping[str, Status], folder: str, unread_jobs: Mapping[str, str] | None = None
+) -> Graph:
+    """The picture of a project's lineage; `statuses` are those of its jobs, and paths are seen from its folder."""
+    filled = _flows_by_dataset(lineage)
+    nodes = [_node(dataset, filled.get(dataset, ()), statuses, folder) for dataset in lineage.datasets()]
+    edges = [
+        Edge(str(read), str(written), flow.job, statuses.get(flow.job))
+        for flow in lineage.flows
+        for written in flow.outputs
+        for read in flow.inputs
+    ]
+    return Graph(tuple(nodes), tuple(edges), unread_jobs or {})
+
+
+def _node(dataset: Dataset, flows: Sequence[Flow], statuses: Mapping[str, Status], folder: str) -> Node:
+    jobs = [flow.job for flow in flows]
+    known = [statuses[job] for job in jobs if job in statuses]
+    columns = dict.fromkeys(name for flow in flows for name in flow.outputs[dataset].columns)
+    label = str(dataset).removeprefix(f"{folder}/")
+    status = worst(known) if known else None
+    layer: Layer = layer_of(label) if jobs else "source"
+    return Node(str(dataset), label, layer, status, tuple(jobs), tuple(columns))
+
+
+def _flows_by_dataset(lineage: Lineage) -> dict[Dataset, list[Flow]]:
+    filled: dict[Dataset, list[Flow]] = {}
+    for flow in lineage.flows:
+        for dataset in flow.outputs:
+            filled.setdefault(dataset, []).append(flow)
+    return filled
+
+
+def layer_of(name: str) -> Layer:
+    """By a folder or schema of the layer's name, or the first word of the table's: lake/silver/orders, slv_orders."""
+    parts = [part for word in PurePosixPath(name).parts for part in word.lower().split(".")]
+    first_words = [re.split(r"[_-]", part, maxsplit=1)[0] for part in parts[-1:]]
+    return next((LAYER_WORDS[word] for word in [*parts, *first_words] if word in LAYER_WORDS), "other")
+
+
+def status_by_job(findings: Iterable[tuple[str, Status]], jobs: Iterable[str]) -> dict[str, Status]:
+    """The worst that was found of each job; a subject is a job's name, or begins with `job NAME`."""
+    found: dict[str, Status] = dict.fromkeys(jobs, SEVERITY[0])
+    for subject, status in findings:
+        name = job_in(subject)
+        if name in found:
+            found[name] = worst([found[name], status])
+    return found
+
+
+def job_in(subject: str) -> str:
+    """The job that a finding is about: its subject is a job's name, `job NAME` or `job NAME, sink SINK`."""
+    return subject.removeprefix("job ").partition(",")[0]

@@ -1,0 +1,207 @@
+"""From a snapshot to HTML: the templates, the words and numbers in them, and the report as one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from floodmark.hwm.mark import short_mark
+from floodmark.stores.record import Receipt
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from floodmark.hwm import Json
+    from floodmark.jobs.workflow.memory import WorkflowState
+    from floodmark.web.snapshot import Snapshot
+
+
+SCRIPTS = ("vendor/dagre.min.js", "vendor/uPlot.iife.min.js", "floodmark.js")
+STYLES = ("vendor/uPlot.min.css", "floodmark.css")
+TEXT_SHOWN = 2_000
+GANTT_WIDTH = 1_000.0
+ROW_HEIGHT = 22
+LABEL_WIDTH = 260
+SHORTEST_BAR = 2.0
+
+
+def report_html(snapshot: Snapshot, changes: Sequence[str] = ()) -> str:
+    """The whole report: styles, scripts and numbers in one file, which asks nobody for anything."""
+    scripts, styles = [static_text(name) for name in SCRIPTS], [static_text(name) for name in STYLES]
+    policy = content_policy(scripts, styles)
+    return render("report.html", snapshot=snapshot, scripts=scripts, styles=styles, policy=policy, changes=changes)
+
+
+def content_policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
+    """What a browser may run in the report: these very scripts and styles, and nothing from anywhere."""
+    allowed = " ".join(map(_source_hash, scripts))
+    looks = " ".join(map(_source_hash, styles))
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {looks}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _source_hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def render(template: str, **values: object) -> str:
+    """A page of the templates; every value is escaped."""
+    return environment().get_template(template).render(**values)
+
+
+@cache
+def environment() -> Environment:
+    """Templates with what they call."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("floodmark.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        moment=moment_text, seconds=seconds_text, number=number_text, short=short_text, mark=short_mark, json=json_text
+    )
+    made.globals.update(gantt=gantt, task_gantt=task_gantt, series=series, plural=plural, phases=phases)
+    return made
+
+
+@cache
+def static_text(name: str) -> str:
+    """A file that comes with the package."""
+    return (files("floodmark.web") / "static" / name).read_text(encoding="utf-8")
+
+
+def moment_text(moment: datetime | None) -> str:
+    """In UTC, to the second."""
+    return f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC" if moment else "never"
+
+
+def seconds_text(seconds: float) -> str:
+    """As people say it: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_left} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def number_text(number: float | None) -> str:
+    """With thousands apart; what is not known is no 0."""
+    return "?" if number is None else f"{number:,}"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """1 row, 2 rows."""
+    return f"{number_text(count)} {one if count == 1 else many or one + 's'}"
+
+
+def short_text(text: object, most: int = TEXT_SHOWN) -> str:
+    """A text that may be of any length, cut where nobody reads on."""
+    whole = text if isinstance(text, str) else json_text(text)
+    return whole if len(whole) <= most else f"{whole[:most]}… ({number_text(len(whole))} characters)"
+
+
+def json_text(value: object) -> str:
+    """A value that is no text, as one."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a Gantt chart, in the units of its drawing."""
+
+    label: str
+    status: str
+    left: float
+    width: float
+    top: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Gantt:
+    """Bars on one axis of time."""
+
+    bars: tuple[Bar, ...]
+    begin: datetime
+    seconds: float
+    label_width: int = LABEL_WIDTH
+    width: float = GANTT_WIDTH
+    row_height: int = ROW_HEIGHT
+
+    @property
+    def height(self) -> int:
+        return ROW_HEIGHT * len(self.bars) + ROW_HEIGHT
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Four places on the axis, with the seconds there."""
+        return [(LABEL_WIDTH + GANTT_WIDTH * part / 4, seconds_text(self.seconds * part / 4)) for part in range(5)]
+
+
+def gantt(receipts: Sequence[Receipt]) -> Gantt | None:
+    """When each of these runs was under way; None if there is none."""
+    spans = [(each.job, each.status, each.started, each.seconds, _run_note(each)) for each in receipts]
+    return _gantt(spans)
+
+
+def task_gantt(run: WorkflowState) -> Gantt | None:
+    """When each task of a workflow's run was under way; tasks whose begin was not kept are left out."""
+    begun = [(task, run.starts.get(task.task)) for task in run.tasks.values()]
+    spans = [(e.task, e.state, at, e.seconds, e.error or e.note or e.state) for e, at in begun if at is not None]
+    return _gantt(spans)
+
+
+def _gantt(spans: Sequence[tuple[str, str, datetime, float, str]]) -> Gantt | None:
+    if not spans:
+        return None
+    begin = min(started for _, _, started, _, _ in spans)
+    end = max(started + timedelta(seconds=seconds) for _, _, started, seconds, _ in spans)
+    whole = max((end - begin).total_seconds(), 0.001)
+    bars = [
+        Bar(
+            label,
+            status,
+            LABEL_WIDTH + (started - begin).total_seconds() / whole * GANTT_WIDTH,
+            max(seconds / whole * GANTT_WIDTH, SHORTEST_BAR),
+            row * ROW_HEIGHT,
+            f"{seconds_text(seconds)}: {note}",
+        )
+        for row, (label, status, started, seconds, note) in enumerate(spans)
+    ]
+    return Gantt(tuple(bars), begin, whole)
+
+
+def _run_note(receipt: Receipt) -> str:
+    if receipt.error:
+        return short_text(receipt.error, 200)
+    return f"{plural(receipt.rows_read, 'row')} read, batch {receipt.number}"
+
+
+def series(receipts: Sequence[Receipt]) -> dict[str, Json]:
+    """The finished runs of a job for its plots, the oldest first: when, how many rows, how long."""
+    runs = [run for run in reversed(receipts) if run.status == "done"]
+    return {
+        "times": [run.started.timestamp() for run in runs],
+        "rows": [run.rows_read for run in runs],
+        "seconds": [round(run.seconds, 3) for run in runs],
+    }
+
+
+def phases(durations: Mapping[str, float]) -> str:
+    """Where the time of a run went, the longest first."""
+    ranked = sorted(durations.items(), key=lambda part: -part[1])
+    return ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in ranked)

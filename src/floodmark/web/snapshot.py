@@ -1,0 +1,261 @@
+"""Everything that a report or a page shows, gathered without a JVM: health, marks, runs, lineage, rows put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from floodmark.errors import ConfigError, FloodmarkError, SourceUnreadable
+from floodmark.health.alerts import recall
+from floodmark.health.checks import examine
+from floodmark.hwm.mark import short_mark
+from floodmark.jobs.workflow.memory import WorkflowState, last_run_in
+from floodmark.lineage import Lineage, lineage_of
+from floodmark.lineage.flows import Parts
+from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
+from floodmark.project.health import watch_of
+from floodmark.stores.record import UPKEEP, JobRecord, Receipt
+from floodmark.web.graph import Graph, graph_of, job_in, status_by_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from floodmark.health.report import Finding, Report, Status
+    from floodmark.project.kinds import Site
+    from floodmark.project.models import JobModel, Project
+    from floodmark.stores.contract import MarkStore
+
+
+RUNS_OF_A_JOB = 30
+RUNS_OF_ALL = 300
+ROWS_SHOWN = 20
+TEXT_SHOWN = 2_000
+PAUSE_BETWEEN_RUNS = 30.0
+"""Seconds: receipts that follow each other more closely are of one call of `floodmark run`."""
+
+
+@dataclass(frozen=True)
+class MarkView:
+    """How far one source of a job was read."""
+
+    source: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class AsideView:
+    """What a job put aside of one kind: how many rows are open, for which reasons, and some of them.
+
+    `error`: it could not be looked at, which is not the same as nothing.
+    """
+
+    job: str
+    kind: Kind
+    path: str
+    open_rows: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    samples: tuple[SetAsideRow, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class JobView:
+    """One job as it stands now."""
+
+    name: str
+    status: Status
+    findings: tuple[Finding, ...]
+    marks: tuple[MarkView, ...] = ()
+    number: int = 0
+    open_batch: int | None = None
+    changed: datetime | None = None
+    every: str | None = None
+    runs: tuple[Receipt, ...] = ()
+    is_stream: bool = False
+
+    @property
+    def last(self) -> Receipt | None:
+        return self.runs[0] if self.runs else None
+
+    @property
+    def lag(self) -> Finding | None:
+        """What health says of its mark."""
+        return next((each for each in self.findings if each.check == "processing_offsets"), None)
+
+    @property
+    def trouble(self) -> list[Finding]:
+        return [each for each in self.findings if each.status != "HEALTHY"]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A project at one moment."""
+
+    title: str
+    namespace: str
+    store: str
+    taken: datetime
+    report: Report
+    jobs: tuple[JobView, ...]
+    graph: Graph
+    lineage: Lineage
+    runs: tuple[Receipt, ...] = ()
+    """Of all jobs, newest first."""
+    workflows: Mapping[str, WorkflowState] = field(default_factory=dict)
+    """The last run of each."""
+    asides: tuple[AsideView, ...] = ()
+    alerts: Mapping[str, str] = field(default_factory=dict)
+
+    def job(self, name: str) -> JobView | None:
+        return next((job for job in self.jobs if job.name == name), None)
+
+    def last_call(self) -> list[Receipt]:
+        """The runs that followed each other without a pause, up to the newest; the earliest first."""
+        found: list[Receipt] = []
+        for receipt in self.runs:
+            if found and (found[-1].started - receipt.started).total_seconds() - receipt.seconds > PAUSE_BETWEEN_RUNS:
+                break
+            found.append(receipt)
+        return found[::-1]
+
+    def tables(self) -> list[Finding]:
+        """What health says of tables alone."""
+        known = {job.name for job in self.jobs}
+        return [each for each in self.report.findings if each.check == "data_freshness" and each.subject not in known]
+
+
+def take_snapshot(
+    project: Project,
+    site: Site,
+    store: MarkStore,
+    now: datetime,
+    scrub: Callable[[str], str] = str,
+    *,
+    runs_of_a_job: int = RUNS_OF_A_JOB,
+) -> Snapshot:
+    """Look at everything once. Raises StoreUnreachable: what could not be read is not shown as empty."""
+    from floodmark.project.check import sinks_behind
+
+    behind = sinks_behind(project.jobs, site, store)
+    memory = recall(store)
+    report = examine(watch_of(project, site), store, now, memory.counts, behind)
+    names = [job.name for job in project.jobs]
+    records = {name: store.read(name) for name in [*names, *store.jobs()]}
+    streams = [name for name, record in records.items() if name not in names and _is_stream(record)]
+    about = _findings_by_job(report)
+    statuses = status_by_job([(each.subject, each.status) for each in report.findings], [*names, *streams])
+    every = {job.name: job.every for job in project.jobs}
+    lineage, unread = lineage_as_far_as_known(project, site)
+
+    def view(name: str) -> JobView:
+        runs = store.runs(name, runs_of_a_job)
+        return _job(name, records[name], about.get(name, ()), statuses[name], every.get(name), runs)
+
+    return Snapshot(
+        title=site.folder.name,
+        namespace=store.namespace,
+        store=scrub(store.describe()),
+        taken=now,
+        report=report,
+        jobs=tuple(
+            _job(
+                name,
+                records[name],
+                about.get(name, ()),
+                statuses[name],
+                every.get(name),
+                store.runs(name, runs_of_a_job),
+            )
+            for name in [*names, *streams]
+        ),
+        graph=graph_of(lineage, statuses, str(site.folder), unread),
+        lineage=lineage,
+        runs=tuple(run for run in store.runs(None, RUNS_OF_ALL) if run.job != UPKEEP),
+        workflows={name: run for name, record in records.items() if (run := last_run_in(record)) is not None},
+        asides=tuple(_asides(project, site)),
+        alerts=memory.alerts,
+    )
+
+
+def lineage_as_far_as_known(project: Project, site: Site) -> tuple[Lineage, dict[str, str]]:
+    """The lineage of the jobs whose SQL can be read, and of the others why not."""
+    parts = [Parts.of_model(model, site) for model in project.jobs]
+    try:
+        return lineage_of(parts), {}
+    except ConfigError:
+        reasons = {part.name: _reason_against(part) for part in parts}
+        unread = {name: reason for name, reason in reasons.items() if reason is not None}
+        return lineage_of(part for part in parts if part.name not in unread), unread
+
+
+def _reason_against(part: Parts) -> str | None:
+    try:
+        lineage_of([part])
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _job(
+    name: str,
+    record: JobRecord | None,
+    findings: Sequence[Finding],
+    status: Status,
+    every: str | None,
+    runs: Sequence[Receipt],
+) -> JobView:
+    return JobView(
+        name=name,
+        status=status,
+        findings=tuple(findings),
+        marks=_marks(record),
+        number=record.number if record else 0,
+        open_batch=record.intent.number if record and record.intent else None,
+        changed=record.modified_time if record else None,
+        every=every,
+        runs=tuple(runs),
+        is_stream=_is_stream(record),
+    )
+
+
+def _findings_by_job(report: Report) -> dict[str, list[Finding]]:
+    """Findings about jobs and their sinks; those about tables are under the tables' names."""
+    found: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        found.setdefault(job_in(finding.subject), []).append(finding)
+    return found
+
+
+def _marks(record: JobRecord | None) -> tuple[MarkView, ...]:
+    marks = record.marks if record else {}
+    return tuple(MarkView(source, mark.kind, short_mark(mark.show())) for source, mark in marks.items())
+
+
+def _is_stream(record: JobRecord | None) -> bool:
+    return record is not None and record.extras.healing is not None
+
+
+def _asides(project: Project, site: Site) -> list[AsideView]:
+    return [look_aside(job.name, kind, path) for job in project.jobs for kind, path in _places(job, site)]
+
+
+def _places(job: JobModel, site: Site) -> list[tuple[Kind, str]]:
+    kinds: dict[str, Kind] = {"quarantine": "quarantine", "dead_letters": "dead_letter"}
+    places = {kinds[name]: site.path(path) for name, path in job.places_aside().items()}
+    return [(kind, path) for kind, path in places.items() if kind != "quarantine" or job.rules]
+
+
+def look_aside(job: str, kind: Kind, path: str) -> AsideView:
+    """What waits there; whatever goes wrong is said."""
+    try:
+        rows = [row for row in rows_set_aside(path, job, kind) if row.status == "open"]
+    except (SourceUnreadable, FloodmarkError) as error:
+        return AsideView(job, kind, path, error=str(error))
+    reasons: dict[str, int] = {}
+    for row in rows:
+        for reason in row.reasons:
+            reasons[reason] = reasons.get(reason, 0) + 1
+    return AsideView(job, kind, path, len(rows), reasons, tuple(rows[-ROWS_SHOWN:]))

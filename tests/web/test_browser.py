@@ -1,0 +1,147 @@
+"""The report and the pages in a real browser: right numbers, no error, no request elsewhere, by keyboard alone too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from floodmark.cli.app import run
+from tests.web.conftest import TOKEN, Site, chromium
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+pytestmark = pytest.mark.skipif(chromium() is None, reason="no chromium on this machine: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The machine's own."""
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        yield opened
+        opened.close()
+
+
+class Watched:
+    """A page with what it complained of and asked for."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+
+@pytest.fixture
+def watched(browser: Browser) -> Iterator[Watched]:
+    """A desk."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield Watched(context.new_page())
+    context.close()
+
+
+@pytest.fixture
+def phone(browser: Browser) -> Iterator[Watched]:
+    """A phone at night."""
+    context = browser.new_context(viewport={"width": 375, "height": 720}, color_scheme="dark")
+    yield Watched(context.new_page())
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def report_url(shared_shop: Path) -> str:
+    """The report of the shop that nobody changes."""
+    path = shared_shop / "browser.html"
+    assert run(["report", "--project", str(shared_shop / "floodmark.yaml"), "-o", str(path)]) == 0
+    return path.as_uri()
+
+
+def overflow(page: Page) -> int:
+    """By how many pixels the page is wider than the window."""
+    wide: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return wide
+
+
+def test_the_report_draws_every_table_and_plot_and_asks_nobody(watched: Watched, report_url: str) -> None:
+    """Four tables, two plots for each of three jobs; the policy lets its own scripts run."""
+    watched.page.goto(report_url)
+    assert watched.page.locator(".graph .node").count() == 4
+    assert watched.page.locator(".plots canvas").count() == 6
+    assert (watched.complaints, watched.requests) == ([], [report_url])
+
+
+def test_the_report_fits_a_phone_in_the_dark(phone: Watched, report_url: str) -> None:
+    """Wide tables scroll in a box of their own, and the colours follow the system."""
+    phone.page.goto(report_url)
+    assert overflow(phone.page) == 0
+    assert phone.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 27)"
+    assert phone.complaints == []
+
+
+def test_a_table_of_the_graph_is_chosen_by_keyboard(watched: Watched, report_url: str) -> None:
+    """Tab gets there, Enter chooses, and the focus stays on it."""
+    watched.page.goto(report_url)
+    node = watched.page.locator(".graph .node", has_text="lake/gold/revenue")
+    node.focus()
+    watched.page.keyboard.press("Enter")
+    focused = "document.activeElement.getAttribute('aria-label')"
+    assert watched.page.evaluate(focused) == "lake/gold/revenue, gold, HEALTHY"
+    assert watched.page.locator(".graph .node.focus").get_attribute("aria-label") == "lake/gold/revenue, gold, HEALTHY"
+
+
+def test_every_live_page_is_without_complaint_and_asks_its_own_server_alone(watched: Watched, site: Site) -> None:
+    """The strict policy holds for what the pages do."""
+    paths = ["/", "/jobs/orders_bronze", "/runs", "/runs/run3orders_bronze", "/lineage", "/aside", "/health"]
+    visited = [watched.page.goto(site.url + path) for path in paths]
+    assert [answer.status for answer in visited if answer] == [200] * len(paths)
+    assert watched.complaints == []
+    assert {url.split("/")[2] for url in watched.requests} == {site.url.split("/")[2]}
+
+
+def test_a_column_leads_to_what_it_is_made_of(watched: Watched, site: Site) -> None:
+    """Click a table, click a column, see where it comes from."""
+    watched.page.goto(f"{site.url}/lineage")
+    watched.page.get_by_role("link", name="lake/silver/orders").click()
+    watched.page.get_by_role("link", name="cents", exact=True).click()
+    assert "amount" in watched.page.locator("main").inner_text()
+
+
+def test_a_live_page_fits_a_phone(phone: Watched, site: Site) -> None:
+    """The overview, and a job."""
+    phone.page.goto(site.url)
+    first = overflow(phone.page)
+    phone.page.goto(f"{site.url}/jobs/orders_bronze")
+    assert (first, overflow(phone.page)) == (0, 0)
+
+
+def test_a_person_logs_in_and_orders_an_act(watched: Watched, locked_site: Site) -> None:
+    """From the login to what the child printed, without a complaint of the browser."""
+    watched.page.goto(locked_site.url)
+    watched.page.get_by_label("Token").fill(TOKEN)
+    watched.page.get_by_role("button", name="Log in").click()
+    watched.page.goto(f"{locked_site.url}/jobs/revenue_gold")
+    watched.page.get_by_label("New value of the mark").fill("no number")
+    watched.page.get_by_role("button", name="Set the mark").click()
+    assert "marks set revenue_gold" in watched.page.locator("h1").inner_text()
+    assert watched.complaints == []
+
+
+def test_a_graph_of_five_hundred_tables_begins_with_a_neighbourhood(watched: Watched, tmp_path: Path) -> None:
+    """And is widened by hand, or all at once."""
+    jobs = [
+        f"  - {{name: j{n}, source: {{type: delta, path: lake/t{n // 2}}}, sinks: [{{type: delta, path: lake/t{n}}}]}}"
+        for n in range(1, 501)
+    ]
+    (tmp_path / "floodmark.yaml").write_text("\n".join(["store: sqlite:///marks.db", "jobs:", *jobs]))
+    out = tmp_path / "report.html"
+    assert run(["report", "--project", str(tmp_path / "floodmark.yaml"), "-o", str(out)]) == 0
+    watched.page.goto(out.as_uri())
+    first = watched.page.locator(".graph .node").count()
+    watched.page.get_by_role("button", name="Show all 501").click()
+    assert (first < 60, watched.page.locator(".graph .node").count()) == (True, 501)
+    assert watched.complaints == []

@@ -1,0 +1,140 @@
+"""`floodmark report`: one file with the right numbers, made without a JVM, safe whatever the rows hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from floodmark.cli.app import run
+from floodmark.web.graph import layer_of
+from floodmark.web.rendering import seconds_text, short_text
+from tests.web.prepared import HOSTILE, put_aside
+
+
+def make_report(shop: Path) -> str:
+    assert run(["report", "--project", str(shop / "floodmark.yaml"), "-o", str(shop / "report.html")]) == 0
+    return (shop / "report.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def report(shared_shop: Path) -> str:
+    """Of the shop that nobody changes."""
+    return make_report(shared_shop)
+
+
+def test_the_report_has_the_marks_and_the_rows_of_every_job(report: str) -> None:
+    """What stands in it is what the store says."""
+    assert re.findall(r'<a href="#job-(\w+)">', report) == ["orders_bronze", "orders_silver", "revenue_gold"]
+    assert report.count("<code>300</code>") >= 3
+    assert "3 of 90 failed" in report
+
+
+def test_the_graph_goes_from_the_source_through_the_layers(report: str) -> None:
+    """Nodes carry their layer and the health of the jobs that fill them; edges their job."""
+    [graph] = re.findall(r'<script type="application/json" id="graph">(.*?)</script>', report)
+    drawn = json.loads(graph)
+    assert {node["label"]: (node["layer"], node["status"]) for node in drawn["nodes"]} == {
+        "incoming": ("source", None),
+        "lake/bronze/orders": ("bronze", "WARNING"),
+        "lake/silver/orders": ("silver", "HEALTHY"),
+        "lake/gold/revenue": ("gold", "HEALTHY"),
+    }
+    assert [edge["job"] for edge in drawn["edges"]] == ["orders_bronze", "orders_silver", "revenue_gold"]
+
+
+def test_nothing_in_the_report_is_asked_from_elsewhere(report: str) -> None:
+    """It works offline, and its policy forbids the rest."""
+    assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', report) == []
+    assert "default-src &#39;none&#39;" in report
+
+
+def test_html_in_a_row_or_an_error_is_shown_as_text(report: str) -> None:
+    """A row is data, also for the browser."""
+    assert HOSTILE not in report
+    assert "&lt;img src=x onerror=alert(1)&gt;" in report
+
+
+def test_a_dead_letter_of_ten_megabytes_is_cut(shop: Path) -> None:
+    """The report stays a page."""
+    put_aside(shop / "lake/aside/letters2", "dead_letter", ["x" * 10_000_000])
+    project = (shop / "floodmark.yaml").read_text()
+    (shop / "floodmark.yaml").write_text(project.replace("lake/aside/letters}", "lake/aside/letters2}"))
+    text = make_report(shop)
+    assert len(text) < 400_000
+    assert "… (10,000,000 characters)" in text
+
+
+def test_a_quarantine_that_cannot_be_looked_at_is_unknown_and_not_empty(shop: Path) -> None:
+    """No rows and could not look are never the same."""
+    for entry in (shop / "lake/aside/orders/_delta_log").glob("*.json"):
+        entry.write_text("broken")
+    assert "could not be looked at" in make_report(shop)
+
+
+def test_the_password_of_a_store_is_not_in_the_report(shop: Path) -> None:
+    """Secrets are taken out of every page."""
+    project = (shop / "floodmark.yaml").read_text()
+    (shop / "floodmark.yaml").write_text(project + 'alerts: [{to: webhook, url: "http://me:hunter2@localhost/x"}]\n')
+    assert "hunter2" not in make_report(shop)
+
+
+def test_a_project_without_a_run_has_a_report(shop: Path) -> None:
+    """The first look at a project may come before its first run."""
+    for path in (shop / "state").iterdir():
+        path.unlink()
+    assert "Nothing ran yet." in make_report(shop)
+
+
+def test_the_report_is_written_where_it_is_asked_for_and_says_so(shop: Path) -> None:
+    """`-o` and `--json`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "floodmark", "report", "-o", "look.html", "--json"],
+        cwd=shop, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {"report": "look.html", "overall_status": "WARNING", "jobs": 3}
+    assert (shop / "look.html").exists()
+
+
+def test_neither_a_jvm_nor_pyspark_is_needed_for_a_report(shared_shop: Path) -> None:
+    """What only reads starts no JVM, and does not even import Spark."""
+    code = (
+        "import sys; from floodmark.cli.app import run; code = run(['report']); "
+        "sys.exit(code or ('pyspark' in sys.modules))"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], cwd=shared_shop, check=False, capture_output=True).returncode == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("lake/silver/orders", "silver"),
+        ("main.gold.revenue", "gold"),
+        ("brz_orders", "bronze"),
+        ("golden_retrievers", "other"),
+        ("lake/raw/x", "bronze"),
+        ("orders", "other"),
+    ],
+)
+def test_a_layer_is_known_by_a_folder_a_schema_or_the_first_word(name: str, layer: str) -> None:
+    """As people call them."""
+    assert layer_of(name) == layer
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (9.96, "10.0 s"), (12.3, "12 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
+)
+def test_seconds_are_said_as_people_say_them(seconds: float, text: str) -> None:
+    """Short where it is short."""
+    assert seconds_text(seconds) == text
+
+
+def test_a_long_text_says_how_long_it_was() -> None:
+    """Nobody takes the beginning for the whole."""
+    assert short_text("abcdef", 3) == "abc… (6 characters)"

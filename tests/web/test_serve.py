@@ -1,0 +1,168 @@
+"""`floodmark serve`: every page answers, nobody acts without the token, and no other site can make a browser act."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.web.conftest import TOKEN, Reply, Site
+from tests.web.prepared import HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/", "orders_silver"),
+        ("/jobs/orders_bronze", "amount_positive"),
+        ("/runs", "What the last run changed"),
+        ("/runs/run3orders_bronze", "0.5 s"),
+        ("/lineage", "lake/gold/revenue"),
+        ("/lineage?point=lake/silver/orders.cents", "job orders_silver, computed"),
+        ("/aside", "2 open rows"),
+        ("/health", "data freshness"),
+    ],
+)
+def test_every_page_answers_with_what_it_is_asked(site: Site, path: str, words: str) -> None:
+    """One page per question."""
+    answer = site.get(path)
+    assert (answer.status, words in answer.text) == (200, True)
+
+
+@pytest.mark.parametrize("path", ["/jobs/nobody", "/runs/zzz", "/lineage?point=nothing", "/acts/7", "/nowhere"])
+def test_what_is_not_there_is_a_404(site: Site, path: str) -> None:
+    """And says so."""
+    assert site.get(path).status == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../pages.py", "/static/%2e%2e/pages.py", "/static//etc/passwd", "/static/floodmark.css/../x"]
+)
+def test_no_file_but_those_of_the_pages_is_served(site: Site, path: str) -> None:
+    """A path from outside leads nowhere."""
+    assert site.get(path).status == 404
+
+
+def test_every_answer_forbids_what_the_pages_do_not_need(site: Site) -> None:
+    """Also one that no page gave."""
+    found, missing = site.get("/").headers, site.get("/nowhere").headers
+    assert found["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+    assert (found["x-frame-options"], missing["x-content-type-options"]) == ("DENY", "nosniff")
+
+
+def test_html_in_a_row_is_shown_as_text(site: Site) -> None:
+    """On the live pages as in the report."""
+    assert HOSTILE not in site.get("/aside").text + site.get("/runs").text
+
+
+def test_without_a_token_nobody_acts(site: Site) -> None:
+    """Read-only is the default."""
+    assert site.post("/jobs/orders_bronze/acts", "act=run&key=").status == 403
+    assert "<form" not in site.get("/jobs/orders_bronze").text
+
+
+def test_with_a_token_nobody_looks_before_he_logs_in(locked_site: Site) -> None:
+    """A person is sent to the login, a program is told what is missing."""
+    person = locked_site.get("/", accept="text/html")
+    assert (person.status, person.headers["location"]) == (303, "/login")
+    assert locked_site.get("/").status == 401
+
+
+def test_a_wrong_token_is_refused(locked_site: Site) -> None:
+    """And no cookie is given."""
+    answer = locked_site.post("/login", urlencode({"token": "wrong"}))
+    assert (answer.status, "set-cookie" in answer.headers) == (403, False)
+
+
+def test_a_program_may_carry_the_token_itself(locked_site: Site) -> None:
+    """As a scraper does."""
+    assert locked_site.get("/", authorization=f"Bearer {TOKEN}").status == 200
+    assert locked_site.get("/", authorization="Bearer wrong").status == 401
+
+
+def log_in(site: Site) -> str:
+    """The cookie of a session."""
+    answer = site.post("/login", urlencode({"token": TOKEN}))
+    assert "HttpOnly" in answer.headers["set-cookie"]
+    assert "samesite=strict" in answer.headers["set-cookie"].lower()
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+def form_key(site: Site, cookie: str) -> str:
+    page = site.get("/jobs/orders_bronze", cookie=cookie).text
+    return re.findall(r'name="key" value="(\w+)"', page)[0]
+
+
+def order(site: Site, cookie: str, **fields: str) -> Reply:
+    return site.post("/jobs/orders_bronze/acts", urlencode({"key": form_key(site, cookie), **fields}), cookie=cookie)
+
+
+def act_page(site: Site, cookie: str, path: str) -> str:
+    """What it says once the child has ended."""
+    text, until = "", time.monotonic() + 60
+    while time.monotonic() < until and "ended with" not in text:
+        text = site.get(path, cookie=cookie).text
+        time.sleep(0.2)
+    return text
+
+
+def test_an_act_is_a_child_of_the_command_line_and_its_output_is_shown(locked_site: Site) -> None:
+    """A mark that cannot be set says why, as the command does."""
+    cookie = log_in(locked_site)
+    answer = order(locked_site, cookie, act="marks set", value="--help")
+    assert answer.status == 303
+    assert "Error:" in act_page(locked_site, cookie, answer.headers["location"])
+
+
+def test_a_post_without_the_forms_key_is_refused(locked_site: Site) -> None:
+    """A page elsewhere does not know it."""
+    assert locked_site.post("/jobs/orders_bronze/acts", "act=run", cookie=log_in(locked_site)).status == 403
+
+
+@pytest.mark.parametrize("header", [{"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}])
+def test_a_post_from_another_site_is_refused(locked_site: Site, header: dict[str, str]) -> None:
+    """Whatever it carries."""
+    cookie = log_in(locked_site)
+    body = urlencode({"key": form_key(locked_site, cookie), "act": "run"})
+    assert locked_site.post("/jobs/orders_bronze/acts", body, cookie=cookie, **header).status == 403
+
+
+def test_an_act_that_is_not_known_is_refused(locked_site: Site) -> None:
+    """What a form says never becomes a word of a command."""
+    assert order(locked_site, log_in(locked_site), act="init --force").status == 404
+
+
+def test_a_form_that_is_too_long_is_refused(locked_site: Site) -> None:
+    """It is not read to its end."""
+    assert (
+        locked_site.post("/jobs/orders_bronze/acts", "value=" + "x" * 100_000, cookie=log_in(locked_site)).status == 403
+    )
+
+
+def test_a_name_that_is_not_ours_is_refused(site: Site) -> None:
+    """A page elsewhere cannot reach us through a name of its own that leads to this address."""
+    assert site.get("/", host="evil.example").status == 421
+
+
+def serve_command(shop: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "floodmark", "serve", *options]
+    return subprocess.run(command, cwd=shop, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_an_address_that_others_can_reach_needs_a_token(shared_shop: Path) -> None:
+    """And the hint says how to make one."""
+    done = serve_command(shared_shop, "--host", "0.0.0.0")  # noqa: S104 - it is refused
+    assert done.returncode == 2
+    assert "there is no token" in done.stderr
+
+
+def test_a_token_that_can_be_guessed_is_refused(shop: Path) -> None:
+    """A token of four characters is none."""
+    (shop / "token").write_text("1234\n")
+    done = serve_command(shop, "--token-file", "token")
+    assert (done.returncode, "fewer than 16" in done.stderr) == (2, True)
