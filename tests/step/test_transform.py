@@ -69,13 +69,13 @@ def test_a_call_over_one_row_is_row_by_row(call: str) -> None:
 def test_the_place_of_a_row_is_carried_through_a_function_of_the_user() -> None:
     """It is nearly always one of a row; where it is an aggregate, Spark refuses the query."""
     text = Sql("select my_function(id) as x from source").sql_over({"source": "v1"}, NOON, carried=["_fm_position"])
-    assert text == "select my_function(id) as x , _fm_position from v1"
+    assert text == "select my_function(id) as x , _fm_position from v1 AS `source`"
 
 
 def test_the_place_of_a_row_is_not_carried_through_an_aggregate() -> None:
     """The row of all rows has none; Spark would refuse the query."""
     text = Sql("select regr_count(id, n) as x from source").sql_over({"source": "v1"}, NOON, carried=["_fm_position"])
-    assert text == "select regr_count(id, n) as x from v1"
+    assert text == "select regr_count(id, n) as x from v1 AS `source`"
 
 
 def test_only_the_table_named_source_is_replaced() -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from pyspark.sql.types import StructType
 
 from floodmark.errors import Overtaken, SinkDisagrees, SinkUnreachable
 from floodmark.machine import file_lock
@@ -34,11 +35,15 @@ class Lines:
     ids: tuple[int, ...]
     meanwhile: Callable[[], object] = lambda: None
     columns: tuple[str, ...] = ()
+    schema: StructType = field(default_factory=StructType)
     sparkSession: object = field(  # noqa: N815 - Spark's name for it
         default_factory=lambda: SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: "local[2]"))
     )
 
     def drop(self, *names: str) -> Lines:
+        return self
+
+    def select(self, *columns: object) -> Lines:
         return self
 
 

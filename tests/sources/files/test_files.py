@@ -65,7 +65,7 @@ def test_the_first_look_finds_every_file(tmp_path: Path) -> None:
     path = put(tmp_path / "a.jsonl", "abc", age=10)
     sight = look(files(tmp_path))
     stat = {path: (3, (NOW - 10) * SECOND)}
-    assert sight == Sight(Span(None, FileListHWM("files", stat, directory=str(tmp_path))))
+    assert sight == Sight(Span(None, FileListHWM("files", stat, directory=str(tmp_path))), expected_bytes=3)
 
 
 def test_files_that_the_mark_knows_are_not_found_again(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_late_file_with_an_old_time_is_found_by_list(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_nothing_new(tmp_path: Path) -> None:
     """And starts no Spark."""
-    assert look(files(tmp_path)) == Sight(None, expected_rows=0)
+    assert look(files(tmp_path)) == Sight(None, expected_rows=0, expected_bytes=0)
 
 
 def test_a_missing_folder_is_unreadable_and_never_nothing_new(tmp_path: Path) -> None:

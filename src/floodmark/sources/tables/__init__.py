@@ -81,7 +81,8 @@ class TableSource(ABC):
 
     def require_sound(self) -> None:
         """Raises ConfigError for what names neither table nor query, or no cursor."""
-        if self.relation.is_bounded and self.own_cursor.collation == "database":
+        relation, cursor = self.relation, self.own_cursor
+        if relation.is_bounded and cursor.collation == "database":
             raise ConfigError(
                 "cursor: collation: database, and the query names :after and :upto.",
                 hint="take them out: the bounds are put around the query",
