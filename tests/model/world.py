@@ -14,20 +14,9 @@ from floodmark.step.run import Step
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.memory import MemoryPages
 from floodmark.stores.record import JobRecord, Receipt
-from tests.model.doubles import (
-    MALFORMED,
-    Code,
-    JoiningSink,
-    Log,
-    PieceSink,
-    Session,
-    Table,
-    Target,
-    TargetSink,
-    WatchedStore,
-    without_spark,
-)
+from tests.model.doubles import MALFORMED, Code, Log, Session, Table, WatchedStore, without_spark
 from tests.model.scheduling import Budget, Choices, Guard, Run, Scheduler, every_tape
+from tests.model.targets import JoiningSink, PieceSink, Target, TargetSink
 
 JOB = "orders"
 RUNS_TO_SETTLE = 5
