@@ -240,7 +240,7 @@ class EndsTransactions(Protocol):
 
 
 @runtime_checkable
-class Waiting(Protocol):
+class Patient(Protocol):
     """A sink that waits for minutes where another run has something open in it."""
 
     def without_waiting(self) -> Sink:
@@ -252,7 +252,7 @@ class Waiting(Protocol):
 
 def answering_at_once(sink: Sink) -> Sink:
     """The sink for somebody who only looks."""
-    return sink.without_waiting() if isinstance(sink, Waiting) else sink
+    return sink.without_waiting() if isinstance(sink, Patient) else sink
 
 
 @runtime_checkable
