@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from floodmark.errors import SinkUnreachable
 from floodmark.sinks.contract import Atomic, Batch, Recorded, is_written, require_own_number
 from tests.model.scheduling import Guard, Scheduler
 
@@ -88,7 +89,7 @@ class TargetSink(Atomic):
         with self.target.guard:
             entry = self.target.ledger.get(ledger)
             if entry is None or entry.number < number:
-                self.target.ledger[ledger] = Recorded(number, is_fence=True)
+                self.target.ledger[ledger] = Recorded(number, is_fence=True, before=entry.last_batch if entry else 0)
 
     def _has(self, batch: Batch) -> bool:
         return is_written(self.target.ledger.get(batch.ledger(self.name)), batch, self.name, self.target.place)
@@ -157,6 +158,8 @@ class PieceSink:
                     return sum(number == batch.number for _, _, number in self.target.rows)
                 if place < self._rows_out(taken, batch):
                     continue
+                if place > self._rows_out(taken, batch):
+                    raise SinkUnreachable(self.describe(), reason="it does not have what this producer sent before")
                 self.scheduler.reach(f"{self.name}: piece {place + 1} under the guard")
                 if place == 0:
                     self.target.keep_copy()

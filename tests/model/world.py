@@ -181,7 +181,7 @@ class World:
 
     def _problems_of(self, target: Target, upto: int, title: str, *, is_asked: bool) -> Iterator[str]:
         counts = Counter(place for place, _, _ in target.rows)
-        excused = Counter(row for place, row, _ in self.excused if place == target.place)
+        excused = Counter(row for place, row, _ in self.excused if place.startswith(target.place))
         counts = Counter({row: max(1, count - excused[row]) for row, count in counts.items()})
         for place, count in counts.items():
             if count > 1:

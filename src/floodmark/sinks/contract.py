@@ -70,12 +70,19 @@ def is_ledger(stored: str, ledger: str) -> bool:
 class Recorded:
     """The highest batch number a sink has recorded for a ledger; the digest where the sink still knows it.
 
-    A fence took the number and wrote nothing: no row of the target stands for it.
+    A fence took the number and wrote nothing: no row of the target stands for it. `before` is the batch below a fence,
+    0 if there was none, None where the sink does not know: a fence must not hide that a batch was lost.
     """
 
     number: int
     digest: str | None = None
     is_fence: bool = False
+    before: int | None = field(default=None, compare=False)
+
+    @property
+    def last_batch(self) -> int | None:
+        """The number of the last batch itself, whatever was fenced since; None where that is not known."""
+        return self.before if self.is_fence else self.number
 
     @property
     def owner(self) -> str | None:

@@ -59,6 +59,8 @@ class Commit:
     ledger: str | None = None
     number: int | None = None
     digest: str | None = None
+    before: int | None = None
+    """Of a fence: the batch below it."""
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Commit:
@@ -72,6 +74,7 @@ class Commit:
             ledger=note.get("ledger"),
             number=note.get("number"),
             digest=note.get("digest"),
+            before=note.get("before"),
         )
 
     @property
