@@ -160,7 +160,8 @@ class Sink(Protocol):
         """Record the number without rows, so that a run that is paused with it or a lower one cannot write.
 
         Also where the ledger has no entry, and where the target is not there yet. Changes nothing if the number or a
-        higher one is recorded: whoever needs to know which of the two came first asks `recorded` afterwards.
+        higher one is recorded: whoever needs to know which of the two came first asks `recorded` afterwards, which
+        tells the batch below the fence too, where the sink keeps it.
         """
 
 
