@@ -14,8 +14,9 @@ from floodmark.step.run import reset_marks
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryPages
 from floodmark.stores.record import Receipt
-from tests.model.doubles import Target, without_spark
+from tests.model.doubles import without_spark
 from tests.model.scheduling import Choices
+from tests.model.targets import Target
 from tests.model.world import JOB, Setting, World
 
 

@@ -36,7 +36,12 @@ CASES = {
     "a sink that loses rows": Setting("aa", **KILLED, loses_rows=True, is_immutable=False),
     "dead letters": Setting("a", has_malformed_row=True, thaws=0),
     "dead letters that are moved": Setting(
-        "a", has_malformed_row=True, kills=1, changes=("the dead letters are moved",), thaws=0
+        "a",
+        has_malformed_row=True,
+        kills=1,
+        changes=("the dead letters are moved",),
+        thaws=0,
+        points=("guard", "after its commit", "store: commit"),
     ),
     "dead letters of a table that is corrected": Setting(
         "a", **KILLED, has_malformed_row=True, is_immutable=False, changes=("malformed rows are corrected",)

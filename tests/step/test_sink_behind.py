@@ -12,7 +12,7 @@ from floodmark.errors import SinkBehind
 from floodmark.sinks.console import Console
 from floodmark.sinks.contract import Recorded
 from floodmark.step.engine import Clock, OpenBatch
-from floodmark.step.looking import ledgers_of
+from floodmark.step.looking import ledgers_of, sink_behind
 from floodmark.step.run import accept_sinks, reset_marks, save_decision, set_mark
 from floodmark.step.work import RunRequest
 from floodmark.stores.extras import IntentExtras, OutsideBatch, SinkLedger
@@ -60,6 +60,20 @@ def test_a_commit_notes_what_each_sink_confirmed(store: MarkStore) -> None:
     lake = LedgerSink("lake")
     deliver(store, lake, batches=2)
     assert record_in(store).extras.sinks == {"lake": SinkLedger(LAKE, "list of lake", 2)}
+
+
+@pytest.mark.parametrize(("below", "is_lost", "recorded"), [(2, False, None), (1, True, 1), (0, True, None)])
+def test_a_fence_does_not_hide_a_batch_that_was_lost_below_it(
+    store: MarkStore, below: int, *, is_lost: bool, recorded: int | None
+) -> None:
+    """A run that had lost its lease fences a sink that was restored meanwhile: the number is there, and no rows."""
+    lake = LedgerSink("lake")
+    step_of(store, [1], lake).run()
+    step_of(store, [1, 2], lake).run()
+    record, fence = store.read("numbers"), Recorded(5, is_fence=True, before=below)
+    assert record is not None
+    lost = sink_behind(lake, "default", replace(record, number=5), fence, "lake")
+    assert (lost is not None, lost.recorded if lost else None) == (is_lost, recorded)
 
 
 def test_sink_behind(store: MarkStore) -> None:

@@ -97,7 +97,7 @@ class LedgerSink(Atomic):
         self.calls.append(f"fence {number}")
         recorded = self.ledger.get(ledger)
         if recorded is None or recorded.number < number:
-            self.ledger[ledger] = Recorded(number, is_fence=True)
+            self.ledger[ledger] = Recorded(number, is_fence=True, before=recorded.last_batch if recorded else 0)
 
 
 @dataclass(frozen=True)

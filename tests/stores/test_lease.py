@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import pytest
 from floodmark import stores
 from floodmark.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnreachable
 from floodmark.stores import MemoryMarkStore, this_process
-from floodmark.stores.lease import Patience, change_record, default_seconds, hold
+from floodmark.stores.lease import HeldLease, Patience, change_record, default_seconds, hold
 from floodmark.testing.doubles import FailingStore
 from floodmark.testing.laws.records import ME, NOON, OTHER, record, save, with_open_intent
 from tests.stores.processes import child, next_line
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from floodmark.stores.lease import Vitality
-    from floodmark.stores.record import Owner
+    from floodmark.stores.record import Lease, Owner
 
 
 @dataclass
@@ -151,6 +152,22 @@ def test_a_lease_that_was_taken_over_fails_its_check(store: MemoryMarkStore) -> 
         with pytest.raises(LeaseLost) as lost:
             held.check()
     assert (lost.value.holder, store.lease("orders")) == ("pid 2 on there", new)
+
+
+def test_a_lease_that_a_beat_found_lost_stays_lost(store: MemoryMarkStore) -> None:
+    """Somebody had it in between, and what they did is not known here: it does not matter who has it now."""
+    held = HeldLease(LosingStore(store), store.take_lease("orders", ME, over=None))  # type: ignore[arg-type]
+    held.check()
+    held.beat_until(threading.Event(), 0.0)
+    with pytest.raises(LeaseLost):
+        held.check()
+
+
+def test_no_heart_beats_once_the_work_is_done(store: MemoryMarkStore) -> None:
+    """A beat that comes after the lease was given back would be one of nobody's."""
+    with hold(store, "orders"):
+        assert "lease of orders" in [thread.name for thread in threading.enumerate()]
+    assert "lease of orders" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_the_heart_beats_by_itself(store: MemoryMarkStore) -> None:
@@ -322,3 +339,10 @@ class SilentStore:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.store, name)
+
+
+class LosingStore(SilentStore):
+    """A store that says at a beat that the lease is another's, and afterwards has it as it was."""
+
+    def beat(self, lease: Lease, owner: object = None) -> None:
+        raise LeaseLost(lease.job, holder="another run")

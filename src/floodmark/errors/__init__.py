@@ -132,13 +132,8 @@ from floodmark.errors.decisions import (
     DecisionNeeded,
     FenceBlind,
     FormatTooNew,
-    LeaseHeld,
-    LeaseLost,
     MarkMissing,
-    MarkMoved,
-    MarkUnreadable,
     NoGoodRun,
-    Overtaken,
     RangeAboveMark,
     SchemaChanged,
     SinkAhead,
@@ -153,10 +148,17 @@ from floodmark.errors.decisions import (
     SourceRegressed,
     SourceRewritten,
     SpoolLost,
+    TiesTooMany,
+)
+from floodmark.errors.stores import (
+    LeaseHeld,
+    LeaseLost,
+    MarkMoved,
+    MarkUnreadable,
+    Overtaken,
     StoreError,
     StoreNotPrepared,
     StoreUnreachable,
-    TiesTooMany,
 )
 
 __all__ = [

@@ -97,12 +97,19 @@ def is_ledger(stored: str, ledger: str) -> bool:
 class Recorded:
     """The highest batch number a sink has recorded for a ledger; the digest where the sink still knows it.
 
-    A fence took the number and wrote nothing: no row of the target stands for it.
+    A fence took the number and wrote nothing: no row of the target stands for it. `before` is the batch below a fence,
+    0 if there was none, None where the sink does not know: a fence must not hide that a batch was lost.
     """
 
     number: int
     digest: str | None = None
     is_fence: bool = False
+    before: int | None = field(default=None, compare=False)
+
+    @property
+    def last_batch(self) -> int | None:
+        """The number of the last batch itself, whatever was fenced since; None where that is not known."""
+        return self.before if self.is_fence else self.number
 
     @property
     def owner(self) -> str | None:
@@ -180,7 +187,8 @@ class Sink(Protocol):
         """Record the number without rows, so that a run that is paused with it or a lower one cannot write.
 
         Also where the ledger has no entry, and where the target is not there yet. Changes nothing if the number or a
-        higher one is recorded: whoever needs to know which of the two came first asks `recorded` afterwards.
+        higher one is recorded: whoever needs to know which of the two came first asks `recorded` afterwards, which
+        tells the batch below the fence too, where the sink keeps it.
         """
 
 
@@ -288,7 +296,7 @@ class EndsTransactions(Protocol):
 
 
 @runtime_checkable
-class Waiting(Protocol):
+class Patient(Protocol):
     """A sink that waits for minutes where another run has something open in it."""
 
     def without_waiting(self) -> Sink:
@@ -300,7 +308,7 @@ class Waiting(Protocol):
 
 def answering_at_once(sink: Sink) -> Sink:
     """The sink for somebody who only looks."""
-    return sink.without_waiting() if isinstance(sink, Waiting) else sink
+    return sink.without_waiting() if isinstance(sink, Patient) else sink
 
 
 @runtime_checkable

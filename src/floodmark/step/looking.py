@@ -205,20 +205,22 @@ def sinks_behind(work: Work, namespace: str, record: JobRecord, ledgers: Ledgers
 def sink_behind(sink: Sink, namespace: str, record: JobRecord, entry: Recorded | None, key: str) -> SinkBehind | None:
     """What the sink lost of what it had confirmed. One with another target is a new one, unless it has an entry.
 
-    A fence at the very number that was confirmed came after the batch was lost, unless we had to make one: for a new
-    target, and for a ledger that the server forgot.
+    Behind a fence it is the batch below that counts; where that is not known, a fence at the very number that was
+    confirmed came after the batch was lost. Unless we had to make one: for a new target, and for a ledger that the
+    server forgot.
     """
     last = last_confirmed(sink, namespace, record, key)
     if last is None:
         return None
     is_same = last.target == sink.describe() and not isinstance(sink, Forgetting)
-    is_replaced = is_same and entry is not None and entry.is_fence and entry.number == last.number
-    number = number_in(entry) - is_replaced
+    number = number_in(entry)
+    if is_same and entry is not None and entry.is_fence:
+        number = entry.before if entry.before is not None else number - (number == last.number)
     if number >= last.number:
         return None
     if entry is None and (last.target != sink.describe() or is_forgotten(sink, last.id)):
         return None
-    found = number if entry else None
+    found = number if entry and number else None
     return SinkBehind(record.job, sink=sink.name, target=sink.describe(), recorded=found, confirmed=last.number)
 
 

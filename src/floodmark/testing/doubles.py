@@ -152,8 +152,9 @@ class ListSink(Atomic):
         return True
 
     def fence(self, ledger: str, number: int, session: Session) -> None:
-        if ledger not in self.ledger or self.ledger[ledger].number < number:
-            self.ledger[ledger] = Recorded(number, is_fence=True)
+        recorded = self.ledger.get(ledger)
+        if recorded is None or recorded.number < number:
+            self.ledger[ledger] = Recorded(number, is_fence=True, before=recorded.last_batch if recorded else 0)
 
 
 Result = TypeVar("Result")

@@ -62,6 +62,8 @@ class Commit:
     number: int | None = None
     digest: str | None = None
     engine: str = ""
+    before: int | None = None
+    """Of a fence: the batch below it."""
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Commit:
@@ -76,6 +78,7 @@ class Commit:
             number=note.get("number"),
             digest=note.get("digest"),
             engine=str(entry.get("engineInfo") or ""),
+            before=note.get("before"),
         )
 
     @property

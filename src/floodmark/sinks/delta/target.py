@@ -137,7 +137,8 @@ class DeltaTarget:
             if recorded is not None and recorded.number >= number:
                 return
             rows = spark.read.format("delta").load(location).limit(0) if probe else nothing
-            self._writer(rows, ledger, number, note(ledger, number, None)).mode("append").save(location)
+            covered = note(ledger, number, None, before=recorded.last_batch if recorded else 0)
+            self._writer(rows, ledger, number, covered).mode("append").save(location)
 
     def prepare(self, rows: DataFrame, batch: Batch) -> None:
         """A writer makes a table at a path by itself, but no clusters, and it does not fit the column of a fence."""
@@ -253,7 +254,9 @@ def _recorded(probe: DeltaProbe, ledger: str) -> Recorded | None:
     if number is None:
         return None
     commit = probe.commit_of(ledger, number)
-    return Recorded(number, commit.digest or None, is_fence=commit.digest is None) if commit else Recorded(number)
+    if commit is None:
+        return Recorded(number)
+    return Recorded(number, commit.digest or None, is_fence=commit.digest is None, before=commit.before)
 
 
 def _no_rows(rows: DataFrame) -> DataFrame:

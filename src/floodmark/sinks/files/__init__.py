@@ -9,7 +9,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -34,6 +34,7 @@ from floodmark.sinks.files.folders import (
     batch_numbers,
     count_rows,
     is_empty_list_file,
+    last_batch,
     make_durable,
     manifest_of,
     newest_manifest,
@@ -89,7 +90,10 @@ class Files(Atomic):
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
         self._finish_open_swap()
         newest = newest_manifest(self._folder, ledger)
-        return newest.recorded() if newest else None
+        if newest is None:
+            return None
+        recorded = newest.recorded()
+        return replace(recorded, before=last_batch(self._folder)) if recorded.is_fence else recorded
 
     def holds_rows(self, session: Session) -> bool:
         """Files that others put there count: a reader sees them too."""

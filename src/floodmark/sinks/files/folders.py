@@ -94,6 +94,12 @@ def manifest_of(folder: Path, number: int) -> Manifest:
         ) from error
 
 
+def last_batch(folder: Path) -> int:
+    """The highest number that is no fence; 0, if there is none."""
+    numbers = sorted(batch_numbers(folder), reverse=True)
+    return next((number for number in numbers if not manifest_of(folder, number).recorded().is_fence), 0)
+
+
 def newest_manifest(folder: Path, ledger: str) -> Manifest | None:
     """The highest batch. Numbers mean nothing across jobs, so a folder belongs to one ledger: raises ConfigError."""
     newest = max(batch_numbers(folder), default=None)
