@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodmark.errors import ConnectorsMissing, JavaMissing
+from floodmark.errors import ConfigError, ConnectorsMissing, JavaMissing
 from floodmark.spark.connectors import (
     IVY_FILE,
     MANIFEST,
@@ -23,6 +23,7 @@ from floodmark.spark.connectors import (
     connectors,
     connectors_folder,
     judge,
+    package_jars,
 )
 from floodmark.spark.java import find_java
 
@@ -133,6 +134,29 @@ def test_the_command_says_in_one_line_where_they_are(java: FakeJava, cache: Path
     )
     assert done.stdout == f"1 connectors in {connectors_folder()}\n"
     assert done.stderr == ""
+
+
+def test_packages_of_the_user_are_fetched_once_and_listed_for_ivy(java: FakeJava, cache: Path) -> None:
+    """In any order they are the same packages; other ones have a folder of their own."""
+    first = package_jars("com.h2database:h2:2.3.232, org.x:y:1.0")
+    again = package_jars("org.x:y:1.0,com.h2database:h2:2.3.232")
+    [listed] = cache.glob("packages/*/packages.ivy.xml")
+    assert (len(first), first, java.calls()) == (1, again, 1)
+    assert '<dependency org="com.h2database" name="h2" rev="2.3.232"/>' in listed.read_text()
+    package_jars("org.x:y:2.0")
+    assert java.calls() == 2
+
+
+def test_no_packages_need_no_java(no_java: Path) -> None:
+    """Nothing is asked for."""
+    assert package_jars("") == ()
+
+
+@pytest.mark.parametrize("packages", ["h2", "org:name", 'org:na"me:1', "a:b:1, c:d"])
+def test_what_is_no_package_is_refused(packages: str) -> None:
+    """Before anything is started."""
+    with pytest.raises(ConfigError, match="is not the name of a package"):
+        package_jars(packages)
 
 
 def test_without_java_the_error_is_about_java(no_java: Path) -> None:

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from floodmark.sources import Jdbc
+from floodmark.testing.servers.mariadb import has_programs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from floodmark.testing.servers.mariadb import MariaDb
 
+DATABASES = ["h2", *(["mariadb"] if has_programs() else [])]
+"""What this machine has; the header of the tests says what it lacks."""
 LOWER_CASE = "DB_CLOSE_DELAY=-1;DATABASE_TO_LOWER=TRUE"
 """H2 keeps a database in memory while its JVM lives, and names as the statements spell them."""
 

@@ -17,15 +17,12 @@ from floodmark.probes.tables.queries import AnsiTableQuery, Conditions
 from floodmark.probes.tables.relation import Relation
 from floodmark.sources.contract import Request, Sight
 from floodmark.sources.tables.cursor import Cursor
-from floodmark.testing.servers.mariadb import has_programs
-from tests.sources.tables.databases import Database, h2, maria
+from tests.sources.tables.databases import DATABASES, Database, h2, maria
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-DATABASES = ["h2", *(["mariadb"] if has_programs() else [])]
 
 
 @pytest.fixture(params=DATABASES)

@@ -139,7 +139,7 @@ def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
     """Part files below the folder; columns that are NULL are written too, so that every record has the same fields."""
     target = f"file:{folder}"
     if file_format == "parquet":
-        with session_settings(rows.sparkSession, PARQUET_SETTINGS):
+        with settings_of_the_write(rows.sparkSession, PARQUET_SETTINGS):
             writer_of(rows).parquet(target)
     elif file_format == "csv":
         writer_of(rows).options(**CSV_OPTIONS).csv(target)
@@ -152,7 +152,7 @@ def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
 
 
 @contextmanager
-def session_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+def settings_of_the_write(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Settings that a writer takes from its session alone; a session that has them already is not touched."""
     before = {name: spark.conf.get(name, None) for name in wanted}
     changed = {name: value for name, value in wanted.items() if before[name] != value}
