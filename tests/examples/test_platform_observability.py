@@ -32,7 +32,7 @@ from tests.examples.story import PLATFORM, Story
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # the whole story is told before the first test
 TASKS = ["bronze_ingest", "silver_build", "gold_build", "performance_optimization", "health_check"]
 OF_COST = [
     "fact_billing_usage", "fact_usage_priced_day", "fact_entity_cost",
@@ -57,7 +57,7 @@ class FinishedStory:
 def ended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedStory]:
     """Two days arrive, the workflow runs; rows of the first day come late, it runs again; and once with nothing new."""
     lake = Lake.at(tmp_path_factory.mktemp("platform"), schema="platform_story")
-    story = Story(lake, spark, lake.store(), Arrivals(size=6))
+    story = Story(lake, spark, lake.store(), Arrivals(size=3))
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PLATFORM_HOME", lake.home)
         patched.setenv("PLATFORM_SCHEMA", lake.schema)

@@ -95,10 +95,22 @@ def project(folder: Path, source: str, target: Path) -> None:
     (folder / "floodmark.yaml").write_text(text)
 
 
+def activate(spark: SparkSession) -> None:
+    """Delta's streams look for the session of their thread, which a batch sets and takes away by itself."""
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # type: ignore[attr-defined]
+
+
 def stream(rows: DataFrame, checkpoint: Path, target: Path) -> None:
     """All that there is now, by Spark's own stream."""
+    activate(rows.sparkSession)
     writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start(str(target)).awaitTermination()
+
+
+def changes_of(spark: SparkSession, table: Path) -> DataFrame:
+    """The table as a stream."""
+    activate(spark)
+    return spark.readStream.format("delta").load(str(table))
 
 
 def values(spark: SparkSession, target: Path) -> list[Any]:
@@ -119,9 +131,9 @@ def test_a_delta_stream_is_taken_over_into_its_own_target(
     table, target, checkpoint = folder / "bronze", folder / "silver", folder / "checkpoint"
     append(spark, table, 1, 2)
     append(spark, table, 3)
-    stream(spark.readStream.format("delta").load(str(table)), checkpoint, target)
+    stream(changes_of(spark, table), checkpoint, target)
     append(spark, table, 4)
-    stream(spark.readStream.format("delta").load(str(table)), checkpoint, target)
+    stream(changes_of(spark, table), checkpoint, target)
     append(spark, table, 5, 6)
     project(folder, f"{{type: delta, path: '{table}'}}", target)
     said = floodmark("marks", "import", "--from", f"checkpoint:{checkpoint}", "--select", "taken_over", "--yes")
