@@ -63,6 +63,7 @@ def test_json_is_one_document_of_the_promised_shape(floodmark: Floodmark) -> Non
                 "batches": 1,
                 "rows_read": 2,
                 "rows_written": {"lake": 2},
+                "written_by": {},
                 "rows_refused": 0,
                 "rows_quarantined": 0,
                 "rows_dropped": 0,
