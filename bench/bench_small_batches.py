@@ -25,28 +25,30 @@ if TYPE_CHECKING:
     from floodmark.sinks.contract import Sink
     from floodmark.testing.servers import Broker
 
-FEW, MANY, ROUNDS = 10, 100_000, 7
+FEW, MANY, FEW_ROUNDS = 10, 100_000, 3
 INSERT = (
     "insert into orders select i, 'customer ' || i %% 50, i / 100.0, now()"
     " from generate_series((select coalesce(max(id), 0) from orders) + 1,"
     " (select coalesce(max(id), 0) from orders) + %s) as i"
 )
+FILE_MEGABYTES = 128
 DEFINED = "id bigint primary key, customer text, amount numeric(10,2), placed_at timestamptz"
 
 
-def run() -> list[Result]:
+def run(rounds: int = 7, megabytes: int = 1024) -> list[Result]:
     spark = fm.spark_session({"spark.master": "local[2]", "spark.driver.memory": "4g"})
     with tempfile.TemporaryDirectory() as name, postgres_server(Path(name) / "pg") as postgres:
-        bench = Bench(spark, Path(name), postgres.create_database())
+        bench = Bench(spark, Path(name), postgres.create_database(), rounds)
         with kafka_broker(Path(name) / "kafka") as kafka:
-            return [*bench.jobs_of_a_batch(), *bench.few_rows(), bench.many_rows(), *bench.to_servers(kafka)]
+            results = [*bench.jobs_of_a_batch(), *bench.few_rows(), bench.many_rows(), *bench.to_servers(kafka)]
+        return [*results, bench.into_a_large_table(megabytes)]
 
 
 class Bench:
     """One session, one folder, one database with a table that grows."""
 
-    def __init__(self, spark: SparkSession, home: Path, database: str) -> None:
-        self.spark, self.home, self.database = spark, home, database
+    def __init__(self, spark: SparkSession, home: Path, database: str, rounds: int) -> None:
+        self.spark, self.home, self.database, self.rounds = spark, home, database, rounds
         with psycopg.connect(database) as connection:
             connection.execute(f"create table orders ({DEFINED})")
             connection.execute(INSERT, [FEW])
@@ -64,11 +66,13 @@ class Bench:
         return self.spark.read.format("jdbc").options(**jdbc(self.database), dbtable=query).load()
 
     def ticks(self, sink: Sink, rows: int) -> Callable[[int], None]:
-        """A job that is kept, whose every turn finds so many rows more."""
-        name = f"bench-{uuid.uuid4().hex}"
+        """A job from the table into the sink, whose every turn finds so many rows more."""
         source = fm.sources.Postgres(self.database, table="orders", cursor="id", start="latest")
-        job = fm.Job(name=name, source=source, sinks=[sink])
-        store = fm.stores.open(f"sqlite:///{name}.db", folder=self.home)
+        return self.ticks_of(fm.Job(name=f"bench-{uuid.uuid4().hex}", source=source, sinks=[sink]), rows)
+
+    def ticks_of(self, job: fm.Job, rows: int) -> Callable[[int], None]:
+        """One job and one store, kept as a loop keeps them."""
+        store = fm.stores.open(f"sqlite:///{job.name}.db", folder=self.home)
         job.run(self.spark, store)
 
         def tick(_turn: int) -> None:
@@ -109,8 +113,8 @@ class Bench:
         ours = self.ticks(fm.sinks.Delta(self.path()), FEW)
         ours_merged = self.ticks(fm.sinks.Delta(self.path(), mode="merge", key="id"), FEW)
         return [
-            compare("small batch to Delta, append", append, ours, at_most=0.5, rounds=ROUNDS, of=of),
-            compare("small batch to Delta, merge", merge, ours_merged, at_most=0.2, rounds=ROUNDS, of=of),
+            compare("small batch to Delta, append", append, ours, at_most=0.5, rounds=self.rounds, of=of),
+            compare("small batch to Delta, merge", merge, ours_merged, at_most=0.2, rounds=self.rounds, of=of),
         ]
 
     def merge_into(self, table: str, rows: DataFrame) -> None:
@@ -126,7 +130,7 @@ class Bench:
         append = self.plain(MANY, lambda rows: rows.write.format("delta").mode("append").save(plain))
         ours = self.ticks(fm.sinks.Delta(self.path()), MANY)
         of = f"{MANY:,} rows from PostgreSQL, plain JDBC read and Delta append as reference"
-        return compare("batch to Delta by Spark's writer, append", append, ours, at_most=1.1, rounds=3, of=of)
+        return compare("batch to Delta by Spark's writer, append", append, ours, at_most=1.1, rounds=FEW_ROUNDS, of=of)
 
     def to_servers(self, kafka: Broker) -> list[Result]:
         """Into PostgreSQL and Kafka, both against Spark's JDBC writer at its defaults."""
@@ -136,9 +140,32 @@ class Bench:
         topic = fm.sinks.Kafka(kafka.bootstrap, "orders", key="id", create={"partitions": 1})
         of = f"{FEW} rows from PostgreSQL, plain JDBC read and JDBC append as reference"
         return [
-            compare("small batch to PostgreSQL", append, self.ticks(into, FEW), at_most=1.2, rounds=ROUNDS, of=of),
-            compare("small batch to Kafka", append, self.ticks(topic, FEW), at_most=1.2, rounds=ROUNDS, of=of),
+            compare("small batch to PostgreSQL", append, self.ticks(into, FEW), at_most=1.2, rounds=self.rounds, of=of),
+            compare("small batch to Kafka", append, self.ticks(topic, FEW), at_most=1.2, rounds=self.rounds, of=of),
         ]
+
+    def into_a_large_table(self, megabytes: int) -> Result:
+        """Rows whose keys may lie in any of some large files, which `deltalake` would write anew."""
+        plain, merged = self.large_table(megabytes), self.large_table(megabytes)
+        merge = self.plain(FEW, lambda rows: self.merge_into(plain, rows.selectExpr("id", "id AS v")))
+        source = fm.sources.Postgres(self.database, table="orders", cursor="id", start="latest")
+        sink = fm.sinks.Delta(merged, mode="merge", key="id")
+        job = fm.Job(name="large", source=source, sinks=[sink], transform="select id, id as v from source")
+        ours = self.ticks_of(job, FEW)
+        of = f"{FEW} rows into {megabytes:,} MB, plain MERGE as reference"
+        return compare("small batch into large files, merge", merge, ours, at_most=1.2, rounds=FEW_ROUNDS, of=of)
+
+    def large_table(self, megabytes: int) -> str:
+        """Files of 128 MB of noise, in each of which any key may lie."""
+        import numpy as np
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        path, noise = self.path(), np.random.default_rng(1)
+        for _ in range(-(-megabytes // FILE_MEGABYTES)):
+            columns = {name: noise.integers(0, 2**62, FILE_MEGABYTES * 65_536) for name in ("id", "v")}
+            write_deltalake(path, pa.table(columns), mode="append")
+        return path
 
     def path(self) -> str:
         return str(self.home / uuid.uuid4().hex)

@@ -82,8 +82,8 @@ def test_every_value_arrives_from_the_driver_as_by_tasks(spark: SparkSession, da
         Postgres(database, name).write(spark.sql(VALUES), batch(1, size=size))
         Postgres(database, f"{name}_binary").write(spark.sql(VALUES).drop("a", "st"), batch(1, size=size))
     for kind in ("", "_binary"):
-        same = f"select t::text from tasks{kind} t except select d::text from driver{kind} d"
-        assert ask(database, same) == []
+        only = f"select of_tasks::text from tasks{kind} of_tasks except select ours::text from driver{kind} ours"
+        assert ask(database, only) == []
         assert ask(database, f"select count(*) from driver{kind}") == [(2,)]
 
 

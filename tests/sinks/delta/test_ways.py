@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,7 @@ def way_of(sink: Delta, rows: DataFrame, number: int, size: BatchSize = SMALL) -
 
 def jobs_started(spark: SparkSession, act: Callable[[], object]) -> int:
     """How many Spark jobs this thread starts meanwhile."""
-    group = f"counted-{id(act)}"
+    group = f"counted-{uuid.uuid4().hex}"
     spark.sparkContext.setJobGroup(group, group)
     try:
         act()

@@ -166,11 +166,11 @@ class Delta(Atomic):
         return commit.inserted_rows if self.mode == "replace" else commit.rows_written
 
     def _write_by_arrow(self, rows: DataFrame, batch: Batch) -> Commit | None:
-        if self._known_by or self._named_by:
-            raise NotByArrow("rows are compared with those in the table")
+        if self._known_by:
+            raise NotByArrow("rows that the table has are left out")
         if self.deleted_keys:
             raise NotByArrow("rows are compared with the keys that were deleted")
-        return ArrowWriter(self, rows, batch, self._condition).write()
+        return ArrowWriter(self, rows, batch, self._condition, self._named_by).write()
 
     def write_where(self, rows: DataFrame, batch: Batch, condition: str) -> int | None:
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from floodmark.sinks.delta import Delta
 
 log = get_logger(__name__)
+MOST_KEYS = 1_000
+"""Of a batch that are looked up in the table before they are merged."""
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 CHECKPOINT_EVERY = 10
@@ -47,6 +50,8 @@ class ArrowWriter:
     batch: Batch
     condition: str | None = None
     """Of the rows whose place a replacement takes; None: of all."""
+    named_by: tuple[str, ...] = ()
+    """Rows that share a key and differ in these columns stop a merge."""
 
     def write(self) -> Commit | None:
         """As `DeltaTarget.write_once`: write the batch unless it was; what the log says of it, if it still does."""
@@ -187,7 +192,12 @@ class ArrowWriter:
         """As `merge_statement`."""
         choice.require_few_bytes(probe.files(), arrow, self.sink.key)
         stored = {column.name.lower() for column in schema.fields}
-        sequence = self.sink.sequence if all(name.lower() in stored for name in self.sink.sequence) else ()
+        sequence, named_by = (
+            names if all(name.lower() in stored for name in names) else ()
+            for names in (self.sink.sequence, self.named_by)
+        )
+        if named_by:
+            require_same_names(table, arrow, self.sink.key, named_by)
         newer = f" AND {not_older(sequence)}" if sequence else ""
         matched = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in self.sink.key)
         values = {quote(name): f"s.{quote(name)}" for name in arrow.column_names if not name.startswith(OWN)}
@@ -239,6 +249,37 @@ def tidy_log(table: DeltaTable, properties: Mapping[str, str]) -> None:
     table.create_checkpoint()
     if properties.get(LOG_CLEANUP, "true").lower() == "true":
         table.cleanup_metadata()
+
+
+def require_same_names(table: DeltaTable, rows: pa.Table, key: Sequence[str], named_by: Sequence[str]) -> None:
+    """No key of the rows is in the table for another value of `named_by`. Raises NotByArrow: Spark says which."""
+    import pyarrow as pa
+
+    if rows.num_rows > MOST_KEYS:
+        raise NotByArrow(f"more than {MOST_KEYS} keys are looked up in the table")
+    found = pa.table(table.scan([*key, *named_by], predicate=keys_predicate(rows, key))) if rows.num_rows else None
+    names = dict(named_rows(found, key, named_by)) if found is not None else {}
+    if any(names.get(own, name) != name for own, name in named_rows(rows, key, named_by)):
+        raise NotByArrow("a key is in the table for another member")
+
+
+def named_rows(rows: pa.Table, key: Sequence[str], named_by: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Of each row its key, and what it is named by."""
+    keys, names = (zip(*(rows[name].to_pylist() for name in columns), strict=True) for columns in (key, named_by))
+    return list(zip(keys, names, strict=True))
+
+
+def keys_predicate(rows: pa.Table, key: Sequence[str]) -> str:
+    """SQL that holds for every row with a key of these, and perhaps for more."""
+    lists = (", ".join(sorted(map(literal, set(rows[name].to_pylist())))) for name in key)
+    return " AND ".join(f"{quote(name)} IN ({values})" for name, values in zip(key, lists, strict=True))
+
+
+def literal(value: object) -> str:
+    """A value of one of the KEY_TYPES as SQL."""
+    if isinstance(value, str):
+        return quote(value, "'")
+    return f"CAST('{value}' AS DATE)" if isinstance(value, date) else str(value)
 
 
 def newest_rows(arrow: pa.Table, key: Sequence[str], sequence: Sequence[str]) -> pa.Table:
