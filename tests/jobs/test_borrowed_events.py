@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import floodmark as fm
-from floodmark.errors import ConfigError, ConflictingEvents
+from floodmark.errors import ConfigError, ConflictingEvents, SinkBehind
 from floodmark.jobs.quarantine import Selection, replay
 from floodmark.medallion import prune_events
 from floodmark.stores.contract import MarkStore
@@ -87,6 +87,22 @@ def test_a_contradiction_with_an_event_of_the_source_is_named(
         job.run(spark, store)
     assert (found.value.key, found.value.sequence) == ('{"k":"x"}', '{"at":1}')
     assert on_disk(tmp_path / "t") == before
+
+
+@pytest.mark.spark
+def test_a_history_does_not_go_on_with_a_log_that_lacks_its_past(
+    spark: SparkSession, store: MarkStore, tmp_path: Path
+) -> None:
+    """A key that is rebuilt from the new log alone would lose its versions; a refresh fills the log."""
+    add(spark, tmp_path, ("x", 1, "a", None))
+    job_of(tmp_path).run(spark, store)
+    add(spark, tmp_path, ("x", 5, "b", None))
+    own = job_of(tmp_path, events="own")
+    with pytest.raises(SinkBehind):
+        own.run(spark, store)
+    assert version_lines(spark, tmp_path) == {"x": "A[1,)"}
+    own.run(spark, store, full_refresh=True)
+    assert version_lines(spark, tmp_path) == {"x": "A[1,5) B[5,)"}
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import floodmark as fm
-from floodmark.errors import ConfigError, LeaseHeld, SchemaChanged
+from floodmark.errors import ConfigError, FloodmarkError, LeaseHeld, SchemaChanged
 from floodmark.jobs.quarantine import Selection, replay
 from floodmark.medallion import prune_events, settle_conflicts
 from floodmark.probes.set_aside import rows_set_aside
@@ -124,6 +124,18 @@ def test_contradictions_wait_in_the_quarantine_until_they_are_decided(spark: Spa
     assert sorted(states) == ["discarded", "replayed"]
     assert delta_rows(spark, tmp_path / "t") == [(1, 5, "erp", 5, None, True), (2, 1, "a", 1, None, True)]
     assert job.run(spark, store).status == "nothing_new"
+
+
+def test_nothing_is_decided_while_a_batch_is_open(spark: SparkSession, tmp_path: Path) -> None:
+    """The decision takes a number of the job, which would give the batch up unseen."""
+    sink = fm.sinks.Scd2(str(tmp_path / "t"), key=("k",), sequence=("at",), on_conflict="quarantine")
+    store, source = fm.stores.open("memory"), RowsSource([{"k": 1, "at": 5}], "k int, at int")
+    job = fm.Job("j", source, [sink, ListSink(fail_times=1)])
+    with pytest.raises(FloodmarkError):
+        job.run(spark, store)
+    with pytest.raises(ConfigError, match="is not finished"):
+        settle_conflicts(job, "true", spark, store)
+    assert job.run(spark, store).recovered
 
 
 def test_an_event_below_the_floor_is_in_the_quarantine(spark: SparkSession, tmp_path: Path) -> None:

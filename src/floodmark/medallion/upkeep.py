@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.jobs.dead_letters import require_no_open_batch
 from floodmark.jobs.job import Job
 from floodmark.jobs.quarantine import close_settled
 from floodmark.jobs.table_readers import TableRetention, readers_of, safe_retention
@@ -25,6 +26,7 @@ from floodmark.sinks.scd import Scd1
 from floodmark.spark.session import isolated_session
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step import RunRequest
+from floodmark.step.engine import session_under
 from floodmark.step.set_aside import union_all
 from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
@@ -238,14 +240,16 @@ def settle_conflicts(job: Job, keep: str, spark: SparkSession, store: MarkStore)
     """Decide between events that contradict each other (`on_conflict: quarantine`), under the job's lease.
 
     Those for which the SQL `keep` holds count from now on, the others are set aside with a reason; returns how many,
-    by sink. In the quarantine they are closed. Raises LeaseHeld while a run is under way, ConfigError if there is
-    nothing to decide between.
+    by sink. In the quarantine they are closed. Raises LeaseHeld while a run is under way, ConfigError if a batch is
+    open or there is nothing to decide between.
     """
     with histories(job, spark, store) as (sinks, lease):
+        step = job.step(session_under(lease, lambda: spark), store, RunRequest())
+        require_no_open_batch(step)
         settled = {sink.name: sink.settle(spark, keep) for sink in sinks}
         ids = [found for sink in sinks if (found := sink.contradictions(spark)) is not None]
         undecided, set_aside = (union_all(list(parts)) for parts in zip(*ids, strict=True))
-        close_settled(job.step(spark, store, RunRequest()), lease, undecided, set_aside)
+        close_settled(step, lease, undecided, set_aside)
         return settled
 
 

@@ -94,7 +94,7 @@ class Scd1:
         )
         log = EventLog.beside(table, self.order)
         rows = RebuiltTable.of(table, self._identity(), deletion_vectors=self.deletion_vectors)
-        return HistoryTables(self.name, self.order, log, rows, self._shape)
+        return HistoryTables(self.name, self.order, log, rows, self._shape, has_floors=self.events == "own")
 
     def describe(self) -> str:
         return self._tables.table.sink.describe()
@@ -104,6 +104,7 @@ class Scd1:
         parts: dict[str, object] = {"key": order.key, "sequence": order.sequence, "track": order.track}
         parts |= {"first_valid_from": order.first_from, "delete_when": self.delete_when, "changes": self.changes}
         parts |= {"untracked": order.untracked, "on_conflict": order.ties}
+        parts |= {"events": self.events if self.events != "own" else None}
         options = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
         return f"{type(self).__name__.lower()} {self.describe()} ({options})"
 

@@ -70,13 +70,17 @@ FEW = 1_000
 
 @dataclass(frozen=True)
 class HistoryTables:
-    """A log, the table that follows from it, and how: `shape` makes rows of the events that count."""
+    """A log, the table that follows from it, and how: `shape` makes rows of the events that count.
+
+    Where the log is the source of a job it is never pruned, and has no floors.
+    """
 
     name: str
     order: Ordering
     log: EventLog
     table: RebuiltTable
     shape: Callable[[DataFrame], DataFrame]
+    has_floors: bool = True
 
     def add(self, events: DataFrame, batch: Batch) -> int:
         """The first commit. Raises ConflictingEvents before anything is written."""
@@ -114,6 +118,8 @@ class HistoryTables:
 
         Returns how many arrived. Raises ConflictingEvents before anything is written.
         """
+        from pyspark.sql import functions as F
+
         spark, ledger = arriving.sparkSession, batch.ledger(self.name)
         came, events = (log_rows(rows, self.order, None, ledger=ledger, number=0) for rows in (arriving, every))
         sound = events.where(f"{REFUSED} IS NULL")
@@ -126,8 +132,10 @@ class HistoryTables:
             raise ConflictingEvents(batch.job, sink=self.name, key=conflict[0], sequence=conflict[1])
         if held is None or batch.kind == "refresh":
             self.table.fill(self.rows_of(sound), batch)
-        else:
-            self.rebuild_keys(came.select(*map(quote, self.order.key)), sound, held, batch, arrived)
+            return arrived
+        keys = came.select(*map(quote, self.order.key))
+        # Few keys are sent to every task, so that the source is filtered where it is read and not moved.
+        self.rebuild_keys(F.broadcast(keys) if arrived <= BROADCAST_AT_MOST else keys, sound, held, batch, arrived)
         return arrived
 
     def rebuild_keys(
@@ -225,7 +233,7 @@ class HistoryTables:
         """Versions that ended before a key's floor can no longer be rebuilt, and stay as they are."""
         from pyspark.sql import functions as F
 
-        floors = self.log.floors(spark)  # of a borrowed log there are none
+        floors = self.log.floors(spark) if self.has_floors else None
         if floors is None or "valid_from" not in held.columns:
             return held
         known = held.join(F.broadcast(floors.select(*map(quote, self.order.key), SINCE)), list(self.order.key), "left")
