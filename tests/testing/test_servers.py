@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from floodmark.testing.servers import Broker, Server, kafka_broker, postgres_server
 from floodmark.testing.servers.child import ServerFailed, listens, start
+from floodmark.testing.servers.postgres import _copy_programs, programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,3 +168,10 @@ def test_an_unknown_server_is_refused() -> None:
         [sys.executable, "-m", "floodmark.testing.servers", "oracle"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (2, "Error: no server 'oracle'.\nTry: one of: kafka, postgres\n")
+
+
+def test_programs_that_only_root_may_enter_are_copied_with_their_libraries(tmp_path: Path) -> None:
+    """A wheel keeps them beside its package, and the programs look for them from where they stand."""
+    copied = _copy_programs(programs(), tmp_path)
+    said = subprocess.run([copied / "initdb", "--version"], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")

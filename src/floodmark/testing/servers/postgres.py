@@ -193,9 +193,15 @@ def _open_to_all(place: Path) -> bool:
 
 
 def _copy_programs(found: Path, home: Path) -> Path:
-    shutil.copytree(found.parent, home / "programs", ignore=shutil.ignore_patterns("include"), dirs_exist_ok=True)
+    """The programs, and the libraries that a wheel keeps beside its package, as they stand to each other."""
+    installed, package = found.parent, found.parent.parent
+    copied = home / "programs" / package.name / installed.name
+    shutil.copytree(installed, copied, ignore=shutil.ignore_patterns("include"), dirs_exist_ok=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, home / "programs" / libraries.name, dirs_exist_ok=True)
     home.chmod(0o755)
-    return home / "programs" / "bin"
+    return copied / "bin"
 
 
 def _environment() -> dict[str, str]:
