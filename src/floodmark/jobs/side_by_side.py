@@ -71,12 +71,12 @@ class SideBySide:
                 thread.join(GRACE_SECONDS if stop.is_set() else None)
 
     def _work(self, ready: SimpleQueue[Runnable | None], ends: Ends, stop: threading.Event) -> None:
-        def asked(seconds: float) -> bool:
+        def stops(seconds: float) -> bool:
             return stop.is_set() or self.wait(seconds)
 
         while (job := ready.get()) is not None:
             try:
-                [outcome] = run_each([job], self.runner, asked)
+                [outcome] = run_each([job], self.runner, stops)
             except BaseException as error:  # noqa: BLE001 - a function of the user's that exits ends its job, not ours
                 outcome = _ended_by(job.name, error)
             ends.put((job.name, outcome))

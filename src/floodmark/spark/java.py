@@ -79,10 +79,10 @@ def _programs() -> Iterator[Path]:
 
 def ask(program: Path) -> Java | None:
     """What the program says it is; None if it does not run (macOS has a `java` that only asks to be installed)."""
-    return _described(program) or _asked(program)
+    return _description(program) or _answer(program)
 
 
-def _described(program: Path) -> Java | None:
+def _description(program: Path) -> Java | None:
     """By the file that a JDK carries: reading it costs nothing, and asking the program a whole JVM."""
     try:
         home = program.resolve(strict=True).parent.parent
@@ -92,7 +92,7 @@ def _described(program: Path) -> Java | None:
     return Java(home, int(version[1])) if version and os.access(home / "bin" / "java", os.X_OK) else None
 
 
-def _asked(program: Path) -> Java | None:
+def _answer(program: Path) -> Java | None:
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=False
