@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 CORRUPT = "_fm_corrupt"
 REASON, PARSED, TEXT = "_fm_reason", "_fm_parsed", "_fm_text"
-KEY = f"_fm_{secrets.token_hex(8)}"
-"""Our own key around a text that is parsed: no text knows it, so none can pretend that it ends where it does not."""
+KEY = f"_fm_{secrets.token_hex(4)}"
+"""Our own key around a text that is parsed: no text knows it, so none can pretend that it ends where it does not.
+
+Short, since it is parsed with every text.
+"""
 HINT = 'one of: bytes, text, or {format: json, schema: "id long, v string"}'
 
 
