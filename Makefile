@@ -54,8 +54,8 @@ crash: setup ## kill runs at every point and compare the rows; and what takes mi
 mutants: setup ## break step, stores and sinks in one place at a time: which test notices? (an hour; goes on where it was)
 	@$(BIN)/python scripts/mutants.py --write
 
-bench: setup ## measure
-	@$(BIN)/python bench/run.py
+bench: setup ## measure; some cases by name: make bench CASES="json start"
+	@$(BIN)/python bench/run.py $(CASES)
 
 dist: setup ## build wheel and sdist into dist/
 	@$(BIN)/python -m build --no-isolation

@@ -126,4 +126,4 @@ def from_postgres(home: Path, database: str) -> Result:
         source = fm.sources.Postgres(database, table="public.plain_0", cursor="id")
         run_job(source, fm.sinks.Delta(f"{home}/ours-{turn}"), home)
 
-    return compare("PostgreSQL to Delta", plain, ours, at_most=1.10, rounds=5, of="JDBC in two partitions")
+    return compare("PostgreSQL to Delta", plain, ours, at_most=0.70, rounds=5, of="JDBC in two partitions")

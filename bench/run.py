@@ -1,46 +1,106 @@
 """`make bench`: how much Floodmark adds to plain Spark, as ratios against a reference in the same run.
 
-python bench/run.py [NAME …] [SIZE=NUMBER …]      all benchmarks, or the named ones; sizes as their `run` takes them
+python bench/run.py [NAME …] [SIZE=NUMBER …]      all benchmarks, or those whose names hold one of these words; sizes as
+                                                   their `run` takes them
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import subprocess
 import sys
-from dataclasses import dataclass
+import tempfile
+import time
+from dataclasses import asdict, dataclass, fields
+from inspect import signature
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BENCHES = sorted(path.stem for path in HERE.glob("bench_*.py"))
+RESULTS = HERE / "results"
+BENCHES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
+ALONE = "--alone"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the report: a ratio and the bound it must keep."""
+    """One line of the report: a ratio and the bound it must keep; the times behind it where they were measured."""
 
     name: str
     ratio: float
     at_most: float
     detail: str
+    bench: str = ""
+    ours: tuple[float, ...] = ()
+    reference: tuple[float, ...] = ()
+    """What each round took, in the order of the rounds."""
 
     @property
     def holds(self) -> bool:
         return self.ratio <= self.at_most
 
 
-def main(wanted: list[str]) -> int:
-    sys.path.insert(0, str(HERE))
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])  # for Spark's workers
-    names = [word for word in wanted if "=" not in word]
-    sizes = {name: int(number) for name, number in (word.split("=") for word in wanted if "=" in word)}
-    chosen = [name for name in BENCHES if not names or name.removeprefix("bench_") in names]
-    results = [result for name in chosen for result in importlib.import_module(name).run(**sizes)]
-    for result in results:
-        verdict = "ok  " if result.holds else "OVER"
-        print(f"{verdict} {result.name}: {result.ratio:.2f} (at most {result.at_most:.2f}); {result.detail}")
-    return 0 if all(result.holds for result in results) else 1
+@dataclass(frozen=True)
+class Failure:
+    """A benchmark that did not get to its end, and the last thing that it said."""
+
+    bench: str
+    reason: str
+
+
+def main(words: list[str]) -> int:
+    if words[:1] == [ALONE]:
+        return measure_here(words[1], Path(words[2]), words[3:])
+    names, sizes = [word for word in words if "=" not in word], [word for word in words if "=" in word]
+    unknown = [name for name in names if not any(name in bench for bench in BENCHES)]
+    if unknown:
+        print(f"Error: no benchmark is called {unknown[0]!r}.\nTry: {', '.join(BENCHES)}", file=sys.stderr)
+        return 2
+    chosen = [bench for bench in BENCHES if not names or any(name in bench for name in names)]
+    begun = time.monotonic()
+    found = [each for bench in chosen for each in measure(bench, sizes)]
+    return report(found, sizes, time.monotonic() - begun)
+
+
+def measure(bench: str, sizes: list[str]) -> list[Result] | list[Failure]:
+    """One benchmark in a process of its own: none warms another up, and one that fails costs no other."""
+    print(f"… {bench}", file=sys.stderr, flush=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "results.json"
+        command = [sys.executable, str(HERE / "run.py"), ALONE, bench, str(file), *sizes]
+        done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode or not file.exists():
+            lines = done.stderr.strip().splitlines() or ["it said nothing"]
+            return [Failure(bench, lines[-1])]
+        return [Result(**{**each, "bench": bench}) for each in json.loads(file.read_text())]
+
+
+def measure_here(bench: str, file: Path, sizes: list[str]) -> int:
+    run = importlib.import_module(f"bench_{bench}").run
+    numbers = {name: int(number) for name, number in (word.split("=") for word in sizes)}
+    results = run(**{name: number for name, number in numbers.items() if name in signature(run).parameters})
+    file.write_text(json.dumps([{f.name: getattr(each, f.name) for f in fields(each)} for each in results]))
+    return 0
+
+
+def report(found: list[Result | Failure], sizes: list[str], seconds: float) -> int:
+    """The table in the terminal, and JSON and a plot for later."""
+    from report import facts, plot, show
+
+    results = [each for each in found if isinstance(each, Result)]
+    failures = [each for each in found if isinstance(each, Failure)]
+    around = facts(sizes, seconds)
+    RESULTS.mkdir(exist_ok=True)
+    document = {**around, "results": [asdict(e) for e in results], "failures": [asdict(e) for e in failures]}
+    (RESULTS / "latest.json").write_text(json.dumps(document, indent=1))
+    (RESULTS / "latest.svg").write_text(plot(results, around))
+    show(results, failures, around, RESULTS / "latest.json")
+    return 0 if not failures and all(each.holds for each in results) else 1
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(HERE))
+    sys.modules["run"] = sys.modules["__main__"]  # benchmarks import Result from here, and there is one of it
     sys.exit(main(sys.argv[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -122,6 +123,18 @@ def test_a_failed_job_does_not_stop_the_others(floodmark: Floodmark) -> None:
 
 
 @pytest.mark.usefixtures("project")
+def test_jobs_side_by_side_are_reported_as_they_end_and_summed_up_in_order(floodmark: Floodmark) -> None:
+    """One line each, one summary, and the exit code that they would have one after the other."""
+    ended = threading.Event()
+    slow = ScriptedJob("slow", [done("slow")], during=lambda: pytest.fail("alone") if not ended.wait(20) else None)
+    quick = ScriptedJob("quick", [BROKEN, BROKEN], during=ended.set)
+    said = floodmark("run", "--jobs", "2", tools=tools(slow, quick))
+    assert (said.code, said.out.splitlines()[-1]) == (3, "2 jobs: 1 done, 1 failed; 2 rows read")
+    documents = floodmark("run", "--jobs", "2", "--json", tools=tools(slow, quick))
+    assert [entry["job"] for entry in json.loads(documents.out)["runs"]] == ["slow", "quick"]
+
+
+@pytest.mark.usefixtures("project")
 def test_the_options_reach_the_job(floodmark: Floodmark) -> None:
     """--from and --max-rows as they were given."""
     job = ScriptedJob("orders", [done()])
@@ -138,6 +151,8 @@ def test_the_options_reach_the_job(floodmark: Floodmark) -> None:
         ("--full-refresh", "--from", "1"),
         ("--loop", "--full-refresh"),
         ("--every", "5s", "--dry-run"),
+        ("--loop", "--jobs", "2"),
+        ("--jobs", "0"),
         ("--max-rows", "0"),
         ("--max-rows", "many"),
     ],

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from floodmark.jobs.job import Retries
+from floodmark.sinks import Console
+from floodmark.sources import Files
 from floodmark.step import RunRequest
 from floodmark.stores.record import Receipt
 
@@ -32,6 +34,9 @@ class ScriptedJob:
     retries: Retries = field(default_factory=Retries)
     calls: list[dict[str, object]] = field(default_factory=list)
     during: Callable[[], None] = lambda: None
+    sources: tuple[object, ...] = (Files("in"),)
+    transform: None = None
+    sinks: tuple[object, ...] = (Console(),)
 
     def run_request(self, request: RunRequest, spark: object = None, store: object = None) -> Receipt:
         self.during()

@@ -68,6 +68,15 @@ def test_a_java_of_a_wrong_version_is_named(no_java: Path, tmp_path: Path, monke
     assert caught.value.found == f"Java 11 in {tmp_path / 'old'}"
 
 
+def test_a_java_that_describes_itself_is_not_started(tmp_path: Path) -> None:
+    """Every command that needs Spark would pay for a JVM more."""
+    java = make_java(tmp_path / "jdk-21")
+    (java.home / "release").write_text('IMPLEMENTOR="Somebody"\nJAVA_VERSION="21.0.2"\n')
+    (java.home / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "java").symlink_to(java.home / "bin" / "java")
+    assert finding.ask(tmp_path / "java") == finding.Java(java.home, 21)
+
+
 def test_a_java_that_does_not_run_counts_as_none(tmp_path: Path) -> None:
     """macOS ships a `java` that only asks to be installed."""
     stub = tmp_path / "java"

@@ -80,6 +80,11 @@ class LazySession:
                 self._session = _keeping_our_signals(self.start)
             return self._session
 
+    def interrupt(self) -> None:
+        """Stop the Spark jobs that run in it, if it was started."""
+        if self._session is not None:
+            self._session.interruptAll()
+
     def stop(self) -> None:
         """Let a cluster know that the application has ended."""
         if self._session is not None:

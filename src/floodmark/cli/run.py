@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job, Plan
     from floodmark.jobs.retention import Cleaner
     from floodmark.jobs.running import Outcome, Runnable, Runner
+    from floodmark.patience import StopRequest
     from floodmark.sinks.restatement import Restatement
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
@@ -47,6 +48,9 @@ Start = Annotated[str | None, typer.Option("--from", metavar="VALUE", help="Read
 HIGHEST_PORT = 65535
 MetricsAddress = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Where a loop shows its numbers to Prometheus.")
+]
+AtOnce = Annotated[
+    int, typer.Option("--jobs", metavar="N", min=1, help="Run so many jobs at once, where they share no table.")
 ]
 Every = Annotated[str | None, typer.Option(metavar="5s", help="How often a loop looks; implies --loop.")]
 
@@ -63,6 +67,7 @@ def run(
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Rebuild the targets from the source.")] = False,
     finish: Annotated[bool, typer.Option("--finish", help="Finish a half-written batch with the new code.")] = False,
     abandon: Annotated[bool, typer.Option("--abandon", help="Give a half-written batch up and read again.")] = False,
+    at_once: AtOnce = 1,
     metrics_addr: MetricsAddress = None,
     as_json: AsJson = False,
 ) -> None:
@@ -72,7 +77,9 @@ def run(
     options = RunRequest(start, full_refresh, max_rows, finish, abandon)
     loops = loop or every is not None
     refuse_contradictions(options, loops=loops, dry_run=dry_run)
-    command = RunCommand(ctx.obj, options, as_json)
+    if loops and at_once > 1:
+        raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
+    command = RunCommand(ctx.obj, options, as_json, at_once)
     jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
     if dry_run:
         command.plan(jobs)
@@ -103,8 +110,8 @@ def refuse_contradictions(options: RunRequest, *, loops: bool, dry_run: bool) ->
 class RunCommand:
     """One call of `run`: where jobs get their store and session, and where their outcomes are printed."""
 
-    def __init__(self, invocation: Invocation, options: RunRequest, as_json: bool) -> None:
-        self.invocation, self.options, self.as_json = invocation, options, as_json
+    def __init__(self, invocation: Invocation, options: RunRequest, as_json: bool, at_once: int = 1) -> None:
+        self.invocation, self.options, self.as_json, self.at_once = invocation, options, as_json, at_once
         self.totals: dict[str, Receipt] = {}
         self.alerts = AlertBeat(invocation)
         self.count: Callable[[Receipt], None] = lambda _receipt: None
@@ -114,21 +121,35 @@ class RunCommand:
         session, store = self.invocation.session(), self.invocation.store()
         print_plans([job.plan_request(self.options, session, store) for job in jobs], as_json=self.as_json)
 
-    def once(self, jobs: Sequence[Runnable]) -> int:
-        """Each job once; SIGTERM lets the current one finish and skips the rest."""
-        from floodmark.jobs.running import exit_code, run_each
+    def once(self, jobs: Sequence[Job]) -> int:
+        """Each job once; SIGTERM lets those that run finish and skips the rest."""
+        from floodmark.jobs.running import exit_code
         from floodmark.patience import stop_on
 
         outcomes: list[Outcome] = []
         with stop_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
             cleaner = self.cleaner()
-            for outcome in run_each(jobs, self.runner(self.options), stopping.wait):
+            for outcome in self.outcomes(jobs, stopping):
                 outcomes.append(outcome)
                 self.report(outcome)
                 cleaner.after(outcome.receipt)
-        self.summarise([outcome.receipt for outcome in outcomes])
+        places = {job.name: place for place, job in enumerate(jobs)}
+        self.summarise(sorted((each.receipt for each in outcomes), key=lambda receipt: places[receipt.job]))
         self.alerts.judge()
         return exit_code(outcomes)
+
+    def outcomes(self, jobs: Sequence[Job], stopping: StopRequest) -> Iterator[Outcome]:
+        """How each job ended, as it ends: in turn, or so many at once as were asked for."""
+        from floodmark.jobs.running import run_each
+
+        runner = self.runner(self.options)
+        if self.at_once == 1:
+            return run_each(jobs, runner, stopping.wait)
+        from floodmark.jobs.side_by_side import SideBySide
+        from floodmark.lineage import earlier_jobs
+
+        session = self.invocation.session()
+        return SideBySide(runner, stopping.wait, self.at_once, earlier_jobs(jobs), session.interrupt).run(jobs)
 
     def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
         """All jobs at their own beat until a signal comes; the current batch is finished first."""

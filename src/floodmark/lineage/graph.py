@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from floodmark.jobs.table_readers import needs_between, order
 from floodmark.lineage.datasets import Dataset, Direct, Indirect, Influence, Origin, Relation
 from floodmark.lineage.flows import Flow, Parts, dataset_of, flow_of, inputs_of
 from floodmark.probes.delta import DeltaProbe
+from floodmark.sinks import Console
 
 PRODUCER = f"urn:floodmark:{floodmark.__version__}"
 SPEC = "https://openlineage.io/spec"
@@ -131,6 +132,27 @@ def lineage_of(jobs: Iterable[Job | Parts]) -> Lineage:
         flows[job] = flow_of(by_name[job], columns.of)
         columns.learn(flows[job])
     return Lineage(tuple(flows[each.name] for each in parts))
+
+
+def earlier_jobs(jobs: Sequence[Job | Parts]) -> dict[str, tuple[str, ...]]:
+    """By job: those before it that it must not run beside, since one of the two fills what the other reads or fills.
+
+    So jobs side by side find the tables as they would one after the other. What a Python function reads by itself is
+    not known.
+    """
+    parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
+    tables = [
+        (each.name, inputs_of(each), {dataset_of(sink) for sink in each.sinks if _is_shared(sink)}) for each in parts
+    ]
+    return {
+        name: tuple(other for other, read, filled in tables[:place] if filled & (reads | fills) or read & fills)
+        for place, (name, reads, fills) in enumerate(tables)
+    }
+
+
+def _is_shared(sink: object) -> bool:
+    """Whether two jobs with such a sink meet in one place: a console takes the lines of all."""
+    return not isinstance(sink, Console)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 CORRUPT = "_fm_corrupt"
 REASON, PARSED, TEXT = "_fm_reason", "_fm_parsed", "_fm_text"
-WHITESPACE = " \t\r\n"
+KEY = f"_fm_{secrets.token_hex(4)}"
+"""Our own key around a text that is parsed: no text knows it, so none can pretend that it ends where it does not.
+
+Short, since it is parsed with every text.
+"""
 HINT = 'one of: bytes, text, or {format: json, schema: "id long, v string"}'
 
 
@@ -35,12 +40,18 @@ class Json:
         return ClassColumns("give the schema as DDL text", has_bytes=True).schema(self.schema)
 
     def parse(self, text: Column, options: Mapping[str, str] | None = None) -> Column:
-        """A struct of the schema and of CORRUPT, which holds the text of what does not fit it."""
+        """What stands in the text, for `object_in` and `is_no_object`; null for a text that is null.
+
+        Spark takes the first object of a text and leaves the rest. So the text is parsed as an element of a list that
+        ends with an element of ours: one parse sees whether there is anything between the two.
+        """
         from pyspark.sql import functions as F
 
+        # On a line of its own: where options allow comments, one may end the text.
+        whole = F.concat(F.lit(f'{{"{KEY}":['), text, F.lit(f'\n,{{"{KEY}":1}}]}}'))
         # Spark leaves out fields that nobody asks for, and does not judge them then, only where there are no options.
         ours = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        return F.from_json(text, _with_corrupt(self.columns()), {**(options or {}), **ours})
+        return F.from_json(whole, _in_a_list(self.columns()), {**(options or {}), **ours})
 
 
 Value: TypeAlias = "Literal['bytes', 'text'] | Json"
@@ -62,22 +73,34 @@ def value_of(option: object) -> Value:
     raise ConfigError(f"value {option!r} is not known.", hint=HINT)
 
 
-def _with_corrupt(schema: str | StructType) -> str | StructType:
-    from pyspark.sql.types import StringType, StructField, StructType
+def _in_a_list(schema: str | StructType) -> str | StructType:
+    """The schema of the list, and CORRUPT, which is set where something in it does not fit."""
+    from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
     if isinstance(schema, str):
-        return f"{schema.strip().rstrip(',')}, {CORRUPT} STRING"
-    return StructType([*schema.fields, StructField(CORRUPT, StringType())])
+        return f"{KEY} ARRAY<STRUCT<{schema.strip().rstrip(',')}, {KEY} INT>>, {CORRUPT} STRING"
+    element = StructType([*schema.fields, StructField(KEY, IntegerType())])
+    return StructType([StructField(KEY, ArrayType(element)), StructField(CORRUPT, StringType())])
 
 
-def is_no_object() -> Column:
-    """Whether TEXT is not the one JSON object that PARSED was made from.
-
-    Spark takes the first object of a text and leaves the rest: the second question is whether that was all.
-    """
+def object_in(parsed: Column) -> Column:
+    """The object that was parsed, as a struct with one field more, KEY; null where there is none."""
     from pyspark.sql import functions as F
 
-    text, parsed = F.col(TEXT), F.col(PARSED)
-    as_list = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
-    is_whole = (F.coalesce(as_list, F.lit(0)) == 1) & F.rtrim(text, F.lit(WHITESPACE)).endswith("}")
-    return text.isNotNull() & (parsed.isNull() | parsed[CORRUPT].isNotNull() | ~is_whole)
+    return F.get(parsed[KEY], F.lit(0))
+
+
+def is_no_object(text: Column, parsed: Column) -> Column:
+    """Whether the text is anything but one JSON object of the schema; false for a text that is null."""
+    from pyspark.sql import functions as F
+
+    is_whole = (F.size(parsed[KEY]) == 2) & (F.get(parsed[KEY], F.lit(1))[KEY] == 1)
+    is_one = is_whole & parsed[CORRUPT].isNull() & object_in(parsed).isNotNull()
+    return text.isNotNull() & ~F.coalesce(is_one, F.lit(False))
+
+
+def readable_text(text: Column) -> Column:
+    """The text as it can be kept and shown; bytes that are no UTF-8 in a form from which they can be brought back."""
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.try_validate_utf8(text), F.concat(F.lit("base64:"), F.base64(text.cast("binary"))))

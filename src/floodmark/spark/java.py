@@ -79,6 +79,20 @@ def _programs() -> Iterator[Path]:
 
 def ask(program: Path) -> Java | None:
     """What the program says it is; None if it does not run (macOS has a `java` that only asks to be installed)."""
+    return _description(program) or _answer(program)
+
+
+def _description(program: Path) -> Java | None:
+    """By the file that a JDK carries: reading it costs nothing, and asking the program a whole JVM."""
+    try:
+        home = program.resolve(strict=True).parent.parent
+        version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', (home / "release").read_text(), re.MULTILINE)
+    except (OSError, ValueError):
+        return None
+    return Java(home, int(version[1])) if version and os.access(home / "bin" / "java", os.X_OK) else None
+
+
+def _answer(program: Path) -> Java | None:
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=False

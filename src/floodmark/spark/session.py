@@ -42,6 +42,8 @@ _LISTS = {  # settings that hold several values: ours and the user's both count
     "spark.sql.extensions": ",",
 }
 INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+LAUNCHER, SHORT_LIVED = "SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""spark-submit, which finds its Java by JAVA_HOME, asks a JVM of its own for the command line: a matter of moments."""
 STDERR = 2
 CHATTER = (  # the JVM itself prints these, so no log setting can silence them
     b"WARNING: Using incubator modules",
@@ -120,6 +122,15 @@ def cores(spark: SparkSession) -> int:
     return local_cores(master)
 
 
+def tasks_for(spark: SparkSession, parts: int, size: int, per_task: int) -> int | None:
+    """In how many tasks so many parts of a batch are read, of `per_task` each at least; None where each is worth one.
+
+    A task costs some milliseconds, and a file of its own in every table that is written.
+    """
+    wanted = max(cores(spark), -(-size // per_task))
+    return wanted if wanted < parts else None
+
+
 def local_cores(master: str) -> int:
     """As many as `local[2]` says, one for `local`; else those of this machine."""
     count = master.removeprefix("local").strip("[]").split(",")[0] if is_local(master) else "*"
@@ -158,16 +169,21 @@ def _is_provided(chosen: Mapping[str, str]) -> bool:
 def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
     from floodmark.spark.connectors import brings_connectors, connectors, package_jars  # only for a new session
     from floodmark.spark.java import find_java
+    from floodmark.spark.sharing import archive_file, make_later, sharing_options
 
     java, ivy_settings = find_java(), chosen.get("spark.jars.ivySettings")
     jars = connectors(ivy_settings) if brings_connectors() else ()
     if jars and is_local(chosen.get("spark.master", "local[*]")):  # Spark itself would ask the registry at every start
         jars += package_jars(chosen.get(PACKAGES, ""), ivy_settings)
         chosen = {name: value for name, value in chosen.items() if name != PACKAGES}
-    settings = session_settings(chosen, jars)
+    archive = archive_file(java, jars)
+    sharing = sharing_options(archive, chosen.get("spark.driver.extraJavaOptions", ""))
+    settings = session_settings(chosen, jars, sharing)
     if not is_local(settings["spark.master"]):
         ensure_gateway(settings, java, ())
         return _start(settings, app_name)
+    if jars:
+        make_later(archive)
     _quiet_pyspark()
     with environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):  # not any python3 of PATH
         ensure_gateway(settings, java, jars)
@@ -204,10 +220,13 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def session_settings(chosen: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:
+def session_settings(
+    chosen: Mapping[str, str], jars: Sequence[Path], java_options: Sequence[str] = ()
+) -> dict[str, str]:
     """Everything a new session is started with; what the user chose wins."""
     master = chosen.get("spark.master", "local[*]")
-    ours = {"spark.master": master} | (_local(master) | _modules() | _call_sites() if is_local(master) else {})
+    own = _local(master, java_options) | _modules() | _call_sites() if is_local(master) else {}
+    ours = {"spark.master": master} | own
     if jars:  # spark.jars would copy every jar at each start, so a local driver has them on its class path
         ours |= _delta(jars, "spark.driver.extraClassPath" if is_local(master) else "spark.jars")
     both = {name: _LISTS[name].join([ours[name], chosen[name]]) for name in _LISTS if name in ours and name in chosen}
@@ -222,7 +241,7 @@ def _delta(jars: Sequence[Path], place: str) -> dict[str, str]:
     }
 
 
-def _local(master: str) -> dict[str, str]:
+def _local(master: str, java_options: Sequence[str]) -> dict[str, str]:
     import tempfile
 
     warehouse = Path(tempfile.gettempdir()) / f"floodmark-warehouse-{os.getpid()}"  # made only when a table needs it
@@ -230,7 +249,9 @@ def _local(master: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", *java_options]
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -308,7 +329,7 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
-        with environment({"JAVA_HOME": str(java.home)}):  # how spark-submit finds its Java
+        with environment({"JAVA_HOME": str(java.home), LAUNCHER: os.environ.get(LAUNCHER, SHORT_LIVED)}):
             gateway = launch_gateway(conf, {"stderr": PIPE})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         raise SparkUnavailable(

@@ -33,6 +33,10 @@ MALFORMED_LINES = [
     '{"id":1.5}',
     '{"id":99999999999999999999}',
     '{"id":true}',
+    '{"id":1} xyz',
+    '{"id":1}{"id":2}',
+    '{"id":1} {"id":2}',
+    '[{"id":1},{"id":2}]',
 ]
 
 
@@ -234,6 +238,29 @@ def test_line_numbers_are_true_in_a_file_that_many_tasks_read(spark: SparkSessio
     found = sorted((row.line, row.text) for row in reading.dead().collect())
     assert found == [(124, "bad"), (626, "worse"), (1127, "bad")]
     assert reading.rows.select("id", sf.spark_partition_id().alias("task")).select("task").distinct().count() > 10
+
+
+def test_bytes_that_are_no_text_make_a_line_malformed(spark: SparkSession, tmp_path: Path) -> None:
+    """They never become question marks in a value."""
+    (tmp_path / "a.jsonl").write_bytes(b'{"id":1,"v":"gr\xfcn"}\n{"id":2,"v":"gr\xc3\xbcn"}\n')
+    source = Files(tmp_path, schema=SCHEMA, settle=0, malformed="dead_letter")
+    assert rows(good_rows(read(source, spark))) == [(2, "grün")]
+    assert [line for line, _ in dead_letters(source, spark)] == [1]
+
+
+def test_lines_in_another_encoding_are_read_in_it(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark's own reader does, which needs to know how lines end then."""
+    (tmp_path / "a.jsonl").write_bytes('{"id":1,"v":"grün"}\n{"id":2} x\n'.encode("UTF-16LE"))
+    options = {"encoding": "UTF-16LE", "lineSep": "\n"}
+    source = Files(tmp_path, schema=SCHEMA, settle=0, malformed="dead_letter", options=options)
+    assert rows(good_rows(read(source, spark))) == [(1, "grün")]
+
+
+def test_a_byte_order_mark_and_blank_lines_are_no_records(spark: SparkSession, tmp_path: Path) -> None:
+    """Windows puts the one before the first line, people the others anywhere."""
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"id":1}\n \t\n\n{"id":2}\n  ')
+    source = Files(tmp_path, schema="id long", settle=0, malformed="dead_letter")
+    assert (rows(good_rows(read(source, spark))), dead_letters(source, spark)) == ([(1,), (2,)], [])
 
 
 def test_lines_end_as_spark_ends_them(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 from floodmark.errors import ConfigError, RecordMalformed, SourceGap, SourceRewritten
 from floodmark.hwm import Span
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 BAD = "the value is not a JSON object of this schema"
+PLACES = [("t", number) for number in range(7)]
 
 
 @dataclass
@@ -193,7 +195,7 @@ def test_a_value_that_cannot_be_parsed_is_a_dead_letter_and_never_a_null_row(
     name = topic()
     bad = [
         '{"id": "abc"}', '{"id": 1.5}', '{"id": 9223372036854775808}', '{"id": 1', "7", "null", "", "[]",
-        '[{"id": 1}]', '{"id": 1} x', '{"id": 1}{"id": 2}', '{"id": 1},{"id": 2}', '{"id": 1}]',
+        '[{"id": 1}]', '{"id": 1} x', '{"id": 1}{"id": 2}', '{"id": 1},{"id": 2}', '{"id": 1}]', '{"id": 1}] }',
     ]  # fmt: skip
     put(kafka, name, *bad, '{"id": 8}')
     found = read(Kafka(kafka.bootstrap, name, value=JSON, malformed="dead_letter"), spark)
@@ -307,6 +309,29 @@ def test_a_large_partition_is_read_by_every_core(spark: SparkSession) -> None:
     assert large.all_options()["minPartitions"] == "2"
     assert "minPartitions" not in replace(large, upto={("t", 0): 100}).all_options()
     assert replace(large, options={"minPartitions": "7"}).all_options()["minPartitions"] == "7"
+
+
+def test_small_partitions_are_read_by_as_many_tasks_as_there_are_cores(
+    kafka: Broker, topic: Topics, spark: SparkSession
+) -> None:
+    """A task for each of a thousand partitions would take longer than all of their messages."""
+    name = topic(partitions=7)
+    fill(kafka, name, dict.fromkeys(range(7), 2))
+    found = read(Kafka(kafka.bootstrap, name, value="text"), spark)
+    rows = found.rows.select("partition", "offset", F.spark_partition_id().alias("task")).collect()
+    assert len({row.task for row in rows}) == 2
+    assert [[row.offset for row in rows if row.partition == each] for each in range(7)] == [[0, 1]] * 7
+
+
+def test_partitions_that_are_worth_a_task_keep_it(spark: SparkSession) -> None:
+    """And so do all of them where the user says how many tasks there are to be."""
+    small = KafkaReading(
+        spark, {}, dict.fromkeys(PLACES, 0), dict.fromkeys(PLACES, 5), "bytes", "bytes", (), None, True
+    )
+    large = replace(small, upto=dict.fromkeys(PLACES, 1_000_000))
+    chosen = replace(small, options={"minPartitions": "5"})
+    numbered = spark.range(0, 7, 1, 7)
+    assert [each._gathered(numbered).rdd.getNumPartitions() for each in (small, large, chosen)] == [2, 7, 7]
 
 
 def test_the_consumer_is_fast_unless_its_user_knows_better(spark: SparkSession) -> None:

@@ -166,8 +166,9 @@ class Files(Immutable):
         return rows_in(seen.path, self.format, header=str(header).lower() == "true")
 
     def _reading(self, spark: SparkSession, files: list[SeenFile]) -> FileReading:
-        paths = tuple(seen.path for seen in files)
-        return FileReading(spark, paths, self.format, self.schema, self._options(), times_differ=_times_differ(files))
+        paths, sizes = tuple(seen.path for seen in files), [seen.size for seen in files]
+        size = sum(sizes) if min(sizes, default=-1) >= 0 else None
+        return FileReading(spark, paths, self.format, self.schema, self._options(), _times_differ(files), size)
 
     def _options(self) -> dict[str, str]:
         return {name: _option_text(value) for name, value in (self.options or {}).items()}

@@ -2,7 +2,8 @@
 
 Spark judges a record only by the columns that a plan needs, and by the filters pushed into its parser. So the reason
 of a malformed record is built from every column: whatever the transform drops, the same records are malformed.
-One thing its parser does not see: what follows a complete JSON value on its line (or, for `json`, in its file).
+Its JSON reader does not see what follows a complete value. So lines are read as text and parsed as messages of Kafka
+are; what follows the value of a file of `json` is still not seen.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from urllib.parse import unquote
 from floodmark.errors import RecordMalformed
 from floodmark.locations import SPARK_SCHEMES, is_remote, quote
 from floodmark.sources.contract import LETTER, Reading
-from floodmark.sources.values import CORRUPT, PARSED, REASON, TEXT, Json, is_no_object
+from floodmark.sources.values import CORRUPT, KEY, PARSED, REASON, TEXT, Json, is_no_object, object_in, readable_text
 from floodmark.spark.faults import fault_in, raise_in_plan
+from floodmark.spark.session import tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -29,8 +31,10 @@ Format = Literal["json", "jsonl", "csv", "parquet"]
 Malformed = Literal["fail", "dead_letter"]
 
 FILLER = "_fm_filler"
+WHITESPACE = " \t\r\n"
 GLOB_SIGNS = frozenset("{}[]*?\\")
 READABLE_PART_CHARACTERS = 200
+BYTES_PER_TASK = 32 * 2**20
 
 SPARK_FORMATS: Mapping[str, str] = {"json": "json", "jsonl": "json", "csv": "csv", "parquet": "parquet"}
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
@@ -64,6 +68,8 @@ class FileReading:
     options: Mapping[str, str]
     times_differ: bool = False
     """Whether no two files have one modification time: then rows need not carry their paths, which are long."""
+    size: int | None = None
+    """The bytes of all files, where they are known."""
 
     def reading(self, malformed: Malformed) -> Reading:
         """The rows; malformed records make them fail, or are told apart by the reading's `reason`."""
@@ -77,7 +83,32 @@ class FileReading:
         """Every record; what could not be parsed has its text in the column CORRUPT."""
         if self.format == "parquet":
             return self._load(self._reader.schema(self.schema) if self.schema is not None else self._reader)
+        if self.format == "jsonl" and not self.is_on("multiLine"):
+            return self._json_lines()
         return self._load(self._reader.schema(self._with_corrupt()))
+
+    def _json_lines(self) -> DataFrame:
+        """One object for each line that is not blank; the text of any other line is in the column CORRUPT."""
+        from pyspark.sql import functions as F
+
+        text = self._line()
+        lines = self._load(self.spark.read.format("text").options(**{**self.all_options, **ALWAYS}))
+        lines = lines.where(F.ltrim(text, F.lit(WHITESPACE)) != "")
+        json = Json(self.schema if self.schema is not None else self._found_schema())
+        parsed = json.parse(text, self.options)
+        names = lines.select(object_in(parsed).alias(PARSED)).select(f"{PARSED}.*").drop(KEY).columns
+        corrupt = F.when(is_no_object(text, parsed) | ~F.is_valid_utf8(text), text)
+        # All in one select: Spark parses a line once for all of it, and keeps no copy of what it has parsed.
+        return lines.select(*(object_in(parsed)[name].alias(name) for name in names), corrupt.alias(CORRUPT))
+
+    def _line(self) -> Column:
+        """A line as text, from whatever encoding Spark's reader was told of."""
+        from pyspark.sql import functions as F
+
+        encoding = self.all_options.get("encoding", self.all_options.get("charset", "UTF-8"))
+        if encoding.upper() in ("UTF-8", "UTF8"):
+            return F.col("value")
+        return F.decode(F.col("value").cast("binary"), encoding)
 
     def _failing_rows(self) -> DataFrame:
         """The records, and an error when the first malformed one is met."""
@@ -109,7 +140,7 @@ class FileReading:
         bad = _malformed_records(self)
         if not self.has_lines:
             return bad.select("file", F.lit(None).cast("long").alias("line"), "text", "reason")
-        found = with_lines(self, bad)
+        found = with_lines(self, bad).withColumn("text", readable_text(F.col("text")))
         return found.withColumn("record", F.struct("text")) if self.format == "jsonl" else found
 
     @property
@@ -133,7 +164,10 @@ class FileReading:
         return self.spark.read.format(SPARK_FORMATS[self.format]).options(**options)
 
     def _load(self, reader: DataFrameReader) -> DataFrame:
-        return reader.load([spark_path(path) for path in self.paths])
+        """In no more tasks than are worth it: Spark counts every file as 4 MB at least, however small it is."""
+        rows = reader.load([spark_path(path) for path in self.paths])
+        tasks = None if self.size is None else tasks_for(self.spark, len(self.paths), self.size, BYTES_PER_TASK)
+        return rows if tasks is None else rows.coalesce(tasks)
 
     def _with_corrupt(self) -> str | StructType:
         """The schema, declared or found in these files, and the column that keeps what does not fit it."""
@@ -141,11 +175,16 @@ class FileReading:
 
         if isinstance(self.schema, str):
             return f"{self.schema.strip().rstrip(',')}, {CORRUPT} STRING"
-        found = self.schema if self.schema is not None else self._load(self._reader).schema
-        fields = [field for field in found.fields if field.name != CORRUPT]
+        found = self.schema if self.schema is not None else self._found_schema()
+        return StructType([*found.fields, StructField(CORRUPT, StringType())])
+
+    def _found_schema(self) -> StructType:
+        """What Spark finds in these files; a pass over them of its own."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        fields = [field for field in self._load(self._reader).schema.fields if field.name != CORRUPT]
         # Spark refuses a plan that needs CORRUPT alone, as it would for files without one good record.
-        columns = fields or [StructField(FILLER, StringType())]
-        return StructType([*columns, StructField(CORRUPT, StringType())])
+        return StructType(fields or [StructField(FILLER, StringType())])
 
     def _position(self, rows: DataFrame) -> Column:
         """Orders rows as the files were written, and within a file as it reads."""
@@ -267,7 +306,6 @@ def saved_lines(saved: DataFrame, schema: str | StructType, options: Mapping[str
 
     lines = saved.select(LETTER, F.col("text").alias(TEXT))
     parsed = lines.withColumn(PARSED, Json(schema).parse(F.col(TEXT), options))
-    names = [name for name in parsed.select(f"{PARSED}.*").columns if name != CORRUPT]
-    reason = F.when(is_no_object(), "not a jsonl record of this schema").alias(REASON)
-    rows = parsed.select(*(F.col(PARSED)[name].alias(name) for name in names), reason, LETTER)
-    return Reading(rows, F.col(REASON), hidden=(REASON,))
+    reason = F.when(is_no_object(F.col(TEXT), F.col(PARSED)), "not a jsonl record of this schema").alias(REASON)
+    rows = parsed.select(object_in(F.col(PARSED)).alias(PARSED), reason, LETTER).select(f"{PARSED}.*", REASON, LETTER)
+    return Reading(rows, F.col(REASON), hidden=(REASON, KEY))

@@ -200,7 +200,8 @@ class Kafka(Immutable):
     def _reading(self, spark: SparkSession, start: Offsets, upto: Offsets) -> KafkaReading:
         value = message_value(self.value)
         key = self.key or ("bytes" if value == "bytes" else "text")
-        return KafkaReading(spark, self.probe.options.spark(), start, upto, value, key, tuple(self.columns))
+        options, columns = self.probe.options.spark(), tuple(self.columns)
+        return KafkaReading(spark, options, start, upto, value, key, columns, gathers=True)
 
     def _malformed(self, spark: SparkSession, place: tuple[str, int], offset: int) -> RecordMalformed:
         """The one message, read again for its text."""

@@ -13,9 +13,9 @@ from floodmark.probes.kafka import Offsets
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka.decoding import Decoded
 from floodmark.sources.kafka.offsets import by_topic
-from floodmark.sources.values import CORRUPT, PARSED, REASON, TEXT, Json, Value, is_no_object
+from floodmark.sources.values import KEY, PARSED, REASON, Json, Value, is_no_object, object_in, readable_text
 from floodmark.spark.faults import raise_in_plan
-from floodmark.spark.session import cores
+from floodmark.spark.session import cores, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -59,6 +59,8 @@ class KafkaReading:
     columns: Sequence[str]
     saved_messages: DataFrame | None = None
     """Messages to be parsed in the place of the topic's."""
+    gathers: bool = False
+    """Whether one task may read several small partitions, one after the other and each in its order."""
 
     def reading(self, malformed: Malformed) -> Reading:
         """The rows; values that cannot be parsed make them fail, or are told apart by the reading's `reason`."""
@@ -80,12 +82,13 @@ class KafkaReading:
         if self.value == "bytes":
             value = {"value": F.col("value")}
         elif self.value == "text":
-            value = {"value": F.col(TEXT)}
+            value = {"value": _text()}
         else:
-            value = {name: F.col(PARSED)[name] for name in self._fields()}
+            value = {name: object_in(self._parsed)[name] for name in self._fields()}
         letter = {} if self.saved_messages is None else {LETTER: F.col(LETTER)}
         ours = {REASON: self._reason(), BARRIER: F.spark_partition_id(), **letter}
         everything = {**value, **key, **own, **ours} if self._prefix else {**key, **value, **own, **ours}
+        # All in one select: Spark parses a value once for all of it, and keeps no copy of what it has parsed.
         return self._messages.select(*(column.alias(name) for name, column in everything.items()))
 
     @property
@@ -102,11 +105,10 @@ class KafkaReading:
         from pyspark.sql import functions as F
 
         bad = self._messages.withColumn(REASON, self._reason()).where(F.col(REASON).isNotNull())
-        text = F.coalesce(F.try_validate_utf8(F.col(TEXT)), F.concat(F.lit("base64:"), F.base64("value")))
         return bad.select(
             F.concat_ws("/", "topic", "partition").alias("file"),
             F.col("offset").alias("line"),
-            text.alias("text"),
+            readable_text(_text()).alias("text"),
             F.col(REASON).alias("reason"),
             F.struct(*COLUMNS).alias("record"),
         )
@@ -123,20 +125,13 @@ class KafkaReading:
 
     @cached_property
     def _messages(self) -> DataFrame:
-        """Messages as Kafka has them, with their text and, for JSON, with what it says."""
-        from pyspark.sql import functions as F
-
-        raw = self._raw.withColumn(TEXT, F.col("value").cast("string"))
-        return raw.withColumn(PARSED, self.value.parse(F.col(TEXT))) if isinstance(self.value, Json) else raw
-
-    @cached_property
-    def _raw(self) -> DataFrame:
+        """Messages as Kafka has them."""
         if self.saved_messages is not None:
             return self.saved_messages
         if not self.start:
             return self.spark.createDataFrame([], SCHEMA)
         reader = self.spark.read.format("kafka").options(**self.all_options())
-        rows = reader.load()
+        rows = self._gathered(reader.load())
         return rows.select(*COLUMNS) if "headers" in rows.columns else rows.selectExpr(*_without_headers())
 
     def all_options(self) -> dict[str, str]:
@@ -149,6 +144,13 @@ class KafkaReading:
             "includeHeaders": str("headers" in self.columns).lower(),
         }
         return {**FAST, **splits, **self.options, **ALWAYS, **ranges}
+
+    def _gathered(self, rows: DataFrame) -> DataFrame:
+        """Fewer tasks than partitions, where most of those have next to nothing; not where the user says how many."""
+        has_number = any(name.lower() == "minpartitions" for name in self.options)
+        offsets = sum(self.upto[place] - at for place, at in self.start.items())
+        tasks = tasks_for(self.spark, len(self.start), offsets, WORTH_SPLITTING)
+        return rows if tasks is None or has_number or not self.gathers else rows.coalesce(tasks)
 
     def _splits(self) -> dict[str, str]:
         """More readers than partitions, where few large partitions would leave cores idle."""
@@ -165,22 +167,26 @@ class KafkaReading:
         if isinstance(self.value, Decoded):
             return F.coalesce(*reasons, self.value.reason())
         if self.value != "bytes":
-            reasons.append(F.when(~F.is_valid_utf8(F.col(TEXT)), "the value is not UTF-8 text"))
+            reasons.append(F.when(~F.is_valid_utf8(_text()), "the value is not UTF-8 text"))
         if isinstance(self.value, Json):
-            reasons.append(F.when(is_no_object(), "the value is not a JSON object of this schema"))
+            is_bad = is_no_object(_text(), self._parsed)
+            reasons.append(F.when(is_bad, "the value is not a JSON object of this schema"))
         return F.coalesce(*reasons) if reasons else F.lit(None).cast("string")
 
     def _fields(self) -> list[str]:
-        from pyspark.sql.types import StructType
-
-        found = self._messages.schema[PARSED].dataType
-        names = [name for name in found.names if name != CORRUPT] if isinstance(found, StructType) else []
+        parsed = self._messages.select(object_in(self._parsed).alias(PARSED)).select(f"{PARSED}.*")
+        names = parsed.drop(KEY).columns
         taken = {f"{PREFIX}{name}" for name in COLUMNS} & {name.lower() for name in names}
         if taken:
             raise ConfigError(
                 f"the schema has a field {min(taken)}, which is Kafka's own.", hint="read the value as text"
             )
         return names
+
+    @cached_property
+    def _parsed(self) -> Column:
+        """What a value says, of a reading whose values are JSON."""
+        return self.value.parse(_text()) if isinstance(self.value, Json) else _text()
 
     @property
     def _prefix(self) -> str:
@@ -195,6 +201,12 @@ class KafkaReading:
         from pyspark.sql import functions as F
 
         return F.struct(*(F.col(f"{self._prefix}{name}").alias(name) for name in PLACE))
+
+
+def _text() -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col("value").cast("string")
 
 
 def _without_headers() -> list[str]:

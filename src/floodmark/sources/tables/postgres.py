@@ -15,6 +15,7 @@ from floodmark.probes.tables import Column
 from floodmark.probes.tables.dialects import XMIN, text_literal
 from floodmark.probes.tables.dialects import Postgres as Dialect
 from floodmark.sources.tables import TableSource, no_session
+from floodmark.sources.tables.copying import CopyReader
 from floodmark.sources.tables.cursor import Cursor
 from floodmark.sources.tables.reading import JdbcTable, SelectedColumn, require_ordered
 from floodmark.sources.tables.safety import postgres_guard
@@ -117,8 +118,9 @@ class Postgres(TableSource):
         address, cursor = self._kept_probe.address, self._kept_probe.cursor()
         require_ordered(cursor, self.types)
         columns = select_columns(self._kept_probe.columns(), self.types, self.description(no_session))
-        properties = jdbc_properties(address, self.fetch_rows, f"floodmark/{self.name}")
-        return JdbcTable(jdbc_url(address), properties, SQL, self.relation, cursor, columns)
+        application = f"floodmark/{self.name}"
+        properties, bulk = jdbc_properties(address, self.fetch_rows, application), CopyReader(address, application)
+        return JdbcTable(jdbc_url(address), properties, SQL, self.relation, cursor, columns, bulk)
 
 
 def jdbc_url(address: Address) -> str:
