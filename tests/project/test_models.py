@@ -13,7 +13,8 @@ from floodmark import rules
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind, VariableMissing
 from floodmark.project.file import Document, StoreSettings, Variables, find_project, read_document, store_settings
 from floodmark.project.kinds import Site
-from floodmark.project.models import Project, examine, load
+from floodmark.project.loading import examine, load
+from floodmark.project.models import Project
 
 JOB = """\
 store: sqlite:///state/marks.db

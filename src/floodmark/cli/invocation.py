@@ -159,7 +159,7 @@ class Invocation:
 
     def loaded_project(self) -> Project:
         """The project file, every field of it checked."""
-        from floodmark.project.models import load
+        from floodmark.project.loading import load
 
         if self._project is None:
             self._project = load(self.document())

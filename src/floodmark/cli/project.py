@@ -78,7 +78,7 @@ def init(
 
 def contents() -> dict[str, str]:
     """Every file of the project, by its path."""
-    from floodmark.project.models import project_schema
+    from floodmark.project.loading import project_schema
 
     return {
         "floodmark.yaml": PROJECT,
@@ -95,7 +95,7 @@ schema_app = typer.Typer(add_completion=False)
 @schema_app.command()
 def schema() -> None:
     """Print the JSON Schema of the project file."""
-    from floodmark.project.models import project_schema
+    from floodmark.project.loading import project_schema
 
     print_json(project_schema())
 

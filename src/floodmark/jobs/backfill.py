@@ -13,7 +13,8 @@ from floodmark.errors import BackfillOpen, ConfigError, LeaseHeld
 from floodmark.jobs.ranges import Bounds, Range, mark_in, order_of, range_of
 from floodmark.logs import get_logger
 from floodmark.patience import patiently
-from floodmark.sinks.contract import Shaped, Sink, TableSink, merges, replaces
+from floodmark.sinks.contract import Shaped, Sink
+from floodmark.sinks.modes import TableSink, merges, replaces
 from floodmark.step import Step
 from floodmark.step.engine import Clock, nothing_new
 from floodmark.step.intents import outside_intent

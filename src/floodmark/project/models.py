@@ -1,23 +1,15 @@
-"""The project file as values: what each field means, how a whole project is loaded, and its JSON Schema for editors.
-
-What pydantic finds wrong becomes an error of ours here: file, line, the nearest known name, and never a value.
-"""
+"""The project file as values: what each field means, and what goes with what."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
-from floodmark.project.file import Document, chosen_target
 from floodmark.project.kinds import (
-    DURATION,
-    NAME,
-    PYTHON_NAME,
     ConsoleSink,
     DeltaSink,
     DeltaSource,
@@ -44,14 +36,7 @@ from floodmark.project.kinds.servers import (
 from floodmark.stores.opening import PROJECT_STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pydantic import BaseModel
-    from pydantic_core import ErrorDetails
-
-    from floodmark.hwm import Json
     from floodmark.jobs.retention import Retention as StoreRetention
-    from floodmark.project.file import Place
 
 
 AnySource = Annotated[
@@ -92,12 +77,6 @@ AlertKind = Literal[
     "run_succeeded",
     "summary",
 ]
-SHAPES = {
-    DURATION: "should be a duration like 500ms, 5s, 10m, 1h or 90d",
-    NAME: "should be a name of letters, digits, '_', '-' and '.'",
-    PYTHON_NAME: "should be module:name",
-}
-REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:[^}]*)?\}$"}
 
 
 class Transform(Model):
@@ -300,127 +279,3 @@ class Project(Model):
     def spark_settings(self) -> dict[str, str]:
         """The settings with their full names: `master` is spark.master."""
         return {name if "." in name else f"spark.{name}": value for name, value in self.spark.items()}
-
-
-def load(document: Document) -> Project:
-    """The project that the document describes, its target applied. Raises the first error that `examine` finds."""
-    project, wrong = examine(document)
-    if project is None:
-        raise wrong[0]
-    return project
-
-
-def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
-    """The project, or everything that is wrong with its file."""
-    over = chosen_target(document)
-    try:
-        values = {name: document.expand(value, (name,)) for name, value in document.values.items() if name != "targets"}
-        place = ("targets", document.target or "")
-        values |= {name: document.expand(value, (*place, name)) for name, value in over.items()}
-        values["targets"] = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
-        return Project.model_validate(values), []
-    except ConfigError as error:
-        return None, [error]
-    except ValidationError as error:
-        return None, mistakes(error, document)
-
-
-def project_schema() -> dict[str, object]:
-    """The schema; where a number is wanted, `${NAME}` is one too."""
-    schema = {name: _with_references(part) for name, part in Project.model_json_schema().items()}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Floodmark project"}
-
-
-def _with_references(node: object) -> object:
-    if isinstance(node, list):
-        return [_with_references(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    inner = {name: _with_references(value) for name, value in node.items()}
-    return {"anyOf": [inner, REFERENCE]} if node.get("type") in ("integer", "boolean", "number") else inner
-
-
-def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
-    """One error for each mistake, in the order of the file."""
-    details: dict[Place, ErrorDetails] = {}
-    for detail in error.errors(include_input=False):
-        details.setdefault(_place(detail, document.values), detail)  # a union complains once for each of its members
-    in_order = sorted(details, key=lambda place: document.lines.get(place, document.lines.get(place[:-1], 0)))
-    return [_mistake(place, details[place], document) for place in in_order]
-
-
-def _mistake(place: Place, detail: ErrorDetails, document: Document) -> ConfigError:
-    where = document.where(place)
-    if detail["type"] == "extra_forbidden":
-        return _unknown_field(str(place[-1]), where, detail)
-    if detail["type"] == "union_tag_invalid":
-        return _unknown_type(place, where, detail, document)
-    name = ".".join(map(str, place)) or "the file"
-    if detail["type"] in ("missing", "union_tag_not_found"):
-        missing = f"{name}.type" if detail["type"] == "union_tag_not_found" else name
-        return FieldInvalid(missing, where=where, reason="is missing")
-    return FieldInvalid(name, where=where, reason=_without_value(detail))
-
-
-def _place(detail: ErrorDetails, values: Json) -> Place:
-    """pydantic's location without the names of union members, which stand in no file."""
-    place: list[str | int] = []
-    for step in detail["loc"]:
-        if _has(values, step):
-            place.append(step)
-            values = values[step]  # type: ignore[index]
-    return (*place, detail["loc"][-1]) if detail["type"] == "missing" else tuple(place)
-
-
-def _has(values: Json, step: str | int) -> bool:
-    if isinstance(values, dict):
-        return step in values
-    return isinstance(values, list) and isinstance(step, int) and step < len(values)
-
-
-def _without_value(detail: ErrorDetails) -> str:
-    message = detail["msg"].removeprefix("Input ").rstrip(".")
-    if detail["type"] == "string_pattern_mismatch":
-        return SHAPES.get(str(detail["ctx"]["pattern"]), message)
-    return f"is wrong: {message.removeprefix('Value error, ')}" if detail["type"] == "value_error" else message
-
-
-def _unknown_field(name: str, where: str, detail: ErrorDetails) -> ConfigError:
-    return UnknownField(name, where=where, known=_known_fields(detail["loc"]))
-
-
-def _known_fields(location: Sequence[str | int]) -> list[str]:
-    """The fields of the model that refused: found by walking the models along the location."""
-    models: list[type[BaseModel]] = [Project]
-    for step in location[:-1]:
-        if isinstance(step, str):
-            models = _inner_models(models, step) or models
-    return [field.alias or name for model in models for name, field in model.model_fields.items()]
-
-
-def _inner_models(models: Iterable[type[BaseModel]], step: str) -> list[type[BaseModel]]:
-    fields = [model.model_fields[step].annotation for model in models if step in model.model_fields]
-    if fields:
-        return [model for annotation in fields for model in _models_in(annotation)]
-    return [model for model in models if step in get_args(getattr(model.model_fields.get("type"), "annotation", None))]
-
-
-def _models_in(annotation: object) -> list[type[BaseModel]]:
-    from pydantic import BaseModel
-
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in _models_in(inner)]
-
-
-def _unknown_type(place: Place, where: str, detail: ErrorDetails, document: Document) -> ConfigError:
-    """The type is shown as the file spells it: what a variable holds stays unseen."""
-    known = [name.strip(" '") for name in str(detail["ctx"]["expected_tags"]).split(",")]
-    thing = f"{'sink' if 'sinks' in place else 'source'} type at {document.where((*place, 'type'))}:"
-    return UnknownKind(thing, str(_value_at(document.values, (*place, "type"))), known=known)
-
-
-def _value_at(values: Json, place: Place) -> Json:
-    for step in place:
-        values = values[step]  # type: ignore[index]
-    return values

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from floodmark.sinks.contract import TableSink
+from floodmark.sinks.modes import TableSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

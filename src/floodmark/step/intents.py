@@ -19,7 +19,8 @@ from floodmark.locations import is_remote, path_in_marks
 from floodmark.logs import get_logger
 from floodmark.machine import file_name
 from floodmark.rules import Rule, RuleSet
-from floodmark.sinks.contract import Batch, EndsTransactions, Forgetting, Freezing, Sink, TableSink, ledger_id
+from floodmark.sinks.contract import Batch, EndsTransactions, Forgetting, Freezing, Sink, ledger_id
+from floodmark.sinks.modes import TableSink
 from floodmark.sources.contract import Session
 from floodmark.step.batch import frozen_dead
 from floodmark.step.looking import Ledgers, Outlook, has_batch, read_ledgers, with_ledger

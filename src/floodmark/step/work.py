@@ -15,19 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Json
 from floodmark.rules import RuleSet
-from floodmark.sinks.contract import (
-    Atomic,
-    Discerning,
-    Expressing,
-    Freezing,
-    Ordered,
-    Readable,
-    Sink,
-    TableSink,
-    is_atomic,
-    merges,
-    replaces,
-)
+from floodmark.sinks.contract import Atomic, Discerning, Expressing, Freezing, Ordered, Readable, Sink, is_atomic
+from floodmark.sinks.modes import TableSink, merges, replaces
 from floodmark.sources.contract import (
     Deciding,
     Immutable,

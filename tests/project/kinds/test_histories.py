@@ -13,7 +13,7 @@ from floodmark.project import build_jobs
 from floodmark.project.file import Document, Variables, read_document
 from floodmark.project.kinds import Site
 from floodmark.project.lint import lint
-from floodmark.project.models import load
+from floodmark.project.loading import load
 
 HISTORY = """\
 jobs:

@@ -15,7 +15,7 @@ from floodmark.project import build_jobs
 from floodmark.project.file import Document, Variables, read_document
 from floodmark.project.kinds import Site
 from floodmark.project.lint import lint
-from floodmark.project.models import load
+from floodmark.project.loading import load
 
 BUILD = "SELECT u.date_sk, count(p.price) AS n FROM usage u LEFT JOIN prices p ON p.sku = u.sku GROUP BY u.date_sk"
 FACT = f"""\

@@ -17,7 +17,7 @@ from floodmark.project.connect.configuration import Component, Configuration, No
 from floodmark.project.connect.outputs import delivery_of, store_of
 from floodmark.project.connect.polling import polling_of
 from floodmark.project.file import Document, Variables, parse
-from floodmark.project.models import load
+from floodmark.project.loading import load
 
 if TYPE_CHECKING:
     from floodmark.project.connect.outputs import Delivery

@@ -33,7 +33,8 @@ from floodmark.project.lint.parts import (
     lint_safety,
     lint_sql,
 )
-from floodmark.project.models import JobModel, Project, examine
+from floodmark.project.loading import examine
+from floodmark.project.models import JobModel, Project
 from floodmark.spark.session import is_local
 from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled

@@ -15,22 +15,13 @@ from floodmark.fields import ColumnNames
 from floodmark.locations import quote
 from floodmark.logs import get_logger
 from floodmark.probes.delta import FEED
-from floodmark.sinks.contract import (
-    DELETE,
-    Atomic,
-    Batch,
-    Recorded,
-    Session,
-    check_modes,
-    mode_fingerprint,
-    without_own,
-    written_columns,
-)
+from floodmark.sinks.contract import DELETE, Atomic, Batch, Recorded, Session, without_own, written_columns
 from floodmark.sinks.delta.arrow import ArrowWriter
 from floodmark.sinks.delta.choice import NotByArrow, spark_schema
 from floodmark.sinks.delta.deleted_keys import NOT_KEPT, DeletedKeys
 from floodmark.sinks.delta.merge import GONE, merge_statement, newest_per_key, replace_statement, shared_view
 from floodmark.sinks.delta.target import DeltaTarget
+from floodmark.sinks.modes import check_modes, mode_fingerprint
 from floodmark.sinks.restatement import Restatement, restatement_of
 from floodmark.spark.tables import DeltaPlace, cluster_table
 

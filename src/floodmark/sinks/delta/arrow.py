@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.locations import local_path, quote
 from floodmark.logs import get_logger
-from floodmark.sinks.contract import DELETE, OWN, POSITION, Batch, with_deletes, without_own
+from floodmark.sinks.contract import DELETE, OWN, POSITION, Batch, without_own
 from floodmark.sinks.delta import choice
 from floodmark.sinks.delta.choice import NotByArrow
 from floodmark.sinks.delta.merge import ROW, not_older
+from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.small import rows_as_arrow, why_not_small
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from floodmark.locations import quote
-from floodmark.sinks.contract import DELETE, POSITION, with_deletes, written_columns
+from floodmark.sinks.contract import DELETE, POSITION, written_columns
+from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.values import EXACT_JSON
 from floodmark.spark.faults import END, fault_begin, raise_in_plan
 

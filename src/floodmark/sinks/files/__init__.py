@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from floodmark.errors import ConfigError, SinkUnreachable
 from floodmark.locations import local_path
 from floodmark.machine import ensure_folder, file_lock, sync_folder
-from floodmark.sinks.contract import (
-    Atomic,
-    Batch,
-    Recorded,
-    Session,
-    is_written,
-    without_own,
-)
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session, is_written, without_own
 from floodmark.sinks.files.folders import (
     FOLDER,
     FileFormat,

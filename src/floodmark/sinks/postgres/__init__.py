@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.errors import ConfigError, SchemaChanged, SinkFailed, SinkUnreachable
 from floodmark.fields import ColumnNames
 from floodmark.postgres import Address
-from floodmark.sinks.contract import (
-    Atomic,
-    Batch,
-    Recorded,
-    Session,
-    check_modes,
-    mode_fingerprint,
-)
+from floodmark.sinks.contract import Atomic, Batch, Recorded, Session
+from floodmark.sinks.modes import check_modes, mode_fingerprint
 from floodmark.sinks.postgres.deleted_keys import NOT_KEPT, DeletedKeysTable
 from floodmark.sinks.postgres.server import LedgerEntry, PostgresLedger, PostgresServer
 from floodmark.sinks.postgres.statements import Load, load_of, merge_load_of, require_unique

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
 from floodmark.locations import quote
-from floodmark.sinks.contract import DELETE, POSITION, with_deletes, written_columns
+from floodmark.sinks.contract import DELETE, POSITION, written_columns
+from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.postgres.deleted_keys import DeletedKeysTable
 from floodmark.sinks.postgres.encoding import Encoding, encoding_of
 from floodmark.sinks.postgres.target import Target, TargetColumn, not_older, sortable

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 from floodmark.errors import ConfigError
 from floodmark.failpoints import reach
 from floodmark.fields import ColumnNames
-from floodmark.sinks.contract import Batch, Recorded, Session, with_deletes
+from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
+from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.restatement import Restatement
 from floodmark.sinks.scd.arrival import Changes, EventReader
 from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, Ordering, Ties, latest, versions

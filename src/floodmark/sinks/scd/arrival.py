@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, SnapshotRefused
 from floodmark.locations import quote
-from floodmark.sinks.contract import DELETE, Batch, with_deletes, without_own
+from floodmark.sinks.contract import DELETE, Batch, without_own
+from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.scd.events import LOG_COLUMNS, state_of
 
 if TYPE_CHECKING:
