@@ -164,8 +164,15 @@ class World:
                 yield from self._sums(receipt)
 
     def _all_letters(self) -> Target:
-        """Wherever they were put: a record is a letter once, in one of the places."""
-        rows = [row for each in (*self.former_letters, self.letters) for row in each.rows]
+        """Wherever they were put: a record is a letter once, in one of the places.
+
+        In each of them once, where a person was told so and let the batch be finished, or gave it up.
+        """
+        rows: list[tuple[int, str, int]] = []
+        is_told = "letters" in self.decided and self.decided & {"finish", "abandon"}
+        for each in (*self.former_letters, self.letters):
+            known = {row for row, _, _ in rows} if is_told else set()
+            rows += [row for row in each.rows if row[0] not in known]
         return Target(self.letters.guard, "letters", rows)
 
     def _is_needless(self, record: JobRecord) -> bool:

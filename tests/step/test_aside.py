@@ -100,7 +100,7 @@ def commit_of(
         OpenBatch(record, intent, None),
         PreparedBatch(Judgement(RuleSet(), None, intent.batch_time), (), counts, {}),
         batch(4, kind=kind),
-        SimpleNamespace(lease=None),
+        SimpleNamespace(lease=None, check=lambda: None),
         Clock(),
         secluded=(),
     )

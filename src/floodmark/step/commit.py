@@ -88,11 +88,13 @@ class BatchCommit:
     def save(self, written: Mapping[str, int | None], save: Save) -> Receipt:
         """Put aside what was refused, and raise the mark with the receipt of it all.
 
-        Raises NumbersDisagree or SourceRewritten, before the mark is touched.
+        Raises NumbersDisagree, LeaseLost or SourceRewritten, before the mark is touched.
         """
         self.require_agreement(written)
         exact = self.exact_counts(written)
         counts, batch = exact or self.counts, self.aside_batch
+        if puts_rows_aside(self.work, self.prepared, counts, batch):
+            self.lease.check()  # as before every write: the table may be another one by now, and not closed to this run
         dead = write_dead_letters(self.work, self.prepared, counts, batch)
         log_rules(counts.tally, self.work.name)
         judgement = self.prepared.judgement

@@ -27,7 +27,7 @@ def plan(kafka: Broker, topic: Callable[..., str]) -> WritePlan:
     name = topic(partitions=2)
     address = LedgerAddress(KafkaOptions(kafka.bootstrap), name, ledger_id("prod", name, "kafka"))
     written = WritePlan(address, 1, "d1", Layout(2, 1, (0, 0), "intent-1"), chunk_rows=2, chunk_seconds=60)
-    Writer(written, 0).run(messages("a"))
+    Writer(written.with_rows_out({}), 0).run(messages("a"))
     left = TransactionalSession(replace(address, transaction_seconds=BROKER_ENDS_IT_SECONDS), 1, [0, 1])
     left.open()
     left.begin()
