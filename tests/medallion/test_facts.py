@@ -24,7 +24,7 @@ SELECT u.date_sk, u.sku, CAST(sum(u.quantity * p.price) AS int) AS cost, CAST(co
 FROM usage u LEFT JOIN prices p ON p.sku = u.sku AND u.at >= p.valid_from AND (p.valid_to IS NULL OR u.at < p.valid_to)
 GROUP BY u.date_sk, u.sku
 """
-LINES = "SELECT date_sk, CAST(count(*) AS int) AS lines FROM source GROUP BY date_sk"
+LINES = "SELECT source.date_sk, CAST(count(*) AS int) AS lines FROM source GROUP BY source.date_sk"
 
 
 class Gold:

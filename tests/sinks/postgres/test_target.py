@@ -97,5 +97,5 @@ def test_columns_that_were_added_come_back_too(spark: SparkSession, database: st
 
 def test_a_type_without_a_place_is_refused_by_name(spark: SparkSession, database: str) -> None:
     """An interval has two meanings in Spark, and another one in PostgreSQL."""
-    with pytest.raises(ConfigError, match="column i is interval"):
+    with pytest.raises(ConfigError, match="column 'i' is interval"):
         Postgres(database, "t").write(spark.sql("select interval '1' day as i"), batch(1))
