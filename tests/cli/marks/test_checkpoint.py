@@ -96,8 +96,10 @@ def project(folder: Path, source: str, target: Path) -> None:
 
 
 def activate(spark: SparkSession) -> None:
-    """Delta's streams look for the session of their thread, which a batch sets and takes away by itself."""
-    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # type: ignore[attr-defined]
+    """Delta's streams look for the session of their thread in Spark's interface, and PySpark sets it behind that."""
+    interface = spark._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    interface.setActiveSession(spark._jsparkSession)
+    interface.setDefaultSession(spark._jsparkSession)
 
 
 def stream(rows: DataFrame, checkpoint: Path, target: Path) -> None:
