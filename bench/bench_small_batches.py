@@ -32,6 +32,7 @@ INSERT = (
     " (select coalesce(max(id), 0) from orders) + %s) as i"
 )
 FILE_MEGABYTES = 128
+LATEST = fm.sources.Cursor("id", start="latest")
 DEFINED = "id bigint primary key, customer text, amount numeric(10,2), placed_at timestamptz"
 
 
@@ -67,7 +68,7 @@ class Bench:
 
     def ticks(self, sink: Sink, rows: int) -> Callable[[int], None]:
         """A job from the table into the sink, whose every turn finds so many rows more."""
-        source = fm.sources.Postgres(self.database, table="orders", cursor="id", start="latest")
+        source = fm.sources.Postgres(self.database, table="orders", cursor=LATEST)
         return self.ticks_of(fm.Job(name=f"bench-{uuid.uuid4().hex}", source=source, sinks=[sink]), rows)
 
     def ticks_of(self, job: fm.Job, rows: int) -> Callable[[int], None]:
@@ -148,7 +149,7 @@ class Bench:
         """Rows whose keys may lie in any of some large files, which `deltalake` would write anew."""
         plain, merged = self.large_table(megabytes), self.large_table(megabytes)
         merge = self.plain(FEW, lambda rows: self.merge_into(plain, rows.selectExpr("id", "id AS v")))
-        source = fm.sources.Postgres(self.database, table="orders", cursor="id", start="latest")
+        source = fm.sources.Postgres(self.database, table="orders", cursor=LATEST)
         sink = fm.sinks.Delta(merged, mode="merge", key="id")
         job = fm.Job(name="large", source=source, sinks=[sink], transform="select id, id as v from source")
         ours = self.ticks_of(job, FEW)

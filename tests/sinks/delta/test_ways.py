@@ -269,6 +269,15 @@ def test_columns_are_known_without_case_and_those_that_rows_lack_are_null(spark:
     assert [tuple(row) for row in found] == [(1, "a", 1), (2, "b", None)]
 
 
+def test_what_spark_notes_of_columns_of_a_database_keeps_no_batch_from_arrow(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
+    """Rows that are read by JDBC bring it into the table, where it says nothing."""
+    rows, sink = ab.withMetadata("v", {"scale": 0, "jdbcClientType": "text"}), Delta(str(tmp_path))
+    assert [way_of(sink, rows, 1, UNKNOWN), way_of(sink, rows, 2), way_of(sink, rows, 3)] == ["spark", "arrow", "arrow"]
+    assert len(delta_rows(spark, tmp_path)) == 6
+
+
 def test_positions_are_ordered_as_spark_orders_them(spark: SparkSession, tmp_path: Path) -> None:
     """Field by field, with NULL below every value."""
     schema = f"id long, v string, {POSITION} struct<f:string,n:long>"

@@ -46,6 +46,8 @@ SIMPLE_TYPES = frozenset(
     {"binary", "boolean", "byte", "date", "double", "float", "integer", "long", "short", "string", "timestamp"}
 )
 NO_TIME_ZONE = "timestamp_ntz"
+FROM_DATABASES = frozenset({"isSigned", "isTimestampNTZ", "jdbcClientType", "logical_time_type", "scale"})
+"""What Spark notes of a column that it reads by JDBC, and nobody asks for in a table."""
 KEY_TYPES = frozenset({"boolean", "byte", "date", "integer", "long", "short", "string"})
 """What a merge may match by, and a table be parted by.
 
@@ -87,7 +89,7 @@ def require_plain_table(features: TableFeatures, properties: Mapping[str, str], 
 def require_plain_columns(table: StructType) -> None:
     """No column is checked, filled in or kept in a way of its own. Raises NotByArrow."""
     for column in all_fields(table):
-        if column.metadata.keys() - {"comment"}:
+        if column.metadata.keys() - {*FROM_DATABASES, "comment"}:
             raise NotByArrow(f"column {column.name} has properties of its own")
         if "." in column.name:
             raise NotByArrow(f"column {column.name} has a dot in its name")
@@ -98,7 +100,7 @@ def require_plain_columns(table: StructType) -> None:
 def require_no_features(table: StructType) -> None:
     """A table of these columns needs no feature, and they bring nothing of their own into it. Raises NotByArrow."""
     for column in all_fields(table):
-        if column.metadata:
+        if column.metadata.keys() - FROM_DATABASES:
             raise NotByArrow(f"column {column.name} brings properties into a new table")
         if NO_TIME_ZONE in column.dataType.json():
             raise NotByArrow(f"column {column.name} needs a feature of the new table")
