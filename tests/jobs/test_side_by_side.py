@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
+from floodmark import stores as fm_stores
 from floodmark.errors import SinkFailed
 from floodmark.jobs import Job
 from floodmark.jobs.running import Runner
@@ -18,6 +20,11 @@ from floodmark.sinks import Delta as DeltaSink
 from floodmark.sources import Delta, Files
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import ScriptedJob, done
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 SECONDS = 20.0
 """How long a test waits for a thread before it fails."""
@@ -148,3 +155,27 @@ def test_a_table_that_sql_joins_is_waited_for() -> None:
     joined = Job("joined", Files("in"), [DeltaSink("t5")], transform="select s.* from source s join t4 using (id)")
     prices = Job("prices", Files("prices"), [DeltaSink(table="t4")])
     assert earlier_jobs([prices, joined]) == {"prices": (), "joined": ("prices",)}
+
+
+def shop_job(folder: Path, name: str, sink: DeltaSink) -> Job:
+    """Two rows of this job alone, under the name that every transform has for its source."""
+    (folder / name).mkdir()
+    (folder / name / "a.jsonl").write_text(f'{{"id": 1, "v": "{name}"}}\n{{"id": 2, "v": "{name}"}}\n')
+    source = Files(str(folder / name), schema="id long, v string", settle=0)
+    return Job(name, source, [sink], transform="select id, upper(v) as v from source where id < 3")
+
+
+@pytest.mark.spark
+def test_jobs_of_one_session_do_not_see_each_others_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Appends and merges with a batch number each, over views of one name, all at once."""
+    appends = [shop_job(tmp_path, name, DeltaSink(f"{tmp_path}/lake/{name}")) for name in ("a", "b")]
+    merges = [
+        shop_job(tmp_path, name, DeltaSink(f"{tmp_path}/lake/{name}", mode="merge", key=["id"])) for name in ("c", "d")
+    ]
+    jobs = [*appends, *merges]
+    runner = Runner(fm_stores.open("sqlite:///marks.db", folder=tmp_path), lambda: spark)
+    outcomes = list(SideBySide(runner, lambda _: False, 4, earlier_jobs(jobs)).run(jobs))
+    assert [outcome.error for outcome in outcomes] == [None] * 4
+    tables = {name: spark.read.format("delta").load(f"{tmp_path}/lake/{name}") for name in "abcd"}
+    found = {name: sorted(map(tuple, table.collect())) for name, table in tables.items()}
+    assert found == {name: [(1, name.upper()), (2, name.upper())] for name in "abcd"}
