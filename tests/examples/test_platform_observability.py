@@ -141,15 +141,6 @@ def test_a_column_that_comes_on_the_second_day_reaches_silver(ended: FinishedSto
     assert [tuple(row) for row in rows.collect()] == [(None, False), ("bob", True)]
 
 
-def test_a_workspace_that_is_gone_is_known_to_be(ended: FinishedStory) -> None:
-    """Its row disappeared without a word; what it cost still has its name."""
-    read = ended.story.spark.read.format("delta")
-    bronze_rows = read.load(ended.story.lake.bronze("access_workspaces")).where("workspace_id = 'ws-4'")
-    assert sorted(row._deleted for row in bronze_rows.collect()) == [False, True]
-    [member] = read.load(ended.story.lake.gold("dim_workspace")).where("workspace_id = 'ws-4'").collect()
-    assert member.status == "CANCELLED"
-
-
 def test_the_latest_row_of_a_thing_that_changed_twice_in_a_batch_is_the_last_one(ended: FinishedStory) -> None:
     """The order of ingestion goes on within a batch; the rows came the other way round."""
     attach(ended.story.spark, ended.story.lake)

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from floodmark.cli.marks.checkpoint import END_INDEX, Checkpoint
 from floodmark.errors import ConfigError
 from floodmark.hwm import VersionHWM
 from floodmark.sources import Delta
-from tests.cli.conftest import CommandResult
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from floodmark.testing.servers import Broker
-
-Floodmark = Callable[..., CommandResult]
 
 
 class NamedDelta(Delta):
@@ -87,90 +77,3 @@ def test_a_folder_without_a_committed_batch_is_no_checkpoint(tmp_path: Path) -> 
     """Nothing read and could not look are never the same."""
     with pytest.raises(ConfigError, match="has no committed batch"):
         read_upto(written(tmp_path, delta_offset(1, -1), committed=0))
-
-
-def project(folder: Path, source: str, target: Path) -> None:
-    sink = f"{{type: delta, path: '{target}'}}"
-    text = f"jobs:\n  - {{name: taken_over, source: {source}, sinks: [{sink}]}}\n"
-    (folder / "floodmark.yaml").write_text(text)
-
-
-def activate(spark: SparkSession) -> None:
-    """Delta's streams look for the session of their thread in Spark's interface, and PySpark sets it behind that."""
-    interface = spark._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
-    interface.setActiveSession(spark._jsparkSession)
-    interface.setDefaultSession(spark._jsparkSession)
-
-
-def stream(rows: DataFrame, checkpoint: Path, target: Path) -> None:
-    """All that there is now, by Spark's own stream."""
-    activate(rows.sparkSession)
-    writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
-    writer.trigger(availableNow=True).start(str(target)).awaitTermination()
-
-
-def changes_of(spark: SparkSession, table: Path) -> DataFrame:
-    """The table as a stream."""
-    activate(spark)
-    return spark.readStream.format("delta").load(str(table))
-
-
-def values(spark: SparkSession, target: Path) -> list[Any]:
-    return sorted(row[0] for row in spark.read.format("delta").load(str(target)).select("v").collect())
-
-
-def append(spark: SparkSession, table: Path, *values: int) -> None:
-    feed = {"delta.enableChangeDataFeed": "true"}
-    spark.createDataFrame([(v,) for v in values], "v long").write.format("delta").options(**feed).mode("append").save(
-        str(table)
-    )
-
-
-def test_a_delta_stream_is_taken_over_into_its_own_target(
-    floodmark: Floodmark, folder: Path, spark: SparkSession
-) -> None:
-    """What the stream wrote stays, what came since follows, and no row is there twice; also for a batch undone."""
-    table, target, checkpoint = folder / "bronze", folder / "silver", folder / "checkpoint"
-    append(spark, table, 1, 2)
-    append(spark, table, 3)
-    stream(changes_of(spark, table), checkpoint, target)
-    append(spark, table, 4)
-    stream(changes_of(spark, table), checkpoint, target)
-    append(spark, table, 5, 6)
-    project(folder, f"{{type: delta, path: '{table}'}}", target)
-    said = floodmark("marks", "import", "--from", f"checkpoint:{checkpoint}", "--select", "taken_over", "--yes")
-    assert (said.code, said.out, said.err) == (0, "taken_over: mark none becomes 2\n", "")
-    assert floodmark("run").code == 0
-    assert values(spark, target) == [1, 2, 3, 4, 5, 6]
-    (checkpoint / "commits" / "1").unlink()
-    again = floodmark("marks", "import", "--from", f"checkpoint:{checkpoint}", "--select", "taken_over", "--dry-run")
-    assert again.out == "taken_over: mark 3 becomes 1\n"
-    assert again.err.startswith("batch 1 of the stream was begun and not committed")
-
-
-@pytest.mark.server
-def test_a_kafka_stream_is_taken_over_by_its_offsets(
-    floodmark: Floodmark, folder: Path, spark: SparkSession, kafka: Broker, topic: Callable[..., str]
-) -> None:
-    """Spark keeps the next offset to read of each partition, as our marks do."""
-    name, target, checkpoint = topic(partitions=2), folder / "silver", folder / "checkpoint"
-
-    def send(*messages: str) -> None:
-        producer = Producer({"bootstrap.servers": kafka.bootstrap})
-        for place, message in enumerate(messages):
-            producer.produce(name, message, partition=place % 2)
-        producer.flush(30)
-
-    send("a", "b", "c")
-    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": name, "startingOffsets": "earliest"}
-    read = spark.readStream.format("kafka").options(**options).load()
-    stream(read.selectExpr("cast(value as string) as v"), checkpoint, target)
-    send("d", "e")
-    source = f"{{type: kafka, bootstrap: '{kafka.bootstrap}', topic: {name}, value: text}}"
-    (folder / "floodmark.yaml").write_text(
-        f"jobs:\n  - name: taken_over\n    source: {source}\n    transform: {{sql: select value as v from source}}\n"
-        f"    sinks: [{{type: delta, path: '{target}'}}]\n"
-    )
-    said = floodmark("marks", "import", "--from", f"checkpoint:{checkpoint}", "--select", "taken_over", "--yes")
-    assert (said.code, floodmark("run").code) == (0, 0)
-    assert values(spark, target) == ["a", "b", "c", "d", "e"]
