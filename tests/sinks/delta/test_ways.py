@@ -273,7 +273,8 @@ def test_what_spark_notes_of_columns_of_a_database_keeps_no_batch_from_arrow(
     spark: SparkSession, ab: DataFrame, tmp_path: Path
 ) -> None:
     """Rows that are read by JDBC bring it into the table, where it says nothing."""
-    rows, sink = ab.withMetadata("v", {"scale": 0, "jdbcClientType": "text"}), Delta(str(tmp_path))
+    noted = {"scale": 0, "jdbcClientType": "text", "__CHAR_VARCHAR_TYPE_STRING": "varchar(2147483647)"}
+    rows, sink = ab.withMetadata("v", noted), Delta(str(tmp_path))
     assert [way_of(sink, rows, 1, UNKNOWN), way_of(sink, rows, 2), way_of(sink, rows, 3)] == ["spark", "arrow", "arrow"]
     assert len(delta_rows(spark, tmp_path)) == 6
 

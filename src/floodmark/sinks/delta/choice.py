@@ -48,6 +48,8 @@ SIMPLE_TYPES = frozenset(
 NO_TIME_ZONE = "timestamp_ntz"
 FROM_DATABASES = frozenset({"isSigned", "isTimestampNTZ", "jdbcClientType", "logical_time_type", "scale"})
 """What Spark notes of a column that it reads by JDBC, and nobody asks for in a table."""
+TEXT_LENGTH, ANY_LENGTH = "__CHAR_VARCHAR_TYPE_STRING", f"varchar({2**31 - 1})"
+"""Where Spark notes how long the text of a column may be; of `text` in PostgreSQL it is as long as any can be."""
 KEY_TYPES = frozenset({"boolean", "byte", "date", "integer", "long", "short", "string"})
 """What a merge may match by, and a table be parted by.
 
@@ -89,7 +91,7 @@ def require_plain_table(features: TableFeatures, properties: Mapping[str, str], 
 def require_plain_columns(table: StructType) -> None:
     """No column is checked, filled in or kept in a way of its own. Raises NotByArrow."""
     for column in all_fields(table):
-        if column.metadata.keys() - {*FROM_DATABASES, "comment"}:
+        if own_properties(column) - {"comment"}:
             raise NotByArrow(f"column {column.name} has properties of its own")
         if "." in column.name:
             raise NotByArrow(f"column {column.name} has a dot in its name")
@@ -100,10 +102,16 @@ def require_plain_columns(table: StructType) -> None:
 def require_no_features(table: StructType) -> None:
     """A table of these columns needs no feature, and they bring nothing of their own into it. Raises NotByArrow."""
     for column in all_fields(table):
-        if column.metadata.keys() - FROM_DATABASES:
+        if own_properties(column):
             raise NotByArrow(f"column {column.name} brings properties into a new table")
         if NO_TIME_ZONE in column.dataType.json():
             raise NotByArrow(f"column {column.name} needs a feature of the new table")
+
+
+def own_properties(column: StructField) -> set[str]:
+    """What is noted of a column, without what says nothing."""
+    is_any_text = column.metadata.get(TEXT_LENGTH) == ANY_LENGTH
+    return set(column.metadata) - FROM_DATABASES - ({TEXT_LENGTH} if is_any_text else set())
 
 
 def require_nullable(table: StructType) -> None:
