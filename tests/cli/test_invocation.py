@@ -59,3 +59,11 @@ def test_what_was_started_is_stopped() -> None:
         session = lazy()
         lazy.stop()
     assert session.stopped  # type: ignore[attr-defined]
+
+
+def test_a_session_that_was_there_before_is_left_alone(spark: SparkSession) -> None:
+    """A program that calls the command line goes on with its own."""
+    lazy = LazySession.of({})
+    assert lazy() is spark
+    lazy.stop()
+    assert spark.range(1).count() == 1

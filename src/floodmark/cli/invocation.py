@@ -62,17 +62,21 @@ class LazySession:
     start: Callable[[], SparkSession]
     _session: SparkSession | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_borrowed: bool = False
+    """Whether the session was there before: a program that calls the command line goes on with it."""
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> LazySession:
-        """A session with the project's Spark settings."""
+        """A session with the project's Spark settings, or the one that this process has already."""
 
         def start() -> SparkSession:
-            from floodmark.spark.session import spark_session
+            from floodmark.spark.session import active_session, spark_session
 
+            lazy._is_borrowed = active_session() is not None
             return spark_session(settings)
 
-        return cls(start)
+        lazy = cls(start)
+        return lazy
 
     def __call__(self) -> SparkSession:
         with self._lock:
@@ -87,9 +91,9 @@ class LazySession:
 
     def stop(self) -> None:
         """Let a cluster know that the application has ended."""
-        if self._session is not None:
+        if self._session is not None and not self._is_borrowed:
             self._session.stop()
-            self._session = None
+        self._session = None
 
 
 def _keeping_our_signals(start: Callable[[], SparkSession]) -> SparkSession:

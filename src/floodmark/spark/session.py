@@ -57,7 +57,7 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
 
     Raises JavaMissing, ConnectorsMissing, or SparkUnavailable where a local session has no Delta.
     """
-    active = _active_session()
+    active = active_session()
     if active is not None:
         return _with_delta(active)
     chosen = full_names(settings or {})
@@ -137,7 +137,8 @@ def local_cores(master: str) -> int:
     return int(count or 1) if count.isdigit() or not count else os.cpu_count() or 2
 
 
-def _active_session() -> SparkSession | None:
+def active_session() -> SparkSession | None:
+    """The session of this process, whoever started it; none is started for it."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
