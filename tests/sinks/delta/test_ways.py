@@ -277,6 +277,9 @@ def test_what_spark_notes_of_columns_of_a_database_keeps_no_batch_from_arrow(
     rows, sink = ab.withMetadata("v", noted), Delta(str(tmp_path))
     assert [way_of(sink, rows, 1, UNKNOWN), way_of(sink, rows, 2), way_of(sink, rows, 3)] == ["spark", "arrow", "arrow"]
     assert len(delta_rows(spark, tmp_path)) == 6
+    new = Delta(str(tmp_path / "new"))
+    assert [way_of(new, rows, 1), way_of(new, rows, 2)] == ["arrow", "arrow"]
+    assert "SPARK" not in DeltaTable(tmp_path / "new").schema().to_json()
 
 
 def test_positions_are_ordered_as_spark_orders_them(spark: SparkSession, tmp_path: Path) -> None:

@@ -353,7 +353,11 @@ def all_columns(arrow: pa.Table, table: DeltaTable) -> pa.Table:
 
 
 def nullable(arrow: pa.Table) -> pa.Table:
-    """The rows, with columns that may be NULL: Spark knows of some that they never are, and tables do not."""
+    """The rows, with columns that may be NULL, and nothing noted of them.
+
+    Spark knows of some that they never are, and Arrow brings what Spark notes of a column: neither is the table's.
+    """
     import pyarrow as pa
 
-    return arrow.cast(pa.schema([each.with_nullable(True) for each in arrow.schema]))
+    plain = [each.with_nullable(True).remove_metadata() for each in arrow.schema]
+    return arrow.cast(pa.schema(plain))

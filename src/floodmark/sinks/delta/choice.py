@@ -91,8 +91,8 @@ def require_plain_table(features: TableFeatures, properties: Mapping[str, str], 
 def require_plain_columns(table: StructType) -> None:
     """No column is checked, filled in or kept in a way of its own. Raises NotByArrow."""
     for column in all_fields(table):
-        if own_properties(column) - {"comment"}:
-            raise NotByArrow(f"column {column.name} has properties of its own")
+        for name in own_properties(column) - {"comment"}:
+            raise NotByArrow(f"column {column.name} has the property {name}")
         if "." in column.name:
             raise NotByArrow(f"column {column.name} has a dot in its name")
     for column in table.fields:
@@ -102,8 +102,8 @@ def require_plain_columns(table: StructType) -> None:
 def require_no_features(table: StructType) -> None:
     """A table of these columns needs no feature, and they bring nothing of their own into it. Raises NotByArrow."""
     for column in all_fields(table):
-        if own_properties(column):
-            raise NotByArrow(f"column {column.name} brings properties into a new table")
+        for name in own_properties(column):
+            raise NotByArrow(f"column {column.name} brings the property {name} into a new table")
         if NO_TIME_ZONE in column.dataType.json():
             raise NotByArrow(f"column {column.name} needs a feature of the new table")
 
