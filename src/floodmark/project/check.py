@@ -210,7 +210,7 @@ def index_remarks(table: TableFacts, columns: tuple[str, ...], name: str, *, by_
         yield "FM502", f"no index begins with {named}: every look scans {name} (about {table.rows} rows)", create
     elif is_text and not index.is_by_bytes:
         said = f"the index on {named} is not in the order of bytes, by which text is compared"
-        yield "FM502", said, f"{create}; or cursor: {{column: {columns[0]}, collation: database}}"
+        yield "FM502", f"{said} (with `collation: database` in the cursor the database compares)", create
     else:
         yield "", f"an index begins with {named}", ""
 
