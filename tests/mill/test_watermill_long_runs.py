@@ -11,7 +11,7 @@ import pytest
 from floodmark import stores
 from floodmark.errors import MarkMissing
 from floodmark.mill import JoinWith, get_field, join_streams
-from floodmark.stores.extras import SINKS
+from floodmark.stores.extras import IDENTITY, SINKS
 from tests.mill.cases import BY_K, Joined, L, R, S, identity, join_names, join_two, joined, keyed
 from tests.mill.mills import END, Topics
 
@@ -89,7 +89,7 @@ def test_a_stream_that_leaves_the_tree_leaves_the_marks(spark: SparkSession, top
     mill.turn()
     record = stores.open(f"sqlite:///{topics.folder}/marks.db").read("mill")
     assert record is not None
-    remembered = record.extras.without([SINKS]).stored
+    remembered = record.extras.without([SINKS, IDENTITY]).stored
     assert (sorted(record.marks), sorted(record.sources), sorted(remembered)) == (["L", "R"],) * 3
     assert topics.rows_of(Joined) == joined((1, ["r0", "s0"]), (2, ["r1"]))
 
