@@ -19,6 +19,7 @@ from floodmark.sinks import Delta, DeltaDates
 from floodmark.sinks.contract import POSITION, BatchSize, Recorded
 from floodmark.sinks.delta import with_dates
 from floodmark.sinks.delta.arrow import ArrowWriter
+from floodmark.sinks.delta.deleted_keys import NOT_KEPT
 from floodmark.sinks.small import SMALL_ROWS
 from tests.sinks.batches import ID_V, SMALL, UNKNOWN, batch, delta_rows, frame, no_session
 
@@ -33,7 +34,7 @@ KINDS = {
     "append": Delta("t"),
     "replace": Delta("t", mode="replace"),
     "replace by": Delta("t", mode="replace", by=("id",)),
-    "merge": Delta("t", mode="merge", key=("id",), sequence=("v",), delete_when="v = 'D'"),
+    "merge": Delta("t", mode="merge", key=("id",), sequence=("v",), delete_when="v = 'D'", keep_deleted=NOT_KEPT),
 }
 VALUES = {
     "boolean": "true",
@@ -340,3 +341,9 @@ def test_another_writer_without_the_lock_costs_no_row(
     sink.write(frame(spark, ID_V, (3, "c")), batch(2, size=SMALL))
     assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b"), (3, "c"), (3, "c")]
     assert DeltaTable(tmp_path).transaction_version(LEDGER) == 2
+
+
+def test_a_merge_that_keeps_deleted_keys_goes_through_spark(ab: DataFrame, tmp_path: Path) -> None:
+    """Its rows are compared with the keys that were deleted before, which only that way does."""
+    sink = replace(KINDS["merge"], path=str(tmp_path), keep_deleted=None)
+    assert way_of(sink, ab, 1) == "spark"
