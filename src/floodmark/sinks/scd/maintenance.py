@@ -74,10 +74,10 @@ def first_events(tables: HistoryTables, below: DataFrame, floor: str) -> DataFra
 def sql_literal(moment: Moment, kind: str) -> str:
     """The moment as SQL says it, in the type of the sequence."""
     if isinstance(moment, datetime):
-        if kind not in ("timestamp", "timestamp_ntz", "date"):
-            raise ConfigError(f"the floor {moment} is a time, and the sequence is {kind}.", hint=f"give a {kind}")
         if moment.tzinfo is None:
             raise ConfigError(f"the floor {moment} has no time zone.", hint="give one that has, such as UTC")
+        if kind not in ("timestamp", "timestamp_ntz", "date"):
+            raise ConfigError(f"the floor {moment} is a time, and the sequence is {kind}.", hint=f"give a {kind}")
         utc = moment.astimezone(timezone.utc)
         return f"CAST('{utc.isoformat(sep=' ')}' AS {kind})"
     quotable = str(moment).replace("\\", "\\\\").replace("'", "\\'")

@@ -13,7 +13,7 @@ from floodmark.probes.kafka import Offsets
 from floodmark.sources.contract import LETTER, Reading
 from floodmark.sources.kafka.decoding import Decoded
 from floodmark.sources.kafka.offsets import by_topic
-from floodmark.sources.values import KEY, PARSED, REASON, Json, Value, is_no_object, object_in, readable_text
+from floodmark.sources.values import CORRUPT, KEY, PARSED, REASON, Json, Value, is_no_object, object_in, readable_text
 from floodmark.spark.faults import raise_in_plan
 from floodmark.spark.session import cores, tasks_for
 
@@ -84,12 +84,12 @@ class KafkaReading:
         elif self.value == "text":
             value = {"value": _text()}
         else:
-            value = {name: object_in(self._parsed)[name] for name in self._fields()}
+            value = {name: self._object[name] for name in self._fields()}
         letter = {} if self.saved_messages is None else {LETTER: F.col(LETTER)}
         ours = {REASON: self._reason(), BARRIER: F.spark_partition_id(), **letter}
         everything = {**value, **key, **own, **ours} if self._prefix else {**key, **value, **own, **ours}
         # All in one select: Spark parses a value once for all of it, and keeps no copy of what it has parsed.
-        return self._messages.select(*(column.alias(name) for name, column in everything.items()))
+        return self._decoded_messages.select(*(column.alias(name) for name, column in everything.items()))
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class KafkaReading:
         """
         from pyspark.sql import functions as F
 
-        bad = self._messages.withColumn(REASON, self._reason()).where(F.col(REASON).isNotNull())
+        bad = self._decoded_messages.withColumn(REASON, self._reason()).where(F.col(REASON).isNotNull())
         return bad.select(
             F.concat_ws("/", "topic", "partition").alias("file"),
             F.col("offset").alias("line"),
@@ -174,8 +174,8 @@ class KafkaReading:
         return F.coalesce(*reasons) if reasons else F.lit(None).cast("string")
 
     def _fields(self) -> list[str]:
-        parsed = self._messages.select(object_in(self._parsed).alias(PARSED)).select(f"{PARSED}.*")
-        names = parsed.drop(KEY).columns
+        parsed = self._decoded_messages.select(self._object.alias(PARSED)).select(f"{PARSED}.*")
+        names = parsed.drop(KEY, CORRUPT).columns
         taken = {f"{PREFIX}{name}" for name in COLUMNS} & {name.lower() for name in names}
         if taken:
             raise ConfigError(
@@ -184,8 +184,20 @@ class KafkaReading:
         return names
 
     @cached_property
+    def _decoded_messages(self) -> DataFrame:
+        """The messages; where a function decodes them, with what it gave: it is called once for each."""
+        return self._messages.withColumn(PARSED, self._parsed) if isinstance(self.value, Decoded) else self._messages
+
+    @property
+    def _object(self) -> Column:
+        """The fields of a value, of a reading whose values have some."""
+        from pyspark.sql import functions as F
+
+        return F.col(PARSED) if isinstance(self.value, Decoded) else object_in(self._parsed)
+
+    @cached_property
     def _parsed(self) -> Column:
-        """What a value says, of a reading whose values are JSON."""
+        """What a value says, of a reading whose values have fields."""
         return self.value.parse(_text()) if isinstance(self.value, Json) else _text()
 
     @property
