@@ -190,6 +190,9 @@ class SparkSql(Ansi):
     def unpack(self, value: object, width: int) -> CursorValue | None:
         return None if None in json.loads(str(value)).values() else (str(value),)
 
+    def page(self, offset: int, rows: int) -> str:
+        return f"LIMIT {rows} OFFSET {offset}"
+
     def truth(self, value: bool) -> str:
         return "TRUE" if value else "FALSE"
 
