@@ -222,7 +222,7 @@ def test_the_three_functions_and_the_job_move_the_same_mark(spark: SparkSession,
     job.run(spark, story.store)
     story.arrive({"access.workspaces_latest": [{**row, "status": "BANNED"} for row in things.workspaces(1)]})
     ingest.run(spark, story.store)
-    around = Surroundings(lambda: spark, story.store)
+    around = Surroundings(spark.newSession, story.store)  # its views end with it
     task = {"notebook_path": "silver_workspace_by_hand", "base_parameters": {"home": lake.home, "schema": lake.schema}}
     action = Library((PLATFORM / "notebooks",)).action(Task.model_validate({"task_key": "t", "notebook_task": task}))
     assert str(action(around)).startswith("processed up to 20")

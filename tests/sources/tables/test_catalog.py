@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from floodmark.sources.contract import Source
 
 Made = TypeVar("Made")
-OWN_KEYS = {("c",): ("c",), ("day",): ("id", "name")}
+OWN_KEYS = {("c",): ("c",), ("due",): ("id", "name")}
 """What a database knows as a primary key has to be said here."""
 
 
