@@ -35,7 +35,7 @@ def health(
     if as_metrics:
         print_line(metrics_text(ctx.obj).rstrip("\n"))
         return
-    report = examine_project(ctx.obj, quiet=quiet)
+    report = examine_and_alert(ctx.obj, quiet=quiet)
     document = report.serialize()
     if as_json:
         print_json(document)
@@ -55,17 +55,14 @@ def metrics_text(invocation: Invocation) -> str:
     return exposition(metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind))
 
 
-def examine_project(invocation: Invocation, *, quiet: bool = False) -> Report:
+def examine_and_alert(invocation: Invocation, *, quiet: bool = False) -> Report:
     """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
-    from floodmark.health.alerts import HealthMemory, judge, recall, remember, send, summary
-    from floodmark.health.checks import examine, row_counts
-    from floodmark.project.check import sinks_behind
-    from floodmark.project.health import subscriptions_of, watch_of
+    from floodmark.health.alerts import HealthMemory, judge, remember, send, summary
+    from floodmark.health.checks import row_counts
+    from floodmark.project.health import examine_project, subscriptions_of
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
-    before = recall(store)
-    behind = sinks_behind(project.jobs, site, store)
-    report = examine(watch_of(project, site), store, datetime.now(timezone.utc), before.counts, behind)
+    report, before = examine_project(project, site, store, datetime.now(timezone.utc))
     if not quiet:
         alerts, known = judge(report, before.alerts)
         send([*alerts, summary(report)], subscriptions_of(project, site))
@@ -100,7 +97,7 @@ class AlertBeat:
             return
         self._last = self.clock()
         try:
-            examine_project(self.invocation)
+            examine_and_alert(self.invocation)
         except FloodmarkError as error:
             log.warning("alerts could not be judged", reason=error.message)
 

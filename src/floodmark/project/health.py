@@ -7,15 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from floodmark.health.alerts import AlertFile, AlertLog, Email, Subscription, Webhook
+from floodmark.health.alerts import AlertFile, AlertLog, Email, Subscription, Webhook, recall
+from floodmark.health.checks import examine
 from floodmark.health.report import JobWatch, Limits, TableWatch, Watch
 from floodmark.hwm.parsing import seconds_in
 from floodmark.project.models import MAIL_SCHEMES
 
 if TYPE_CHECKING:
-    from floodmark.health.alerts import Channel
+    from datetime import datetime
+
+    from floodmark.health.alerts import Channel, HealthMemory
+    from floodmark.health.report import Report
     from floodmark.project.kinds import DeltaSink, Site
     from floodmark.project.models import Alerts, JobModel, Project, TableHealth
+    from floodmark.stores.contract import MarkStore
 
 
 def watch_of(project: Project, site: Site) -> Watch:
@@ -31,6 +36,14 @@ def watch_of(project: Project, site: Site) -> Watch:
     places |= {name: site.path(own.path) for name, own in named.items() if own.path}
     tables = [TableWatch(name, where, _own(limits, named.get(name))) for name, where in places.items()]
     return Watch(tuple(tables), tuple(JobWatch(job.name, limits, _keeps_rows(job)) for job in project.jobs), limits)
+
+
+def examine_project(project: Project, site: Site, store: MarkStore, now: datetime) -> tuple[Report, HealthMemory]:
+    """Look at everything once, the sinks too, and what the last examination left. Raises StoreUnreachable."""
+    from floodmark.project.check import sinks_behind
+
+    memory, behind = recall(store), sinks_behind(project.jobs, site, store)
+    return examine(watch_of(project, site), store, now, memory.counts, behind), memory
 
 
 def subscriptions_of(project: Project, site: Site) -> list[Subscription]:

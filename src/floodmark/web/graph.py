@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from floodmark.health.report import SEVERITY, Status, worst
+from floodmark.health.report import Status, worst
 from floodmark.lineage import Dataset, Lineage
 
 if TYPE_CHECKING:
@@ -106,18 +106,3 @@ def layer_of(name: str) -> Layer:
     parts = [part for word in PurePosixPath(name).parts for part in word.lower().split(".")]
     first_words = [re.split(r"[_-]", part, maxsplit=1)[0] for part in parts[-1:]]
     return next((LAYER_WORDS[word] for word in [*parts, *first_words] if word in LAYER_WORDS), "other")
-
-
-def status_by_job(findings: Iterable[tuple[str, Status]], jobs: Iterable[str]) -> dict[str, Status]:
-    """The worst that was found of each job; a subject is a job's name, or begins with `job NAME`."""
-    found: dict[str, Status] = dict.fromkeys(jobs, SEVERITY[0])
-    for subject, status in findings:
-        name = job_in(subject)
-        if name in found:
-            found[name] = worst([found[name], status])
-    return found
-
-
-def job_in(subject: str) -> str:
-    """The job that a finding is about: its subject is a job's name, `job NAME` or `job NAME, sink SINK`."""
-    return subject.removeprefix("job ").partition(",")[0]

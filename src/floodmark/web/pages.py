@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from floodmark.errors import ConfigError, FloodmarkError, RunNotFound
 from floodmark.lineage import Point
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from floodmark.lineage import Hop
     from floodmark.stores.contract import MarkStore
     from floodmark.web.snapshot import JobView, Snapshot
 
@@ -32,6 +31,7 @@ FRESH_SECONDS = 2.0
 """A snapshot may be shown for so long: a page that is reloaded often must not become a load on the store."""
 RUNS_SHOWN = 200
 HISTORY_SHOWN = 50
+HOPS_SHOWN = 500
 TYPES = {".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
 
 
@@ -119,15 +119,15 @@ class Pages:
             point = snapshot.lineage.point(asked)
         except ConfigError as error:
             return self.missing(request, str(error))
-        upstream, downstream = _shorter(snapshot.lineage.upstream(point)), _shorter(snapshot.lineage.downstream(point))
+        upstream, downstream = snapshot.lineage.upstream(point), snapshot.lineage.downstream(point)
         return self.page(
             request,
             "lineage.html",
             snapshot=snapshot,
             point=point,
             columns=_columns(snapshot, point),
-            upstream=upstream,
-            downstream=downstream,
+            upstream=upstream[:HOPS_SHOWN],
+            downstream=downstream[:HOPS_SHOWN],
         )
 
     def aside(self, request: Request) -> Response:
@@ -206,20 +206,13 @@ class Pages:
         return self.snapshot().job(request.path_params["name"])
 
 
-KINDS: tuple[ActKind, ...] = ("run", "marks set", "marks reset", "deadletters replay", "quarantine replay")
-
-
 def _kind(form: dict[str, str]) -> ActKind | None:
-    return next((kind for kind in KINDS if kind == form.get("act")), None)
+    return next((kind for kind in get_args(ActKind) if kind == form.get("act")), None)
 
 
 def _columns(snapshot: Snapshot, point: Point) -> list[str]:
     node = next((node for node in snapshot.graph.nodes if node.id == str(point.dataset)), None)
     return list(node.columns) if node else []
-
-
-def _shorter(hops: Sequence[Hop], most: int = 500) -> list[Hop]:
-    return list(hops[:most])
 
 
 def application(pages: Pages) -> Starlette:

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, FloodmarkError, SourceUnreadable
-from floodmark.health.alerts import recall
-from floodmark.health.checks import examine
+from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.health.report import worst
 from floodmark.hwm.mark import short_mark
 from floodmark.jobs.workflow.memory import WorkflowState, last_run_in
 from floodmark.lineage import Lineage, lineage_of
 from floodmark.lineage.flows import Parts
 from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
-from floodmark.project.health import watch_of
+from floodmark.project.health import examine_project
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt
-from floodmark.web.graph import Graph, graph_of, job_in, status_by_job
+from floodmark.web.graph import Graph, graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 RUNS_OF_A_JOB = 30
 RUNS_OF_ALL = 300
 ROWS_SHOWN = 20
-TEXT_SHOWN = 2_000
 PAUSE_BETWEEN_RUNS = 30.0
 """Seconds: receipts that follow each other more closely are of one call of `floodmark run`."""
 
@@ -72,7 +70,6 @@ class JobView:
     number: int = 0
     open_batch: int | None = None
     changed: datetime | None = None
-    every: str | None = None
     runs: tuple[Receipt, ...] = ()
     is_stream: bool = False
 
@@ -84,10 +81,6 @@ class JobView:
     def lag(self) -> Finding | None:
         """What health says of its mark."""
         return next((each for each in self.findings if each.check == "processing_offsets"), None)
-
-    @property
-    def trouble(self) -> list[Finding]:
-        return [each for each in self.findings if each.status != "HEALTHY"]
 
 
 @dataclass(frozen=True)
@@ -121,11 +114,6 @@ class Snapshot:
             found.append(receipt)
         return found[::-1]
 
-    def tables(self) -> list[Finding]:
-        """What health says of tables alone."""
-        known = {job.name for job in self.jobs}
-        return [each for each in self.report.findings if each.check == "data_freshness" and each.subject not in known]
-
 
 def take_snapshot(
     project: Project,
@@ -137,22 +125,17 @@ def take_snapshot(
     runs_of_a_job: int = RUNS_OF_A_JOB,
 ) -> Snapshot:
     """Look at everything once. Raises StoreUnreachable: what could not be read is not shown as empty."""
-    from floodmark.project.check import sinks_behind
-
-    behind = sinks_behind(project.jobs, site, store)
-    memory = recall(store)
-    report = examine(watch_of(project, site), store, now, memory.counts, behind)
+    report, memory = examine_project(project, site, store, now)
     names = [job.name for job in project.jobs]
     records = {name: store.read(name) for name in [*names, *store.jobs()]}
     streams = [name for name, record in records.items() if name not in names and _is_stream(record)]
     about = _findings_by_job(report)
-    statuses = status_by_job([(each.subject, each.status) for each in report.findings], [*names, *streams])
-    every = {job.name: job.every for job in project.jobs}
+    statuses = {name: worst([each.status for each in about.get(name, ())]) for name in [*names, *streams]}
     lineage, unread = lineage_as_far_as_known(project, site)
 
     def view(name: str) -> JobView:
         runs = store.runs(name, runs_of_a_job)
-        return _job(name, records[name], about.get(name, ()), statuses[name], every.get(name), runs)
+        return _job(name, records[name], about.get(name, ()), statuses[name], runs)
 
     return Snapshot(
         title=site.folder.name,
@@ -160,17 +143,7 @@ def take_snapshot(
         store=scrub(store.describe()),
         taken=now,
         report=report,
-        jobs=tuple(
-            _job(
-                name,
-                records[name],
-                about.get(name, ()),
-                statuses[name],
-                every.get(name),
-                store.runs(name, runs_of_a_job),
-            )
-            for name in [*names, *streams]
-        ),
+        jobs=tuple(view(name) for name in [*names, *streams]),
         graph=graph_of(lineage, statuses, str(site.folder), unread),
         lineage=lineage,
         runs=tuple(run for run in store.runs(None, RUNS_OF_ALL) if run.job != UPKEEP),
@@ -204,7 +177,6 @@ def _job(
     record: JobRecord | None,
     findings: Sequence[Finding],
     status: Status,
-    every: str | None,
     runs: Sequence[Receipt],
 ) -> JobView:
     return JobView(
@@ -215,17 +187,19 @@ def _job(
         number=record.number if record else 0,
         open_batch=record.intent.number if record and record.intent else None,
         changed=record.modified_time if record else None,
-        every=every,
         runs=tuple(runs),
         is_stream=_is_stream(record),
     )
 
 
 def _findings_by_job(report: Report) -> dict[str, list[Finding]]:
-    """Findings about jobs and their sinks; those about tables are under the tables' names."""
+    """By the job that each is about, which its subject names: NAME, `job NAME` or `job NAME, sink SINK`.
+
+    Those about tables are under the tables' names.
+    """
     found: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        found.setdefault(job_in(finding.subject), []).append(finding)
+        found.setdefault(finding.subject.removeprefix("job ").partition(",")[0], []).append(finding)
     return found
 
 
@@ -252,7 +226,7 @@ def look_aside(job: str, kind: Kind, path: str) -> AsideView:
     """What waits there; whatever goes wrong is said."""
     try:
         rows = [row for row in rows_set_aside(path, job, kind) if row.status == "open"]
-    except (SourceUnreadable, FloodmarkError) as error:
+    except SourceUnreadable as error:
         return AsideView(job, kind, path, error=str(error))
     reasons: dict[str, int] = {}
     for row in rows:
