@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +18,7 @@ import sqlglot
 from floodmark.errors import ConfigError
 from floodmark.locations import local_path, quote_table
 from floodmark.probes.delta import DeltaProbe
-from floodmark.sinks.contract import Batch, ledger_id
+from floodmark.sinks.contract import Batch, BatchSize, ledger_id
 from floodmark.sinks.delta import Delta
 from floodmark.spark.session import isolated_session
 from floodmark.step.repeatable import tables_read
@@ -88,6 +88,7 @@ class ViewPublisher:
     folder: str
     namespace: str
     _named: set[str] = field(default_factory=set, compare=False, repr=False)
+    _probes: dict[str, DeltaProbe] = field(default_factory=dict, compare=False, repr=False)
 
     def publish(self, name: str, sql: str) -> ViewReport:
         """One view, up to date when this returns, or the reason why it is not."""
@@ -116,7 +117,7 @@ class ViewPublisher:
         return {each: self._version(each) for each in wanted}
 
     def _version(self, table: str) -> str:
-        probe = DeltaProbe(self.tables[table])
+        probe = self._probes.setdefault(table, DeltaProbe(self.tables[table]))
         if not probe.refresh():
             raise ConfigError(f"there is no Delta table {self.tables[table]}.", hint="run the job that fills it first")
         return f"{probe.table_id()} {probe.latest()}"
@@ -138,8 +139,14 @@ class ViewPublisher:
         number, now = recorded.number + 1 if recorded else 1, datetime.now(timezone.utc)
         clock = time.monotonic()
         rows = self.spark.sql(sql)
-        sink.write(rows, Batch(self.namespace, VIEWS, number, uuid.uuid4().hex[:12], digest, "refresh", now))
+        batch = Batch(self.namespace, VIEWS, number, uuid.uuid4().hex[:12], digest, "refresh", now)
+        sink.write(rows, replace(batch, size=self._size(versions)))
         return ViewReport(name, "table", round(time.monotonic() - clock, 3))
+
+    def _size(self, tables: Iterable[str]) -> BatchSize:
+        """A view over little is taken for small: should it make many rows of it, that shows before they are written."""
+        found = sum(self._probes[table].files_and_bytes()[1] for table in tables)
+        return BatchSize(file_bytes=found, is_bound=True)
 
     def _give_names(self, tables: Iterable[str]) -> None:
         for table in tables:

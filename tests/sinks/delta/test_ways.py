@@ -347,3 +347,62 @@ def test_a_merge_that_keeps_deleted_keys_goes_through_spark(ab: DataFrame, tmp_p
     """Its rows are compared with the keys that were deleted before, which only that way does."""
     sink = replace(KINDS["merge"], path=str(tmp_path), keep_deleted=None)
     assert way_of(sink, ab, 1) == "spark"
+
+
+@pytest.mark.parametrize("kind", ["append", "merge", "replace"])
+def test_a_refresh_makes_the_same_table_both_ways(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Another column, and another type for one of them: nothing of the old table is left."""
+    first = frame(spark, ID_V, (1, "a"), (2, "b"))
+    second = frame(spark, "id string, v string, w int", ("x", "a", 1), ("y", "b", None))
+    found = []
+    for size in (UNKNOWN, SMALL):
+        sink = replace(KINDS[kind], path=str(tmp_path / str(size.rows)))
+        made = [replace(batch(number, size=size), kind="refresh") for number in (1, 2)]
+        written = [sink.write(rows, each) for rows, each in zip((first, second), made, strict=True)]
+        ways = {each.notes.ways["delta"] for each in made}
+        table = sink.read(lambda: spark)
+        assert table is not None
+        found.append((written, sorted(map(tuple, table.collect())), table.schema, sink.recorded(LEDGER, no_session)))
+        assert ways == {"spark" if size is UNKNOWN else "arrow"}
+    assert found[0] == found[1]
+
+
+def test_rows_that_the_table_has_are_left_out_both_ways(spark: SparkSession, tmp_path: Path) -> None:
+    """A row without a key is known again, too; the first batch has nothing to be compared with."""
+    first = frame(spark, "v string, id bigint", ("a", 1), ("b", None))
+    second = frame(spark, "v string, id bigint", ("again", 1), ("again", None), ("c", 2))
+    found = []
+    for size in (UNKNOWN, SMALL):
+        sink = Delta(str(tmp_path / str(size.rows))).without_repeats(("id",))
+        assert sink is not None
+        ways = [way_of(sink, rows, number, size) for number, rows in enumerate((first, second, second), 1)]
+        assert set(ways) == {"spark" if size is UNKNOWN else "arrow"}
+        found.append(delta_rows(spark, Path(str(sink.path))))
+    assert found == [[("a", 1), ("b", None), ("c", 2)]] * 2
+
+
+def test_rows_are_compared_with_the_table_that_is_committed_to(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another writer adds after the comparison is known too: then Spark compares anew."""
+    sink = Delta(str(tmp_path)).without_repeats(("id",))
+    assert sink is not None
+    sink.write(frame(spark, ID_V, (1, "a")), batch(1, size=SMALL))
+    collect = ArrowWriter.collect
+
+    def collect_and_be_overtaken(writer: ArrowWriter, compared: int | None) -> pa.Table:
+        arrow = collect(writer, compared)
+        write_deltalake(str(tmp_path), pa.table({"id": pa.array([2], pa.int64()), "v": ["b"]}), mode="append")
+        return arrow
+
+    monkeypatch.setattr(ArrowWriter, "collect", collect_and_be_overtaken)
+    assert way_of(sink, frame(spark, ID_V, (2, "late"), (3, "c")), 2) == "spark"
+    assert delta_rows(spark, tmp_path) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_a_property_that_is_switched_off_keeps_no_batch_from_arrow(
+    spark: SparkSession, ab: DataFrame, tmp_path: Path
+) -> None:
+    """Tables with history are made so, for readers that do not know deletion vectors."""
+    sink = replace(Delta(str(tmp_path)), _properties={"delta.enableDeletionVectors": "false"})
+    assert [way_of(sink, ab, number) for number in (1, 2)] == ["arrow", "arrow"]

@@ -157,11 +157,10 @@ class Delta(Atomic):
         return commit.inserted_rows if self.mode == "replace" else commit.rows_written
 
     def _write_by_arrow(self, rows: DataFrame, batch: Batch) -> Commit | None:
-        if self._known_by:
-            raise NotByArrow("rows that the table has are left out")
         if self.deleted_keys:
             raise NotByArrow("rows are compared with the keys that were deleted")
-        return ArrowWriter(self, rows, batch, self._condition, self._named_by).write()
+        known_by = self._known_by if batch.kind != "refresh" else ()
+        return ArrowWriter(self, rows, batch, self._condition, self._named_by, known_by).write()
 
     def write_where(self, rows: DataFrame, batch: Batch, condition: str) -> int | None:
         """As `write` in mode `replace`, but only rows for which the SQL condition holds are exchanged."""
@@ -197,7 +196,7 @@ class Delta(Atomic):
         if not exists:
             self.target.prepare(rows, batch)
         location = self.target.location(rows.sparkSession)
-        new = self._without_known(rows, location) if exists else rows
+        new = self.without_known(rows) if exists and self._known_by else rows
         writer = self.target.writer(without_own(new), batch).option("mergeSchema", str(self.evolve).lower())
         writer = writer.option("replaceWhere", self._condition) if self._condition else writer
         writer.mode("overwrite" if self.mode == "replace" else "append").save(location)
@@ -236,10 +235,8 @@ class Delta(Atomic):
     def _newest(self, rows: DataFrame) -> DataFrame:
         return newest_per_key(rows, self.key, self.sequence, self.delete_when)
 
-    def _without_known(self, rows: DataFrame, location: str) -> DataFrame:
-        """The rows that the table has not: a source may give some of them again."""
-        if not self._known_by:
-            return rows
+    def without_known(self, rows: DataFrame, version: int | None = None) -> DataFrame:
+        """The rows that the table, now or at a version, has not: a source may give some of them again."""
         missing = [name for name in self._known_by if name not in rows.columns]
         if missing:
             names = ", ".join(missing)
@@ -247,7 +244,9 @@ class Delta(Atomic):
                 f"rows may come again (safety: lag) and are known by {names}, which the transform left out.",
                 hint=f"let the transform keep {', '.join(self._known_by)}, or use mode: merge",
             )
-        known = rows.sparkSession.read.format("delta").load(location)
+        reader = rows.sparkSession.read.format("delta")
+        reader = reader if version is None else reader.option("versionAsOf", version)
+        known = reader.load(self.target.location(rows.sparkSession))
         of_row = reduce(and_, (rows[name].eqNullSafe(known[name]) for name in self._known_by))
         return rows.join(known, of_row, "left_anti")  # a row without a key is known again, too
 

@@ -53,6 +53,8 @@ class ArrowWriter:
     """Of the rows whose place a replacement takes; None: of all."""
     named_by: tuple[str, ...] = ()
     """Rows that share a key and differ in these columns stop a merge."""
+    known_by: tuple[str, ...] = ()
+    """An append leaves out the rows that the table has, as these columns tell."""
 
     def write(self) -> Commit | None:
         """As `DeltaTarget.write_once`: write the batch unless it was; what the log says of it, if it still does."""
@@ -63,9 +65,16 @@ class ArrowWriter:
             return target.commit_of(probe, self.batch)
         self.require_small(probe)
         self.require_fitting(probe)
-        arrow = self.collect()
+        compared = probe.latest() if probe and self.known_by else None
+        arrow = self.collect(compared)
         chosen = newest_rows(arrow, self.sink.key, self.sink.sequence) if self.sink.mode == "merge" else arrow
-        return target.write_natively(self.batch, lambda found: self.commit(chosen, found), self.session)
+
+        def commit(found: DeltaProbe | None) -> None:
+            if self.known_by and (found.latest() if found else None) != compared:
+                raise NotByArrow("the table has changed since the rows were compared with it")
+            self.commit(chosen, found)
+
+        return target.write_natively(self.batch, commit, self.session)
 
     def session(self) -> Any:  # noqa: ANN401 - SparkSession, as pyspark types it
         return self.rows.sparkSession
@@ -80,8 +89,6 @@ class ArrowWriter:
         sink, location = self.sink, self.sink.target.place.location(self.session)
         if sink.writer == "spark":
             raise NotByArrow("the sink has writer: spark")
-        if self.batch.kind == "refresh":
-            raise NotByArrow("the batch replaces the whole table, columns included")
         if sink.cluster_by:
             raise NotByArrow("the sink clusters the table")
         if location is None or local_path(location) is None:
@@ -109,18 +116,33 @@ class ArrowWriter:
         elif probe.has_only_fences():
             raise NotByArrow("the table was made by a fence, and has no columns yet")
         else:
-            choice.require_plain_table(probe.features(), probe.properties(), appends=self.sink.mode == "append")
-            choice.require_same_types(self.columns, table)
-            choice.require_nullable(table)
+            choice.require_plain_table(probe.features(), probe.properties(), appends=self.is_append)
+            if self.is_refresh:
+                choice.require_same_layout(probe, self.sink.partition_by)
+                table = self.columns
+                choice.require_no_features(table)
+            else:
+                choice.require_same_types(self.columns, table)
+                choice.require_nullable(table)
         choice.require_plain_columns(table)
         choice.require_types(table, probe.partitions() if probe else self.sink.partition_by, "is partitioned by")
         for columns in (table, self.columns):
             choice.require_types(columns, (*self.sink.key, *self.sink.by), "is matched by")
         choice.require_ordered(self.rows.schema, (*self.sink.sequence, POSITION))
 
-    def collect(self) -> pa.Table:
-        """The rows, with what a merge chooses by."""
-        wanted = with_deletes(self.rows, self.sink.delete_when) if self.sink.mode == "merge" else without_own(self.rows)
+    @property
+    def is_refresh(self) -> bool:
+        """Whether the rows take the place of the whole table, its columns included."""
+        return self.batch.kind == "refresh"
+
+    @property
+    def is_append(self) -> bool:
+        return self.sink.mode == "append" and not self.is_refresh
+
+    def collect(self, compared: int | None) -> pa.Table:
+        """The rows, with what a merge chooses by; without those that the table had at the version `compared`."""
+        rows = self.rows if compared is None else self.sink.without_known(self.rows, compared)
+        wanted = with_deletes(rows, self.sink.delete_when) if self.sink.mode == "merge" else without_own(rows)
         try:
             arrow = rows_as_arrow(wanted, self.batch)
         except Exception as error:
@@ -162,7 +184,9 @@ class ArrowWriter:
     def change(self, table: DeltaTable, arrow: pa.Table, probe: DeltaProbe) -> None:
         """Append, overwrite or merge."""
         before, schema = table.version(), choice.spark_schema(probe.schema_json())
-        if self.sink.mode == "merge":
+        if self.is_refresh:
+            self.save_all(table, nullable(without_deletes(arrow)))
+        elif self.sink.mode == "merge":
             self.merge(table, in_columns(arrow, schema), schema, probe)
         elif self.sink.by:
             self.exchange(table, in_columns(arrow, schema), schema, probe)
@@ -183,6 +207,13 @@ class ArrowWriter:
             write_deltalake(table, rows, mode="append", **options)
         else:
             write_deltalake(table, rows, mode="overwrite", predicate=self.condition, **options)
+
+    def save_all(self, table: DeltaTable, arrow: pa.Table) -> None:
+        """The rows and their columns in the place of all that the table has."""
+        from deltalake import write_deltalake
+
+        options = self.options(self.columns, is_append=False)
+        write_deltalake(table, arrow, mode="overwrite", schema_mode="overwrite", **options)
 
     def require_few_changes(self, probe: DeltaProbe) -> None:
         """A change feed has every row that an overwrite takes away: they are read for it."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
-    from floodmark.probes.delta import Commit, TableFeatures
+    from floodmark.probes.delta import Commit, DeltaProbe, TableFeatures
 
 REWRITTEN_BYTES = 32 * 1024 * 1024
 """Of the files that a merge may have to write anew: `deltalake` writes whole files, and Spark has more cores."""
@@ -40,6 +40,8 @@ PROPERTIES = frozenset(
         "delta.minWriterVersion",
     }
 )
+SWITCHED_OFF = frozenset({"delta.enableDeletionVectors"})
+"""Properties that say nothing as long as they are false."""
 DEFAULTS = "spark.databricks.delta.properties.defaults."
 """How settings of a session begin that become properties of every table which Spark makes in it."""
 SIMPLE_TYPES = frozenset(
@@ -68,8 +70,8 @@ class NotByArrow(Exception):
 
 def require_plain_session(spark: SparkSession, properties: Mapping[str, str]) -> None:
     """A new table is to have nothing that Spark would have to give it. Raises NotByArrow."""
-    if properties.keys() - PROPERTIES:
-        raise NotByArrow("the sink gives a new table properties that are not known here")
+    if unknown := unknown_properties(properties):
+        raise NotByArrow(f"the sink gives a new table the property {unknown[0]}")
     if any(name.startswith(DEFAULTS) for name in spark.conf.getAll):
         raise NotByArrow("the session gives new tables properties")
 
@@ -81,11 +83,24 @@ def require_plain_table(features: TableFeatures, properties: Mapping[str, str], 
         raise NotByArrow(f"the table has the feature {unknown[0]}")
     if features.names is None and features.writer_version > LEGACY_WRITER:
         raise NotByArrow(f"the table has writer version {features.writer_version}")
-    own = sorted(name for name in properties if name.startswith("delta.") and name not in PROPERTIES)
-    if own:
-        raise NotByArrow(f"the table has the property {own[0]}")
+    if unknown_here := unknown_properties(properties):
+        raise NotByArrow(f"the table has the property {unknown_here[0]}")
     if not appends and properties.get("delta.appendOnly", "false").lower() == "true":
         raise NotByArrow("the table takes nothing but appends")
+
+
+def require_same_layout(table: DeltaProbe, partition_by: Sequence[str]) -> None:
+    """A table whose rows and columns are exchanged stays partitioned, and owes nobody a feed. Raises NotByArrow."""
+    if table.partitions() != list(partition_by):
+        raise NotByArrow("the table is partitioned otherwise from now on")
+    if table.feed_is_on():
+        raise NotByArrow("the table has a feed, and its columns may change")
+
+
+def unknown_properties(properties: Mapping[str, str]) -> list[str]:
+    """Names of Delta's own properties that may ask for more than is known here."""
+    off = {name for name in SWITCHED_OFF if properties.get(name, "false").lower() == "false"}
+    return sorted(name for name in properties.keys() - PROPERTIES - off if name.startswith("delta."))
 
 
 def require_plain_columns(table: StructType) -> None:
