@@ -84,7 +84,7 @@ def test_a_writer_that_waited_for_the_ledger_sees_the_fence(strict: str) -> None
     with writer.connect() as connection, connection.transaction():
         connection.execute("select count(*) from floodmark_ledger")
         sink.fence(LEDGER, 2, no_session)
-        assert OWN.lock(connection) == LedgerEntry(2)
+        assert OWN.lock(connection) == LedgerEntry(2, before=0)
 
 
 @pytest.mark.parametrize("strict", STRICTER, indirect=True)

@@ -108,6 +108,20 @@ def test_a_fence_of_the_number_that_is_recorded_changes_nothing(ab: DataFrame, d
     assert sink.recorded(LEDGER, no_session) == Recorded(2, "d2")
 
 
+def test_a_fence_says_which_batch_is_below_it(ab: DataFrame, database: str) -> None:
+    """Whichever fences came since: it must not hide that the server lost a batch. One of earlier versions cannot."""
+    sink = Postgres(database, "orders")
+    sink.fence(LEDGER, 1, no_session)
+    before = [sink.recorded(LEDGER, no_session)]
+    sink.write(ab, batch(2))
+    for number in (3, 5):
+        sink.fence(LEDGER, number, no_session)
+        before.append(sink.recorded(LEDGER, no_session))
+    ask(database, "update floodmark_ledger set marks = '{}'")
+    before.append(sink.recorded(LEDGER, no_session))
+    assert [each.last_batch if each else "no entry" for each in before] == [0, 2, 2, None]
+
+
 def test_a_fence_needs_no_table(database: str) -> None:
     """It holds before the first batch, too: neither schema nor ledger nor target are there."""
     sink = Postgres(database, "mart.orders")

@@ -119,7 +119,7 @@ class Postgres(Atomic):
                 connection.execute(f"SET LOCAL lock_timeout = '{FENCE_SECONDS}s'".encode())
                 entry = own.lock(connection)
                 if entry is None or entry.number < number:
-                    own.record(connection, LedgerEntry(number))
+                    own.record(connection, LedgerEntry.fence(number, entry))
 
     def counts_every_row(self) -> bool:
         """Rows are counted as they are moved, in the transaction."""

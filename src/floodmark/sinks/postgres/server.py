@@ -34,6 +34,9 @@ TABLE = "floodmark_ledger"
 COMMENT = "Floodmark ledger, format "
 FORMAT = 2
 """Format 1 had no target in the key: two tables of one schema shared an entry if their jobs had one name."""
+BEFORE = "@before"
+"""No mark is called so."""
+ENTRY = f"number, digest, rows, (marks ->> '{BEFORE}')::bigint"
 COLUMNS = (
     "ledger text PRIMARY KEY, number bigint NOT NULL, digest text, rows bigint, marks jsonb, "
     "modified_time timestamptz NOT NULL DEFAULT now()"
@@ -80,17 +83,28 @@ class PostgresServer:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """The highest number that was recorded. A batch has a digest and the rows that it wrote; a fence has neither."""
+    """The highest number that was recorded. A batch has a digest and the rows that it wrote; a fence has neither.
+
+    Where the marks of a batch stand, a fence keeps the number of the batch below it.
+    """
 
     number: int
     digest: str | None = None
     rows: int | None = None
     marks: Mapping[str, Json] = field(default_factory=dict)
+    before: int | None = None
+
+    @classmethod
+    def fence(cls, number: int, over: LedgerEntry | None) -> LedgerEntry:
+        """The number without rows, over the entry that is there, if one is."""
+        before = over.recorded.last_batch if over else 0
+        return cls(number, marks={BEFORE: before}, before=before)
 
     @property
     def recorded(self) -> Recorded:
         """As every sink says it. Fences of earlier versions said that they had written 0 rows."""
-        return Recorded(self.number, self.digest, is_fence=self.digest is None and not self.rows)
+        is_fence = self.digest is None and not self.rows
+        return Recorded(self.number, self.digest, is_fence, before=self.before if is_fence else None)
 
 
 @dataclass(frozen=True)
@@ -110,7 +124,7 @@ class PostgresLedger:
         """What is recorded now; waits for nobody. None also where there is no ledger table yet."""
         if self._version(connection) is None:
             return None
-        either = "SELECT number, digest, rows FROM {} WHERE ledger IN (%s, %s) ORDER BY length(ledger) DESC LIMIT 1"
+        either = f"SELECT {ENTRY} FROM {{}} WHERE ledger IN (%s, %s) ORDER BY length(ledger) DESC LIMIT 1"
         return self._read(connection, either, self.key, self.ledger)
 
     def lock(self, connection: Connection) -> LedgerEntry | None:
@@ -132,7 +146,7 @@ class PostgresLedger:
 
     def hold(self, connection: Connection) -> LedgerEntry | None:
         """The same without making a first entry: where there is none, nothing is held."""
-        query = f"SELECT number, digest, rows, {DURABLE} FROM {{}} WHERE ledger = %s FOR UPDATE"
+        query = f"SELECT {ENTRY}, {DURABLE} FROM {{}} WHERE ledger = %s FOR UPDATE"
         return self._read(connection, query, self.key)
 
     def record(self, connection: Connection, entry: LedgerEntry) -> None:
@@ -209,7 +223,7 @@ class PostgresLedger:
         from psycopg.sql import SQL
 
         row = connection.execute(SQL(query).format(self._table), values).fetchone()
-        return LedgerEntry(row[0], row[1], row[2]) if row else None
+        return LedgerEntry(row[0], row[1], row[2], before=row[3]) if row else None
 
     @property
     def _table(self) -> Composed:
