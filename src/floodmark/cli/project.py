@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -139,8 +141,14 @@ def _print_findings(report: Report, invocation: Invocation) -> None:
     for limit in report.limits:
         print_line(invocation.scrub(f"{limit.job}: not guaranteed ({limit.rule}, {limit.severity}): {limit.message}"))
         print_line(invocation.scrub(f"  Try: {limit.hint}"))
-    errors = sum(finding.severity == "error" for finding in report.findings)
-    print_line(f"{errors} errors, {len(report.findings) - errors} warnings and notes")
+    print_line(_summary([*report.findings, *report.limits]))
+
+
+def _summary(printed: Sequence[Finding]) -> str:
+    """How many of each severity were printed."""
+    counts = Counter(finding.severity for finding in printed)
+    words = [f"{counts[each]} {each if counts[each] == 1 else each + 's'}" for each in ("error", "warning", "note")]
+    return ", ".join(words)
 
 
 check_app = typer.Typer(add_completion=False)

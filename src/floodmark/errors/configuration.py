@@ -49,8 +49,9 @@ class UnknownField(ConfigError):
 class FieldInvalid(ConfigError):
     """A field that is missing, or whose value does not fit; the value itself may be a secret and is not shown."""
 
-    def __init__(self, field: str, *, where: str, reason: str) -> None:
-        super().__init__(f"{where}: {field} {reason}.", hint="fix that line; floodmark schema shows every field")
+    def __init__(self, field: str, *, where: str, reason: str, hint: str = "") -> None:
+        hint = hint or "fix that line; floodmark schema shows every field"
+        super().__init__(f"{where}: {field} {reason}.", hint=hint)
         self.field, self.where, self.reason = field, where, reason
 
 

@@ -79,10 +79,10 @@ class KeyDecreased(FloodmarkError):
 class TransformFailed(FloodmarkError):
     """The user's SQL or function raised; nothing was written."""
 
-    def __init__(self, job: str, *, reason: str) -> None:
+    def __init__(self, job: str, *, reason: str, hint: str = "") -> None:
         super().__init__(
             f"the transform of job '{job}' failed: {reason}",
-            hint=f"fix it and run again; `floodmark plan --select {job}`",
+            hint=f"{hint or 'fix it'}; then `floodmark run --select {job}`",
         )
         self.job, self.reason = job, reason
 
@@ -196,10 +196,10 @@ class ConnectorsMissing(SparkUnavailable):
 class SinkFailed(FloodmarkError):
     """A sink could not be written; the mark did not move."""
 
-    def __init__(self, job: str, *, sink: str, reason: str) -> None:
+    def __init__(self, job: str, *, sink: str, reason: str, hint: str = "") -> None:
         super().__init__(
             f"sink '{sink}' of job '{job}' could not be written: {reason}",
-            hint="fix the cause and run again: the same batch is finished, nothing is written twice",
+            hint=f"{hint or 'fix the cause'} and run again: the same batch is finished, nothing is written twice",
         )
         self.job, self.sink, self.reason = job, sink, reason
 

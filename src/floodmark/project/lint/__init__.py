@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from floodmark.project.findings import Finding, Guarantee
 from floodmark.project.kinds import (
     ConsoleSink,
     DeltaSink,
-    DeltaSource,
     FilesSink,
     PythonSource,
     SinkModel,
@@ -21,7 +20,7 @@ from floodmark.project.kinds import (
     SourceModel,
 )
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
-from floodmark.project.kinds.servers import DecodedMessages, KafkaSource, PostgresSink
+from floodmark.project.kinds.servers import DecodedMessages, KafkaSource
 from floodmark.project.lint.columns import (
     declared_schemas,
     row_columns,

@@ -29,49 +29,20 @@ if TYPE_CHECKING:
 ColumnNames: TypeAlias = "frozenset[str]"
 """In lower case, since Spark does not tell cases apart."""
 SIMPLE_TYPES = frozenset(
-    [
-        "boolean",
-        "tinyint",
-        "byte",
-        "smallint",
-        "short",
-        "int",
-        "integer",
-        "bigint",
-        "long",
-        "float",
-        "real",
-        "double",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-        "timestamp_ltz",
-        "time",
-        "string",
-        "binary",
-        "void",
-        "variant",
-    ]
+    re.findall(
+        r"\w+",
+        "boolean tinyint byte smallint short int integer bigint long float real double date timestamp "
+        "timestamp_ntz timestamp_ltz time string binary void variant ",
+    )
 )
 SIZED_TYPES = frozenset(["decimal", "dec", "numeric", "char", "character", "varchar", "time", "geography", "geometry"])
 NESTED_TYPES = {"array": 1, "map": 2}
 NOT_COLUMNS = frozenset(
-    [
-        "current_catalog",
-        "current_database",
-        "current_date",
-        "current_schema",
-        "current_time",
-        "current_timestamp",
-        "current_timezone",
-        "current_user",
-        "grouping__id",
-        "localtimestamp",
-        "now",
-        "session_user",
-        "user",
-        "_metadata",
-    ]
+    re.findall(
+        r"\w+",
+        "current_catalog current_database current_date current_schema current_time current_timestamp "
+        "current_timezone current_user grouping__id localtimestamp now session_user user _metadata ",
+    )
 )
 """Names that Spark knows without a source: functions that need no brackets, and what it adds to files."""
 UNITS = frozenset(["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"])
