@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote, urlsplit
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, ModuleNeedsSpark
+from floodmark.errors.causes import cause_of
+from floodmark.errors.tracebacks import is_raised_by
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -104,9 +106,10 @@ def load_name(name: str, folder: Path) -> object:
     except AttributeError as error:
         raise ConfigError(f"{name}: {error}.", hint=f"define {attribute} in {module}") from error
     except Exception as error:
-        raise ConfigError(
-            f"{name}: importing it failed: {type(error).__name__}: {error}.", hint=f"fix {module}"
-        ) from error
+        cause = cause_of(error)
+        if is_raised_by(error, "pyspark", "py4j"):
+            raise ModuleNeedsSpark(module, reason=cause.reason) from error
+        raise ConfigError(f"{name}: importing it failed: {cause.reason}.", hint=f"fix {module}") from error
 
 
 def missing_part(name: str, folder: Path) -> str | None:

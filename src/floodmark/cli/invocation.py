@@ -6,11 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from floodmark.errors import ConfigError, UnknownKind
+from floodmark.errors import ConfigError, ModuleNeedsSpark, UnknownKind
 from floodmark.logs import LEVELS, Format, configure, get_logger, redact
 
 if TYPE_CHECKING:
@@ -89,11 +90,22 @@ class LazySession:
         if self._session is not None:
             self._session.interruptAll()
 
+    def abandon(self) -> None:
+        """Cancel what runs in a session of its own, and forget it: stopping it in order may take long."""
+        if self._session is not None and not self._is_borrowed:
+            session, self._session = self._session, None
+            threading.Thread(target=_cancel_quietly, args=(session,), daemon=True).start()
+
     def stop(self) -> None:
         """Let a cluster know that the application has ended."""
         if self._session is not None and not self._is_borrowed:
             self._session.stop()
         self._session = None
+
+
+def _cancel_quietly(session: SparkSession) -> None:
+    with suppress(Exception):  # whatever it says, this process is about to end
+        session.interruptAll()
 
 
 def _keeping_our_signals(start: Callable[[], SparkSession]) -> SparkSession:
@@ -136,6 +148,8 @@ class Invocation:
     target: str | None = None
     env_file: Path | None = None
     logs: LogSettings = LogSettings()
+    job_names: tuple[str, ...] = ()
+    """Of the jobs that this call has built: what it may leave open is theirs."""
     _variables: Variables | None = None
     _document: Document | None = None
     _project: Project | None = None
@@ -186,16 +200,31 @@ class Invocation:
 
     def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
         """The selected jobs, ready to run."""
-        jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), select)
+        jobs = self._built(select, console)
+        self.job_names = tuple(job.name for job in jobs)
         if not jobs:
             raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
         return jobs
+
+    def _built(self, select: Sequence[str], console: Literal["stdout", "stderr"]) -> Sequence[Job]:
+        """The jobs; a module of theirs that needs Spark while it is imported gets it first."""
+        try:
+            return self.tools.build_jobs(self.loaded_project(), self.site(console), select)
+        except ModuleNeedsSpark as error:
+            log.info("Spark is started first", module=error.module, reason=error.reason)
+            self.session()()
+            return self.tools.build_jobs(self.loaded_project(), self.site(console), select)
 
     def session(self) -> LazySession:
         """The Spark session of this command; not started by asking for it."""
         if self._session is None:
             self._session = self.tools.session(self.loaded_project().spark_settings())
         return self._session
+
+    def abandon_session(self) -> None:
+        """Stop what runs in Spark, and wait for nothing: its JVM ends with this process."""
+        if self._session is not None:
+            self._session.abandon()
 
     def close(self) -> None:
         """End what this call started."""

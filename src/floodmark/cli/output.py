@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 UsageError = typer.BadParameter.__base__ or typer.BadParameter  # typer gives it no public name of its own
-INTERRUPTED = 130
 USAGE = 2
 STDOUT, STDERR = 1, 2
 _document_streams: list[TextIO] = []
@@ -190,10 +189,8 @@ def one_job(job: str | None, select: Sequence[str] | None) -> str:
     return names.pop()
 
 
-def explain_failure(error: BaseException, invocation: Invocation) -> int:
+def explain_failure(error: Exception, invocation: Invocation) -> int:
     """Print what happened and what to do; gives the exit code."""
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
     if isinstance(error, typer.Abort):

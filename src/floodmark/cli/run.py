@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.health import AlertBeat
+from floodmark.cli.interruption import STOPPING
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import (
     AsJson,
@@ -127,7 +128,7 @@ class RunCommand:
         from floodmark.patience import stop_on
 
         outcomes: list[Outcome] = []
-        with stop_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
+        with stop_on(signal.SIGTERM, message=STOPPING) as stopping, self.status(f"running {len(jobs)} jobs"):
             cleaner = self.cleaner()
             for outcome in self.outcomes(jobs, stopping):
                 outcomes.append(outcome)
@@ -158,7 +159,7 @@ class RunCommand:
 
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         self.invocation.start_logging("info")
-        with stop_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
+        with stop_on(signal.SIGTERM, signal.SIGINT, message=STOPPING) as stopping, self.status(LOOPING) as status:
             cleaner = self.cleaner()
             loop = Loop(lambda job: self.add_up(runner.run(job), cleaner), stopping, self.report)
             if status is not None:

@@ -5,6 +5,7 @@ FloodmarkError
 │   ├── UnknownField            a field nobody knows, with the nearest known name
 │   ├── FieldInvalid            a field that is missing, or whose value does not fit
 │   ├── VariableMissing         ${NAME} without a value
+│   ├── ModuleNeedsSpark        a user's module that cannot be imported without a session
 │   ├── ColumnReserved          a column of the user's with a name that belongs to Floodmark
 │   ├── ColumnUnfit             a column whose values a sink would change without a word
 │   ├── ColumnUnmapped          a column whose values Spark would change without a word
@@ -91,6 +92,7 @@ from floodmark.errors.configuration import (
     MarkFieldUnknown,
     MarkInvalid,
     MarkKindMismatch,
+    ModuleNeedsSpark,
     RuleInvalid,
     RunNotFound,
     SignatureInvalid,
@@ -197,6 +199,7 @@ __all__ = [
     "MarkMissing",
     "MarkMoved",
     "MarkUnreadable",
+    "ModuleNeedsSpark",
     "NoGoodRun",
     "NumbersDisagree",
     "Overtaken",

@@ -66,6 +66,18 @@ class VariableMissing(ConfigError):
         self.variable, self.where = variable, where
 
 
+class ModuleNeedsSpark(ConfigError):
+    """A user's module that cannot be imported without a Spark session."""
+
+    def __init__(self, module: str, *, reason: str) -> None:
+        super().__init__(
+            f"could not look inside {module}: it needs Spark ({reason}).",
+            hint="`floodmark run` imports it once Spark has started; to be seen without, make what needs a session "
+            "inside a function",
+        )
+        self.module, self.reason = module, reason
+
+
 class ColumnUnmapped(ConfigError):
     """A column of a type that Spark cannot hold as it is: reading it would change values without a word."""
 

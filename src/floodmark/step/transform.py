@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import floodmark
 from floodmark.errors import ColumnReserved, ConfigError, FloodmarkError, TransformFailed
-from floodmark.errors.causes import cause_of, place_text
+from floodmark.errors.causes import cause_of
+from floodmark.errors.tracebacks import place_text
 from floodmark.locations import quote
 from floodmark.sinks.contract import OWN, POSITION
 from floodmark.step.repeatable import aggregates, calls_unknown, makes_other_rows, parse, tables_read, why_volatile
