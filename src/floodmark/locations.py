@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from floodmark.errors import ConfigError, ModuleNeedsSpark
 from floodmark.errors.causes import cause_of
-from floodmark.errors.tracebacks import is_raised_by
+from floodmark.errors.tracebacks import is_raised_by, modules_in
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -108,7 +108,7 @@ def load_name(name: str, folder: Path) -> object:
     except Exception as error:
         cause = cause_of(error)
         if is_raised_by(error, "pyspark", "py4j"):
-            raise ModuleNeedsSpark(module, reason=cause.reason) from error
+            raise ModuleNeedsSpark(module, reason=cause.reason, imported=modules_in(error)) from error
         raise ConfigError(f"{name}: importing it failed: {cause.reason}.", hint=f"fix {module}") from error
 
 

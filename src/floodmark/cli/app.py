@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from floodmark.cli.interruption import CommandInterrupted, explain_interruption
 from floodmark.cli.invocation import Invocation, LogSettings, Tools
 from floodmark.patience import interrupted_by
 
@@ -67,6 +68,13 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name else command, rest
 
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        """As typer does; a signal goes on as an exception of ours, of which typer would keep no more than 130."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise CommandInterrupted(error) from None
+
 
 def load_command(name: str) -> Command:
     """The command of that name, from its module alone."""
@@ -111,11 +119,9 @@ def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
                 options_first(arguments), prog_name="floodmark", standalone_mode=False, obj=invocation
             )
         return code if isinstance(code, int) else 0
-    except KeyboardInterrupt as error:
-        from floodmark.cli.interruption import explain_interruption
-
-        return explain_interruption(error, invocation)
-    except Exception as error:  # noqa: BLE001  (the last place where one can be explained)
+    except CommandInterrupted as error:
+        return explain_interruption(error.interruption, invocation)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the last place where one can be explained)
         from floodmark.cli.output import explain_failure
 
         return explain_failure(error, invocation)

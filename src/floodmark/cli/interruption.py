@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 STOPPING = "Stopping: what is under way is finished first; a second signal stops at once, and the next run finishes it."
 
 
+class CommandInterrupted(Exception):
+    """A signal ended a command."""
+
+    def __init__(self, interruption: KeyboardInterrupt) -> None:
+        super().__init__(str(interruption))
+        self.interruption = interruption
+
+
 def explain_interruption(error: KeyboardInterrupt, invocation: Invocation) -> int:
     """Say in one line what is open, and give the exit code; from here on a further signal ends the process."""
     code = error.exit_code if isinstance(error, Interrupted) else INTERRUPTED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -108,6 +109,15 @@ def _cancel_quietly(session: SparkSession) -> None:
         session.interruptAll()
 
 
+def send_by_value(modules: Sequence[str]) -> None:
+    """Let Spark's workers get functions of these modules as they are: a worker has no session to import them with."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    for name in modules:
+        if name in sys.modules:
+            register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
+
+
 def _keeping_our_signals(start: Callable[[], SparkSession]) -> SparkSession:
     """PySpark takes SIGINT over to cancel its jobs; a loop that wants to finish its batch needs it back."""
     ours = signal.getsignal(signal.SIGINT)
@@ -199,21 +209,25 @@ class Invocation:
         return Site(self.document().folder, console)
 
     def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
-        """The selected jobs, ready to run."""
-        jobs = self._built(select, console)
-        self.job_names = tuple(job.name for job in jobs)
-        if not jobs:
-            raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
-        return jobs
-
-    def _built(self, select: Sequence[str], console: Literal["stdout", "stderr"]) -> Sequence[Job]:
-        """The jobs; a module of theirs that needs Spark while it is imported gets it first."""
+        """The selected jobs, ready to run; a module of theirs that needs Spark while it is imported gets it first."""
         try:
-            return self.tools.build_jobs(self.loaded_project(), self.site(console), select)
+            return self.jobs_as_they_are(select, console=console)
         except ModuleNeedsSpark as error:
             log.info("Spark is started first", module=error.module, reason=error.reason)
             self.session()()
-            return self.tools.build_jobs(self.loaded_project(), self.site(console), select)
+            jobs = self.jobs_as_they_are(select, console=console)
+            send_by_value(error.imported)
+            return jobs
+
+    def jobs_as_they_are(
+        self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout"
+    ) -> Sequence[Job]:
+        """The selected jobs. Raises ModuleNeedsSpark if one stands in a module that needs a session."""
+        jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), select)
+        if not jobs:
+            raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
+        self.job_names = tuple(job.name for job in jobs)
+        return jobs
 
     def session(self) -> LazySession:
         """The Spark session of this command; not started by asking for it."""

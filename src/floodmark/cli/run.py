@@ -13,6 +13,7 @@ import typer
 from floodmark.cli.health import AlertBeat
 from floodmark.cli.interruption import STOPPING
 from floodmark.cli.invocation import Invocation
+from floodmark.cli.mistakes import jobs_without_spark, stop_at_mistakes
 from floodmark.cli.output import (
     AsJson,
     DryRun,
@@ -81,6 +82,7 @@ def run(
     if loops and at_once > 1:
         raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
     command = RunCommand(ctx.obj, options, as_json, at_once)
+    stop_at_mistakes(command.invocation, select or ())
     jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
     if dry_run:
         command.plan(jobs)
@@ -278,7 +280,7 @@ def plan(
     session, store = invocation.session(), invocation.store()
     plans = [
         job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
-        for job in invocation.jobs(select or ())
+        for job in jobs_without_spark(invocation, select or ())
     ]
     print_plans(plans, as_json=as_json)
     if detailed_exitcode and any(each.has_work for each in plans):

@@ -69,13 +69,14 @@ class VariableMissing(ConfigError):
 class ModuleNeedsSpark(ConfigError):
     """A user's module that cannot be imported without a Spark session."""
 
-    def __init__(self, module: str, *, reason: str) -> None:
+    def __init__(self, module: str, *, reason: str, imported: Sequence[str] = ()) -> None:
         super().__init__(
             f"could not look inside {module}: it needs Spark ({reason}).",
             hint="`floodmark run` imports it once Spark has started; to be seen without, make what needs a session "
             "inside a function",
         )
-        self.module, self.reason = module, reason
+        self.module, self.reason, self.imported = module, reason, tuple(imported)
+        """The modules that were being imported, one by another."""
 
 
 class ColumnUnmapped(ConfigError):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from floodmark.errors.configuration import FloodmarkError
+from floodmark.errors.known_causes import server_hint
 
 
 class SourceUnreadable(FloodmarkError):
     """The source could not be looked at; this is never taken for "no rows"."""
 
-    def __init__(self, source: str, *, reason: str, hint: str = "check that it is there and may be read") -> None:
+    def __init__(self, source: str, *, reason: str, hint: str = "") -> None:
+        hint = hint or server_hint(reason) or "check that it is there and may be read"
         super().__init__(f"{source} cannot be read: {reason}.", hint=hint)
         self.source, self.reason = source, reason
 
@@ -266,7 +268,9 @@ class SinkUnreachable(FloodmarkError):
         target: str,
         *,
         reason: str,
-        hint: str = "check that the server runs and lets this role in; then run again: nothing is written twice",
+        hint: str = "",
     ) -> None:
-        super().__init__(f"{target} cannot be used: {reason}.", hint=hint)
+        known = hint or server_hint(reason) or "check that the server runs and lets this role in"
+        again = "" if hint else "; then run again: nothing is written twice"
+        super().__init__(f"{target} cannot be used: {reason}.", hint=f"{known}{again}")
         self.target, self.reason = target, reason

@@ -194,3 +194,67 @@ KNOWN = (
     ),
 )
 """In this order: what the machine lacks may hide behind any traceback."""
+
+
+SERVER_HINTS = (
+    (
+        r"password authentication|no password supplied|[Aa]uthentication fail|Access denied for|SASL|Login failed",
+        "the login is refused: fix user and password (in `url`, `options`, or the variable that they come from)",
+    ),
+    (
+        r"translate host name|[Nn]ame or service not known|resolve host|[Uu]nknown host|Failed to resolve|no host '",
+        "there is no such host: fix its name; `getent hosts NAME` shows whether it is known here",
+    ),
+    (r"[Cc]onnection refused", "the host is there and nothing listens at this port: start the server, or fix the port"),
+    (
+        r"timeout expired|[Tt]imed out|[Nn]o route to host|unreachable|transport failure|ALL_BROKERS_DOWN",
+        "nothing answers there: check host and port, that the server runs, and what a firewall lets through",
+    ),
+    (
+        r'database "(?P<name>[^"]+)" does not exist|Unknown database \'(?P<other>[^\']+)\'',
+        "fix the database's name at the end of `url`, or create it: `createdb {name}`",
+    ),
+    (
+        r"relation .* does not exist|no such table|Table '[^']+' doesn't exist|there is no such table",
+        "fix the name in `table:`, with its schema (public.orders); `floodmark check` looks again",
+    ),
+    (
+        r"column .* does not exist|no such column|Unknown column",
+        "fix the column's name in `cursor:`, `key:` or the query; `floodmark check` looks again",
+    ),
+    (
+        r"permission denied for (?:table|relation|view|sequence) (?P<name>[\w.]+)",
+        "let its owner run: GRANT SELECT ON {name} TO the role of this login (INSERT, UPDATE, DELETE for a sink)",
+    ),
+    (
+        r"permission denied for schema (?P<name>\w+)",
+        "let its owner run: GRANT USAGE, CREATE ON SCHEMA {name} TO the role of this login",
+    ),
+    (
+        r"_AUTHORIZATION_FAILED|authorization failed",
+        "let an administrator run `kafka-acls --add --allow-principal User:NAME --operation Read --topic TOPIC`",
+    ),
+    (r"UNKNOWN_TOPIC|Unknown topic", "fix the name in `topic:`, or make it: `kafka-topics --create --topic NAME`"),
+    (r"[Pp]ermission denied", "`ls -ld` shows who may read it: run as that user, or change its rights"),
+    (r"No such file or directory", "fix `path:`, which is seen from the project file's folder; or make the folder"),
+    (
+        r"[Ss]sl|SSL|certificate",
+        "compare `sslmode` and the certificates (`security.protocol` of Kafka) with the server's",
+    ),
+    (r"NoAwsCredentials|without credentials|loading credentials|load IMDS|getting credentials", LOGIN_TO_S3),
+)
+"""What servers say when they do not let somebody in, and what to do then: another thing for each."""
+
+
+def server_hint(reason: str) -> str:
+    """What to do about what a server, a client or a disk said; empty if that is not known."""
+    for pattern, hint in SERVER_HINTS:
+        if (match := re.search(pattern, reason)) is not None:
+            names = match.groupdict()
+            return hint.format(name=names.get("name") or names.get("other") or "it")
+    return ""
+
+
+def jdbc_hint(url: str) -> str:
+    """The line that brings the driver of a jdbc: URL."""
+    return driver_hint(URLS.get(url.split(":")[1] if url.startswith("jdbc:") else "", ""))

@@ -82,6 +82,16 @@ def is_raised_by(error: BaseException, *packages: str) -> bool:
     return str(module).split(".", maxsplit=1)[0] in packages
 
 
+def modules_in(error: BaseException) -> list[str]:
+    """The user's modules that were being imported when it was raised."""
+    names, around = [], error.__traceback__
+    while around is not None:
+        frame, around = around.tb_frame, around.tb_next
+        if frame.f_code.co_name == "<module>" and is_users(frame.f_code.co_filename):
+            names.append(str(frame.f_globals.get("__name__", "")))
+    return names
+
+
 def is_users(file: str) -> bool:
     """Whether a file is neither ours, nor Python's, nor of an installed package."""
     is_python = not file.endswith(COMPILED) and not file.startswith((OURS, *_standard_library()))

@@ -129,7 +129,7 @@ def _repeated(things: str, names: Sequence[tuple[Place, Json]], document: Docume
     found: list[ConfigError] = []
     for place, name in names:
         if isinstance(name, str) and name in first:
-            reason = f"is '{name}', as at {document.where(first[name])}: two {things} are called so"
+            reason = f"is wrong: two {things} are called '{name}', the first at {document.where(first[name])}"
             hint = f"give it a name of its own, as in name: {name}_2"
             path = ".".join(map(str, place if place[-1] == "name" else (*place, "name")))
             found.append(FieldInvalid(path, where=document.where(place), reason=reason, hint=hint))
