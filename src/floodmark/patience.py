@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 Answer = TypeVar("Answer")
+SILENT_SECONDS = 2.0
+"""So long may one wait without a word."""
 SIGNALLED = 128
 """A process that a signal ended has this and the signal's number for its exit code: 130, 143."""
 STDERR = 2
@@ -40,6 +42,18 @@ def patiently(
 def doubling_pause(first_seconds: float, failures: int, longest_seconds: float) -> float:
     """How long to wait after so many failures in a row (one or more): twice as long each time, up to the longest."""
     return min(longest_seconds, first_seconds * 2.0 ** min(failures - 1, 32))
+
+
+@contextmanager
+def saying_after(seconds: float, say: Callable[[], None]) -> Iterator[None]:
+    """Say something if the block takes so long: who waits without a word is taken for dead."""
+    timer = threading.Timer(seconds, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Interrupted(KeyboardInterrupt):

@@ -16,6 +16,10 @@ def did_you_mean(near: Sequence[str]) -> str:
     return f"did you mean {', '.join(near)}?" if near else ""
 
 
+SHOWN = 20
+"""So many names are listed where one is not found."""
+
+
 class FloodmarkError(Exception):
     """An error with a next step; `exit_code` is what the command line returns for it."""
 
@@ -132,7 +136,12 @@ class JobNotFound(ConfigError):
     """`--select` named no job of this project."""
 
     def __init__(self, job: str, *, known: Sequence[str]) -> None:
-        super().__init__(f"no job '{job}'.", hint=f"one of: {', '.join(known) or '(the project has no jobs)'}")
+        near = did_you_mean(nearest_names(job, known))
+        listed = f"one of: {', '.join(known[:SHOWN])}" + (
+            f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+        )
+        hint = f"{near} {listed}".strip() if known else "the project has no jobs: add one under `jobs:`"
+        super().__init__(f"no job '{job}'.", hint=hint)
         self.job, self.known = job, tuple(known)
 
 

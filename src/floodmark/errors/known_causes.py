@@ -235,6 +235,10 @@ SERVER_HINTS = (
         "let an administrator run `kafka-acls --add --allow-principal User:NAME --operation Read --topic TOPIC`",
     ),
     (r"UNKNOWN_TOPIC|Unknown topic", "fix the name in `topic:`, or make it: `kafka-topics --create --topic NAME`"),
+    (
+        r"database is locked|was locked for",
+        "another process holds it: `fuser -v FILE` names it; wait for it or end it, and run again",
+    ),
     (r"[Pp]ermission denied", "`ls -ld` shows who may read it: run as that user, or change its rights"),
     (r"No such file or directory", "fix `path:`, which is seen from the project file's folder; or make the folder"),
     (

@@ -21,6 +21,8 @@ GOES_ON = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
+ENDS = ("Caused by", "Driver stack", "SQLSTATE:")
+"""What follows the message of an exception in a text of Spark's."""
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)$')
 JAVA_FRAME = re.compile(r"^\s+at [\w$.<>/]+\(|^\s*\.\.\. \d+ more$")
 
@@ -46,7 +48,7 @@ def _parsed(lines: Sequence[str]) -> tuple[list[re.Match[str]], str]:
         frame = FRAME.match(line)
         if frame and not raised:
             frames.append(frame)
-        elif raised and (JAVA_FRAME.match(line) or not line.strip() or line.startswith(("Caused by", "Driver stack"))):
+        elif raised and (JAVA_FRAME.match(line) or not line.strip() or line.strip().startswith(ENDS)):
             break
         elif raised or (line.strip() and not line.startswith(" ")):
             raised.append(line.strip())

@@ -18,6 +18,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM105": ("warning", "the transform's SQL reads a table beside the source"),
     "FM106": ("error", "the transform's SQL names a column that the source does not have"),
     "FM107": ("error", "a type that Spark does not have"),
+    "FM108": ("error", "a master that Spark does not know"),
     "FM110": ("error", "a Python name that is not there"),
     "FM121": ("error", "a quality rule's SQL cannot be parsed"),
     "FM122": ("warning", "a quality rule may judge otherwise when it is asked again"),

@@ -39,6 +39,7 @@ from floodmark.project.lint.parts import (
 from floodmark.project.lint.promises import guarantee_text, limits
 from floodmark.project.loading import examine
 from floodmark.project.models import JobModel, Project
+from floodmark.spark.masters import master_mistake
 from floodmark.spark.session import is_local
 from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
@@ -75,10 +76,16 @@ def lint(document: Document) -> Report:
     if project is None:
         return Report(tuple(_mistake(error, document) for error in wrong))
     jobs = [JobLint(job, ("jobs", position), document, project) for position, job in enumerate(project.jobs)]
-    findings = [finding for job in jobs for finding in job.findings()]
+    findings = [*_master(project, document), *(finding for job in jobs for finding in job.findings())]
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
     return Report(tuple(findings), tuple(guarantees), tuple(limited))
+
+
+def _master(project: Project, document: Document) -> Iterator[Finding]:
+    wrong = master_mistake(project.master)
+    if wrong is not None:
+        yield Finding("FM108", document.where(("spark", "master")), None, wrong.message, wrong.hint)
 
 
 def _mistake(error: ConfigError, document: Document) -> Finding:
