@@ -20,6 +20,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM107": ("error", "a type that Spark does not have"),
     "FM108": ("error", "a master that Spark does not know"),
     "FM110": ("error", "a Python name that is not there"),
+    "FM111": ("error", "a transform that gives nothing back"),
     "FM121": ("error", "a quality rule's SQL cannot be parsed"),
     "FM122": ("warning", "a quality rule may judge otherwise when it is asked again"),
     "FM123": ("error", "a quality rule names a column that the rows do not have"),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.locations import local_path, missing_part
+from floodmark.locations import line_without_return, local_path, missing_part
 from floodmark.project.findings import Finding, Guarantee
 from floodmark.project.kinds import (
     ConsoleSink,
@@ -155,7 +155,8 @@ class JobLint:
         if transform is None:
             return
         if transform.python is not None:
-            yield from self._python(transform.python, ("transform", "python"))
+            wrong = list(self._python(transform.python, ("transform", "python")))
+            yield from wrong or self._without_return(transform.python)
         if transform.sql is not None:
             finding, columns = partial(self._finding, ("transform", "sql")), source_columns(self.job, self._site)
             yield from lint_sql(transform.sql, finding, _sources(self.job), columns)
@@ -171,6 +172,12 @@ class JobLint:
         missing = missing_part(name, self.document.folder)
         if missing is not None:
             yield self._finding(place, "FM110", f"{name}: {missing}", "write it, or fix the name")
+
+    def _without_return(self, name: str) -> Iterator[Finding]:
+        line = line_without_return(name, self.document.folder)
+        if line is not None:
+            said = f"{name} gives nothing back ({line}): it has no `return`"
+            yield self._finding(("transform", "python"), "FM111", said, "end it with `return rows`")
 
     def _sink(self, sink: SinkModel, place: Place) -> Iterator[Finding]:
         wrong = list(self._delta(sink, place)) if isinstance(sink, DeltaSink) else []

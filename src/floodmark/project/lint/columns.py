@@ -75,7 +75,8 @@ def schema_mistakes(ddl: str) -> Iterator[ColumnMistake]:
 
 
 def _type_hint(name: str, kind: str) -> str:
-    near = nearest_names(_word(kind), SIMPLE_TYPES | SIZED_TYPES | NESTED_TYPES.keys(), likeness=0.5) if kind else []
+    known = SIMPLE_TYPES | SIZED_TYPES | NESTED_TYPES.keys()
+    near = nearest_names(_word(kind), known, likeness=0.5) if kind and _word(kind) not in known else []
     return did_you_mean(near) or f"a type of Spark's DDL, as in {name} long, or string, decimal(10,2), timestamp"
 
 
