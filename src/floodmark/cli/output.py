@@ -19,6 +19,7 @@ import typer
 
 from floodmark.cli import INTERRUPTED
 from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.errors.causes import cause_of
 from floodmark.hwm.mark import short_mark
 
 if TYPE_CHECKING:
@@ -223,8 +224,8 @@ def message_and_hint(error: BaseException) -> tuple[str, str]:
     """What happened, in one line, and the next step."""
     if isinstance(error, FloodmarkError):
         return " ".join(error.message.split()), " ".join(error.hint.split())
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}".rstrip(": "), "run again with --log-level debug"
+    cause = cause_of(error)
+    return cause.reason, cause.hint or "run again with --log-level debug"
 
 
 def print_failure(message: str, hint: str, invocation: Invocation) -> None:
