@@ -6,6 +6,7 @@ FloodmarkError
 │   ├── FieldInvalid            a field that is missing, or whose value does not fit
 │   ├── VariableMissing         ${NAME} without a value
 │   ├── ModuleNeedsSpark        a user's module that cannot be imported without a session
+│   ├── ColumnMissing           a sink is told to use a column that the rows do not have
 │   ├── ColumnReserved          a column of the user's with a name that belongs to Floodmark
 │   ├── ColumnUnfit             a column whose values a sink would change without a word
 │   ├── ColumnUnmapped          a column whose values Spark would change without a word
@@ -80,6 +81,7 @@ FloodmarkError
 from __future__ import annotations
 
 from floodmark.errors.configuration import (
+    ColumnMissing,
     ColumnReserved,
     ColumnUnfit,
     ColumnUnmapped,
@@ -169,6 +171,7 @@ __all__ = [
     "BatchClosed",
     "ChangeFeedOff",
     "CodeChanged",
+    "ColumnMissing",
     "ColumnReserved",
     "ColumnUnfit",
     "ColumnUnmapped",

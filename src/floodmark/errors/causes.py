@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from floodmark.errors.known_causes import KNOWN, Blame
 from floodmark.errors.tracebacks import JAVA_FRAME, TRACEBACK, cut_short, place_in_code, raised_in_worker
 
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
+"""Some libraries write for terminals only."""
 CAUSED_BY = re.compile(r"^\s*Caused by: (.*)$", re.MULTILINE)
 JAVA_CLASS = re.compile(r"^(?:[a-z][\w$]*\.){2,}([A-Z][\w$]*)(?::\s*|$)")
 SHELLS = (
@@ -71,12 +73,12 @@ def full_text(error: BaseException) -> str:
         seen.add(id(around))
         parts += [str(around), str(getattr(around, "_stackTrace", None) or getattr(around, "stackTrace", "") or "")]
         around = around.__cause__ or getattr(around, "cause", None)
-    return "\n".join(dict.fromkeys(part for part in parts if part.strip()))
+    return COLOUR.sub("", "\n".join(dict.fromkeys(part for part in parts if part.strip())))
 
 
 def described(text: str, error: BaseException) -> str:
     """The words of the error itself: of the deepest cause where Java nests several, without codes and stacks."""
-    own = _first_lines(str(error))
+    own = _first_lines(COLOUR.sub("", str(error)))
     causes = [said for said in CAUSED_BY.findall(text) if not _says_nothing(said)]
     said = _plain(causes[-1]) if causes and _is_shell(own) else _plain(own)
     name = "" if _is_of_spark(error) else type(error).__name__

@@ -105,6 +105,19 @@ class ColumnUnfit(ConfigError):
         self.target, self.column, self.type_name = target, column, type_name
 
 
+class ColumnMissing(ConfigError):
+    """A sink is told to use a column that the rows do not have; nothing was written."""
+
+    def __init__(self, job: str, *, sink: str, use: str, column: str, columns: Sequence[str]) -> None:
+        more = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
+        super().__init__(
+            f"sink '{sink}' of job '{job}' has {use} '{column}', and its rows have no such column: they have "
+            f"{', '.join(columns[:SHOWN])}{more}.",
+            hint=did_you_mean(nearest_names(column, columns)) or f"fix `{use}`, or select {column} in the transform",
+        )
+        self.job, self.sink, self.use, self.column, self.columns = job, sink, use, column, tuple(columns)
+
+
 class ColumnReserved(ConfigError):
     """A column whose name begins as those do that a step adds for itself: it would be dropped without a word."""
 

@@ -127,7 +127,7 @@ KNOWN = (
     ),
     KnownCause(
         r"NoAwsCredentialsException|NoAuthWithAWSException|Unable to load (?:AWS )?credentials|No AWS [Cc]redentials|"
-        r"while loading credentials|failed to load IMDS|[Ee]rror getting credentials",
+        r"while loading credentials|failed to load IMDS|[Ee]rror getting credentials|credential provider was not",
         always("S3 was asked without credentials"),
         always(LOGIN_TO_S3),
     ),

@@ -30,7 +30,7 @@ from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, size_of, source_error
-from floodmark.step.checks import fit
+from floodmark.step.checks import fit, require_columns
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
 from floodmark.step.intents import (
@@ -270,6 +270,7 @@ class Step(Engine[Outlook]):
 
     def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:
         """The rows as this sink can take them."""
+        require_columns(rows, sink, self.job)
         if batch.kind == "refresh":
             return rows
         return fit(rows, sink, job=self.job, policy=self.work.on_schema_change, session=self.session)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,80 +25,32 @@ ROWS = [{"id": 1, "name": "ada"}, {"id": 2, "name": "x"}]
 JAVA = re.compile(r"^\s+at [\w.$]+\(", re.MULTILINE)
 
 
-def write(folder: Path, *, source: str = UNKNOWN, sinks: str = LAKE, more: str = "", code: str = "") -> None:
-    """A project of one job with two rows to read, and a module beside it."""
+def write(folder: Path, *, source: str = UNKNOWN, sinks: str = LAKE, more: str = "") -> None:
+    """A project of one job with two rows to read."""
     rest = f"    {more}\n" if more else ""
     (folder / "floodmark.yaml").write_text(f"jobs:\n  - name: orders\n    source: {source}\n    sinks: {sinks}\n{rest}")
     (folder / "in").mkdir()
     (folder / "in" / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    (folder / f"shop_{folder.name}.py").write_text(code)
-
-
-def python(folder: Path, function: str = "clean") -> str:
-    """The transform that stands in this test's own module."""
-    return f"transform: {{python: 'shop_{folder.name}:{function}'}}"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, under a name that a module may have."""
-    here = tmp_path / re.sub(r"\W", "_", tmp_path.name)
-    here.mkdir()
-    monkeypatch.chdir(here)
-    return here
-
-
-DIVIDES = """\
-from pyspark.sql.functions import udf
-from pyspark.sql.types import LongType
-
-def share(x):
-    return 1 // (x - x)
-
-def clean(rows):
-    return rows.withColumn("id", udf(share, LongType())("id"))
-"""
-SELECTS = 'def clean(rows):\n    return rows.select("idd")\n'
-COUNTS = "def clean(rows):\n    return rows.count()\n"
-FILLS = """\
-import errno, os
-
-def fill(batches):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/scratch/part-1")
-    yield from batches
-
-def clean(rows):
-    return rows.mapInArrow(fill, rows.schema)
-"""
-IMPORTS = """\
-def parse(batches):
-    import no_such_package
-    yield from batches
-
-def clean(rows):
-    return rows.mapInArrow(parse, rows.schema)
-"""
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("function", "words"),
     [
-        (DIVIDES, ["ZeroDivisionError", ".py, line 5, in share", "fix that line"]),
-        (SELECTS, ["no column 'idd'", "id, name", ".py, line 2, in clean"]),
-        (COUNTS, ["gave a int and no DataFrame", ".py, line 1, in clean", "return the DataFrame"]),
-        (FILLS, ["No space left on device", "df -h"]),
-        (IMPORTS, ["ModuleNotFoundError: No module named 'no_such_package'", ".py, line 2, in parse"]),
+        ("divides", ["ZeroDivisionError", ", in share)", "fix that line"]),
+        ("selects", ["no column 'idd'", "id, name", ", in selects)"]),
+        ("counts", ["gave a int and no DataFrame", ", in counts)", "return the DataFrame"]),
+        ("fills", ["No space left on device", "df -h"]),
+        ("parses", ["ModuleNotFoundError: No module named 'no_such_package'", ", in parse)"]),
     ],
-    ids=["in a udf", "no such column", "no frame", "a full disk", "a missing package"],
 )
 def test_what_fails_in_the_users_code_is_told_with_its_line(
-    folder: Path, floodmark: Floodmark, code: str, words: list[str]
+    folder: Path, floodmark: Floodmark, function: str, words: list[str]
 ) -> None:
     """Type, message and line of the user's own file; no stack of Java's."""
-    write(folder, more=python(folder), code=code)
+    write(folder, more=f"transform: {{python: 'tests.cli.mistakes.shop:{function}'}}")
     said = floodmark("run")
-    assert (said.code, [word for word in words if word not in said.err]) == (1, [])
+    assert (said.code, [word for word in words if word not in said.err]) == (1, []), said.err
     assert (said.err.count("Error: "), said.err.count("Try: "), JAVA.findall(said.err)) == (1, 1, [])
     assert "Traceback" not in said.err
 
@@ -108,14 +62,14 @@ def test_what_fails_in_the_users_code_is_told_with_its_line(
         ({"more": "transform: {sql: select idd from source}"}, ["transform of job 'orders'", "no column 'idd'"]),
         ({"more": "transform: {sql: select no_such(id) as x from source}"}, ["no function 'no_such'", "spark.udf"]),
         ({"more": "transform: {sql: select cast(name as int) as n from source}"}, ["'ada'", "try_cast"]),
-        ({"sinks": "[{type: delta, path: x, mode: merge, key: idd}]"}, ["idd", "id, name"]),
-        ({"sinks": "[{type: delta, path: /proc/no/lake}]"}, ["/proc/no/lake", "sink 'delta'"]),
+        ({"sinks": "[{type: delta, path: x, mode: merge, key: idd}]"}, ["key 'idd'", "id, name", "did you mean id?"]),
+        ({"sinks": "[{type: delta, path: /proc/no/lake}]"}, ["/proc/no", "sink 'delta'"]),
         ({"sinks": "[{type: delta, path: 's3a://bucket/lake'}]"}, ["credentials", "AWS_ACCESS_KEY_ID"]),
         (
             {"source": "{type: jdbc, url: 'jdbc:oracle:thin:@//h/x', table: t, cursor: {column: id, unique: true}}"},
             ["no driver", "jars.packages: com.oracle.database.jdbc"],
         ),
-        ({"source": "{type: files, path: in, format: parquet, settle: 0s}"}, ["a.jsonl", "is not a Parquet file"]),
+        ({"source": "{type: files, path: in, format: parquet, settle: 0s}"}, ["a.jsonl", "not a parquet file"]),
     ],
     ids=["column", "function", "cast", "merge key", "closed folder", "s3", "driver", "format"],
 )
@@ -144,12 +98,25 @@ def clean(rows):
 """
 
 
-@pytest.mark.usefixtures("spark")
-def test_a_module_that_needs_spark_while_it_is_imported_runs(folder: Path, floodmark: Floodmark) -> None:
+@pytest.mark.crash
+def test_a_module_that_needs_spark_while_it_is_imported_runs(folder: Path) -> None:
     """On the driver it is imported once Spark has started; workers, who have no session, get its functions by value."""
-    write(folder, more=python(folder), code=NEEDS_SPARK)
-    said = floodmark("run")
-    assert (said.code, "2 rows read" in said.out) == (0, True), said.err
+    write(folder, more="transform: {python: 'needy:clean'}")
+    (folder / "needy.py").write_text(NEEDS_SPARK)
+    command = [sys.executable, "-m", "floodmark.cli", "run"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "2 rows read" in ran.stdout, ran.stderr) == (0, True, "")
+
+
+def test_a_master_that_does_not_answer_is_two_lines(folder: Path) -> None:
+    """And no JVM is started to find out: a process of its own, since the suite has a session."""
+    write(folder)
+    with (folder / "floodmark.yaml").open("a") as file:
+        file.write("spark: {master: 'spark://nohost.invalid:7077'}\n")
+    command = [sys.executable, "-m", "floodmark.cli", "run"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "there is no host 'nohost.invalid'" in ran.stderr) == (1, True)
+    assert [line.split(":")[0] for line in ran.stderr.splitlines()] == ["Error", "Try"]
 
 
 def test_a_missing_topic_of_a_sink_is_found_before_spark_starts(
