@@ -118,7 +118,7 @@ def test_an_error_of_this_process_names_the_users_line() -> None:
     with pytest.raises(KeyError) as raised:
         {}["amount"]
     cause = cause_of(raised.value)
-    assert cause == Cause(cause.reason, "", "code")
+    assert cause == Cause(cause.reason, "", "other")
     assert cause.reason.startswith("KeyError: 'amount' (tests/errors/test_causes.py, line ")
 
 

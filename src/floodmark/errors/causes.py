@@ -47,7 +47,7 @@ def cause_of(error: BaseException) -> Cause:
     reason, blame = described(text, error), _blame_of(text)
     if blame == "values":
         return Cause(_at(reason.split(" If necessary set ")[0], error), VALUES_HINT, blame)
-    return Cause(_at(reason, error), "", "code" if place_in_code(error.__traceback__) else blame)
+    return Cause(_at(reason, error), "", blame)
 
 
 def _at(reason: str, error: BaseException) -> str:
