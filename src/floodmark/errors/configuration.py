@@ -87,9 +87,12 @@ class ColumnUnmapped(ConfigError):
     """A column of a type that Spark cannot hold as it is: reading it would change values without a word."""
 
     def __init__(self, source: str, *, column: str, type_name: str) -> None:
+        is_number = any(word in type_name.lower() for word in ("numeric", "decimal", "number", "money"))
+        exact = f"`types: {{{column}: string}}` keeps every digit"
+        rounded = f", `types: {{{column}: 'decimal(38,10)'}}` is a number where ten places behind the point are enough"
         super().__init__(
             f"column '{column}' of {source} is of type {type_name or '(none)'}, which Spark would change.",
-            hint=f"say what it shall be, as in `types: {{{column}: string}}` or `decimal(38,10)`, or leave it out",
+            hint=f"{exact}{rounded}" if is_number else f"`types: {{{column}: string}}` reads its text; or leave it out",
         )
         self.source, self.column, self.type_name = source, column, type_name
 

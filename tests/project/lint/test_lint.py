@@ -270,11 +270,23 @@ def test_what_a_job_does_not_promise_is_said_with_a_rule(
     assert ([limit.rule for limit in report.limits], report.has_errors) == (rules, False)
 
 
-def test_a_limit_names_the_cursor_and_the_command_that_helps(tmp_path: Path) -> None:
-    """In plain words."""
-    [unseen, *_] = linted(tmp_path, LIMITED % (TABLE, LAKE)).limits
+REBUILD = "floodmark run --select orders --full-refresh delivers every row again"
+
+
+@pytest.mark.parametrize(
+    ("sink", "hint"),
+    [
+        (f"{LAKE}, mode: merge, key: id", "floodmark reconcile orders finds them, --repair puts them right"),
+        (LAKE, f"floodmark reconcile orders --key COLUMN finds them; {REBUILD}"),
+        (f"{LAKE}, mode: scd2, key: id, sequence: updated_at", REBUILD),
+        ("files, path: out", REBUILD),
+    ],
+)
+def test_a_limit_names_the_cursor_and_the_command_that_helps(tmp_path: Path, sink: str, hint: str) -> None:
+    """In plain words, and only a command that does not refuse for such a sink."""
+    [unseen, *_] = linted(tmp_path, LIMITED % (TABLE, sink)).limits
     assert unseen.message == "updates without a new updated_at are not seen, and deletes never"
-    assert unseen.hint == "floodmark reconcile orders finds them, --repair puts them right"
+    assert unseen.hint == hint
 
 
 SPOOLED = """\

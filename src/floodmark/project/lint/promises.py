@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from floodmark.errors import ConfigError
 from floodmark.project.findings import Finding
 from floodmark.project.kinds import ConsoleSink, DeltaSink, DeltaSource, SinkModel
 from floodmark.project.kinds.servers import PostgresSink
+from floodmark.step.transform import Sql
 
 if TYPE_CHECKING:
     from floodmark.project.models import JobModel
 
 
+COMPARED = ("append", "merge", "replace")
+"""Modes of tables that can be compared with their source."""
 TABLES = ("postgres", "jdbc", "sqlite")
 HISTORY = (
     "each event exactly once: it is added to the log, then its key is rebuilt; both commits carry the batch number, "
@@ -79,7 +83,7 @@ LIMITS = (
         "FM311",
         of_source(*TABLES),
         "updates without a new {cursor} are not seen, and deletes never",
-        "floodmark reconcile {job} finds them, --repair puts them right",
+        "{repair}",
     ),
     Limit(
         "FM312",
@@ -132,10 +136,34 @@ def limits(job: JobModel, where: str) -> Iterator[Finding]:
     for limit in LIMITS:
         for sink in (sink for sink in job.sinks if limit.holds(job, sink)):
             words = {"job": job.name, "cursor": cursor_of(job), "sink": f"sink '{sink.ledger_name()}'"}
+            words["repair"] = repair_hint(job)
             message = limit.message.format(**words)
             if message not in seen:
                 seen.add(message)
                 yield Finding(limit.rule, where, job.name, message, limit.hint.format(**words))
+
+
+def repair_hint(job: JobModel) -> str:
+    """What finds rows that a cursor did not see, and puts them right, for the sinks that this job has."""
+    tables = [sink for sink in job.sinks if isinstance(sink, DeltaSink | PostgresSink) and sink.mode in COMPARED]
+    rebuild = f"floodmark run --select {job.name} --full-refresh delivers every row again"
+    if not tables or not _is_row_by_row(job):
+        return rebuild
+    table = next((each for each in tables if each.mode == "merge"), tables[0])
+    which = f" --sink {table.ledger_name()}" if len(tables) > 1 else ""
+    if table.mode == "merge":
+        return f"floodmark reconcile {job.name}{which} finds them, --repair puts them right"
+    return f"floodmark reconcile {job.name}{which} --key COLUMN finds them; {rebuild}"
+
+
+def _is_row_by_row(job: JobModel) -> bool:
+    """Whether SQL, if there is any, makes each row of one row: else nothing can be compared with the source."""
+    if job.transform is None or job.transform.sql is None:
+        return job.transform is None or job.transform.dimension is None
+    try:
+        return Sql(job.transform.sql).is_plain_select()
+    except ConfigError:
+        return False  # FM101 says so
 
 
 def cursor_of(job: JobModel) -> str:
