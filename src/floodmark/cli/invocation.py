@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from floodmark.project.file import Document, StoreSettings, Variables
     from floodmark.project.kinds import Site
     from floodmark.project.models import Project
+    from floodmark.spark.status import WorkInSpark
     from floodmark.stores.contract import MarkStore
 
 
@@ -85,6 +86,12 @@ class LazySession:
             if self._session is None:
                 self._session = _keeping_our_signals(self.start)
             return self._session
+
+    def work(self) -> WorkInSpark | None:
+        """How far Spark is; None while it has not been started."""
+        from floodmark.spark.status import work_in_spark
+
+        return work_in_spark(self._session) if self._session is not None else None
 
     def interrupt(self) -> None:
         """Stop the Spark jobs that run in it, if it was started."""

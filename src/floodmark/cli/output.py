@@ -119,6 +119,16 @@ def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(markup=False, highlight=False).print(table)
 
 
+STATUS_COLOURS = {"done": "green", "failed": "red", "skipped": "yellow"}
+
+
+def coloured_run_line(receipt: Receipt) -> str:
+    """A run in one line, its status in the colour that it has on a terminal."""
+    line, status = run_line(receipt), f" {receipt.status}"
+    colour = STATUS_COLOURS.get(receipt.status)
+    return line.replace(status, f" {painted(receipt.status, colour, sys.stdout)}", 1) if colour else line
+
+
 def run_line(receipt: Receipt) -> str:
     """A run in one line."""
     if receipt.status == "failed":
@@ -230,4 +240,14 @@ def message_and_hint(error: BaseException) -> tuple[str, str]:
 
 def print_failure(message: str, hint: str, invocation: Invocation) -> None:
     """The two lines."""
-    sys.stderr.write(invocation.scrub(f"Error: {message}\nTry: {hint}\n"))
+    said = painted("Error:", "red", sys.stderr), painted("Try:", "cyan", sys.stderr)
+    sys.stderr.write(invocation.scrub(f"{said[0]} {message}\n{said[1]} {hint}\n"))
+
+
+COLOURS = {"red": "31", "yellow": "33", "green": "32", "cyan": "36"}
+
+
+def painted(text: str, colour: str, stream: TextIO) -> str:
+    """The text in a colour that carries meaning, on a terminal whose user does not mind (NO_COLOR)."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty()
+    return text if is_plain else f"\x1b[{COLOURS[colour]}m{text}\x1b[0m"

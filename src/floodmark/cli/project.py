@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, OneJob, Select, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, OneJob, Select, painted, print_json, print_line, print_table
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def schema() -> None:
 
 lint_app = typer.Typer(add_completion=False)
 FOUND_ERRORS = 2
+SEVERITY_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 @lint_app.command()
@@ -133,7 +135,8 @@ def _print_findings(report: Report, invocation: Invocation) -> None:
     for finding in report.findings:
         place = f"{finding.where}: " if finding.where else ""
         job = f"{finding.job}: " if finding.job else ""
-        print_line(invocation.scrub(f"{place}{finding.severity} {finding.rule} {job}{finding.message}"))
+        severity = painted(finding.severity, SEVERITY_COLOURS[finding.severity], sys.stdout)
+        print_line(invocation.scrub(f"{place}{severity} {finding.rule} {job}{finding.message}"))
         print_line(invocation.scrub(f"  Try: {finding.hint}"))
     if report.guarantees:
         rows = [(each.job, f"{each.source} → {each.sink}", each.words) for each in report.guarantees]

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from floodmark.errors import SparkUnavailable
 from floodmark.errors.causes import cause_of
+from floodmark.phases import phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,9 +63,8 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
     if active is not None:
         return _with_delta(active)
     chosen = full_names(settings or {})
-    if _is_provided(chosen):
-        return _start(chosen, app_name)
-    return _start_own(chosen, app_name)
+    with phase("starting Spark"):
+        return _start(chosen, app_name) if _is_provided(chosen) else _start_own(chosen, app_name)
 
 
 def isolated_session(spark: SparkSession) -> SparkSession:

@@ -27,6 +27,7 @@ from floodmark.errors.causes import Cause, cause_of, reason_of
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
+from floodmark.phases import phase
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, size_of, source_error
@@ -219,7 +220,7 @@ class Step(Engine[Outlook]):
     def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """Read, judge, write every sink, and raise the mark."""
         step = replace(self, work=work_of(batch.intent, self.work))
-        with clock.timing("read"):
+        with clock.timing("read"), phase("reading", self.job):
             prepared = step.prepare(batch.intent)
         batch = step.cut_short(batch, prepared, lease)
         reach("after_read")
@@ -260,7 +261,8 @@ class Step(Engine[Outlook]):
         commit, written = joined.commit, joined.rows_written
         for place, sink in enumerate(self.work.sinks, start=1):
             commit.lease.check()
-            with commit.clock.timing(sink.name):
+            words = f"writing sink '{sink.name}' ({place} of {len(self.work.sinks)})"
+            with commit.clock.timing(sink.name), phase(words, self.job):
                 sink_rows = half_way(fitted[sink.name], f"during_sink:{place}")
                 written[sink.name] = self.write_one(sink, sink_rows, joined)
             way, seconds = commit.batch.notes.ways.get(sink.name), commit.clock.seconds[sink.name]
