@@ -43,7 +43,9 @@ def test_a_master_that_does_not_answer_is_two_lines(master: str, word: str) -> N
 def test_one_of_several_masters_is_enough() -> None:
     """The others are standbys."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        require_answer(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
+        master = f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}"
+        require_answer(master)
+        assert [host.refusal() is None for host in hosts_of(master)] == [False, True]
 
 
 def test_hosts_have_the_ports_that_are_usual() -> None:

@@ -10,6 +10,7 @@ INTERRUPTED, TERMINATED = 130, 143
 
 def main() -> None:
     """Run the command that the arguments name, and end the process with its exit code."""
+    os.environ.setdefault("RUST_LOG", "off")  # native readers write to stderr what they raise as well
     try:
         from floodmark.cli.app import run
 

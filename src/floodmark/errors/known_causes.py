@@ -34,7 +34,7 @@ def always(words: str) -> Callable[..., str]:
     return lambda *_found: words
 
 
-def found(words: str) -> Callable[..., str]:
+def words_with(words: str) -> Callable[..., str]:
     """Words with what the pattern's groups found in them."""
     return lambda match, *_text: words.format(**{name: part or "" for name, part in match.groupdict().items()})
 
@@ -117,7 +117,7 @@ KNOWN = (
     ),
     KnownCause(
         r"Class(?:NotFoundException:| ) ?(?P<driver>[\w.]*(?:[Dd]river|FileSystem)\w*)(?: not found)?",
-        found("class {driver} is not on Spark's class path"),
+        words_with("class {driver} is not on Spark's class path"),
         _missing_class,
     ),
     KnownCause(
@@ -138,12 +138,12 @@ KNOWN = (
     ),
     KnownCause(
         r"Failed to find (?:the )?data source: `?(?P<format>[\w-]+)",
-        found("Spark has no data source '{format}'"),
+        words_with("Spark has no data source '{format}'"),
         always("fix its name, or bring it: `jars.packages: group:name:version` under `spark:`"),
     ),
     KnownCause(
         r"UnknownHostException: (?P<host>[\w.-]+)",
-        found("there is no host '{host}'"),
+        words_with("there is no host '{host}'"),
         always("fix the name in the URL; `getent hosts NAME` shows whether it is known here"),
     ),
     KnownCause(
@@ -176,13 +176,13 @@ KNOWN = (
     ),
     KnownCause(
         r"\[UNSUPPORTED_DATATYPE\] Unsupported data type \"(?P<kind>[^\"]+)\"",
-        found("'{kind}' is no type of Spark's"),
+        words_with("'{kind}' is no type of Spark's"),
         always("fix it in `schema:` or in the cast; `floodmark lint` names the line"),
         "values",
     ),
     KnownCause(
         r"\[UNRESOLVED_ROUTINE\][^`]*`(?P<name>[^`]+)`",
-        found("there is no function '{name}'"),
+        words_with("there is no function '{name}'"),
         always("fix its name; a function of your own is registered with spark.udf.register before the run"),
         "values",
     ),

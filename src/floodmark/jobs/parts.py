@@ -29,11 +29,11 @@ def require_parts(job: Job) -> None:
     made = job.transform
     if not (made is None or isinstance(made, str | Transform) or callable(made)):
         hint = "SQL over `source`, or a function that takes a DataFrame and returns one"
-        raise ConfigError(f"job '{job.name}': transform is {shown(made)}.", hint=hint)
+        raise ConfigError(f"job '{job.name}': transform is {text_of(made)}.", hint=hint)
     known = get_args(OnSchemaChange)
     if job.on_schema_change not in known:
         near = did_you_mean(nearest_names(str(job.on_schema_change), known)) or f"one of: {', '.join(known)}"
-        raise ConfigError(f"job '{job.name}': on_schema_change is {shown(job.on_schema_change)}.", hint=near)
+        raise ConfigError(f"job '{job.name}': on_schema_change is {text_of(job.on_schema_change)}.", hint=near)
     if job.every is not None:
         seconds_in(job.every, field="every")
 
@@ -41,25 +41,25 @@ def require_parts(job: Job) -> None:
 def _require_sources(job: Job) -> None:
     if isinstance(job.source, str):
         hint = f"fm.sources.Files({job.source!r}) reads a folder, fm.sources.Delta a table"
-        raise ConfigError(f"job '{job.name}': source is the text {shown(job.source)}, and no source.", hint=hint)
+        raise ConfigError(f"job '{job.name}': source is the text {text_of(job.source)}, and no source.", hint=hint)
     for source in job.sources:
         if not hasattr(source, "look"):
             hint = "fm.sources has them, as in source=fm.sources.Files('in')"
-            raise ConfigError(f"job '{job.name}': source is {shown(source)}, and no source.", hint=hint)
+            raise ConfigError(f"job '{job.name}': source is {text_of(source)}, and no source.", hint=hint)
 
 
 def _require_list(job: Job, part: str, has: str) -> None:
     given = getattr(job, part)
     if not isinstance(given, Sequence) or isinstance(given, str):
-        example = f"{part}=[{shown(given)}]" if hasattr(given, has) else EXAMPLES[part]
+        example = f"{part}=[{text_of(given)}]" if hasattr(given, has) else EXAMPLES[part]
         raise ConfigError(f"job '{job.name}': {part} has to be a list.", hint=f"write {example}")
     for each in given:
         if not hasattr(each, has):
-            said = f"job '{job.name}': {shown(each)} does not belong into {part}."
+            said = f"job '{job.name}': {text_of(each)} does not belong into {part}."
             raise ConfigError(said, hint=f"fm.{part} has what does, as in {EXAMPLES[part]}")
 
 
-def shown(part: object) -> str:
+def text_of(part: object) -> str:
     """What was given, as one would write it, cut where it is long."""
     text = repr(part) if isinstance(part, str | int | float | bytes | None) else f"{type(part).__name__}(…)"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from floodmark.errors import FloodmarkError, SinkBehind, SourceUnreadable
+from floodmark.errors import FloodmarkError, ModuleNeedsSpark, SinkBehind, SourceUnreadable
 from floodmark.errors.causes import reason_of
 from floodmark.health.report import SinkUnseen
 from floodmark.hwm import VersionHWM
@@ -340,6 +340,9 @@ def _behind(job: JobModel, record: JobRecord, site: Site) -> int | None:
     try:
         with closing_source(job.source.build(site)) as source:
             return rows_above(source, record)
+    except ModuleNeedsSpark as error:
+        log.warning(error.message, job=job.name)
+        return None
     except Exception as error:  # noqa: BLE001 - it may be a user's own source, and one number less is no failure
         log.info("a source could not be asked how far its mark is behind", job=job.name, reason=reason_of(error))
         return None

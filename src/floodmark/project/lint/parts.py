@@ -24,7 +24,7 @@ from floodmark.project.kinds.servers import (
     TableOrQuery,
 )
 from floodmark.project.lint.columns import is_unit, missing_column, query_mistakes, row_columns
-from floodmark.step.repeatable import table_name, tables_read, volatile_calls
+from floodmark.step.repeatable import parse_mistake, table_name, tables_read, volatile_calls
 
 if TYPE_CHECKING:
     from floodmark.project.file import Place
@@ -209,15 +209,6 @@ def _functions(query: str, finding: FindingInSql) -> Iterator[Finding]:
 def repeated_calls(condition: str) -> list[str]:
     """Calls in a condition that may answer otherwise the second time."""
     return sorted(call for call, why in volatile_calls(f"select {condition}").items() if why in VOLATILE_CALLS)
-
-
-def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
-    """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
-    first = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
-    if not first:
-        return "the SQL cannot be parsed"
-    near = f"line {first.get('line')}, column {first.get('col')}, near '{first.get('highlight')}'"
-    return f"the SQL cannot be parsed ({near}): {first.get('description')}"
 
 
 def _name_list(sources: Sequence[str]) -> str:
