@@ -315,3 +315,19 @@ def test_disks_that_other_machines_may_not_see_are_named(tmp_path: Path, top: st
     """A shared store beside a spool of one host; tasks elsewhere beside a files sink and a spool of this machine."""
     (tmp_path / "flow.py").write_text("def orders(rows):\n    return rows\n")
     assert [finding.rule for finding in linted(tmp_path, top + SPOOLED).findings] == rules
+
+
+DRIVEN = CLEAN.replace(
+    "{type: files, path: in}", "{type: jdbc, url: 'jdbc:mysql://db/shop', table: o, cursor: [at, id]}"
+)
+
+
+@pytest.mark.parametrize(
+    ("spark", "rules"),
+    [("", ["FM209"]), ("spark: {jars.packages: 'a:b:1'}\n", []), ("spark: {master: yarn}\n", [])],
+)
+def test_a_driver_that_nothing_brings_is_warned_about(tmp_path: Path, spark: str, rules: list[str]) -> None:
+    """With the line that brings it; a cluster may have drivers of its own."""
+    found = [each for each in linted(tmp_path, DRIVEN + spark).findings if each.rule == "FM209"]
+    assert [each.rule for each in found] == rules
+    assert ["com.mysql:mysql-connector-j" in each.hint for each in found] == [True for _ in rules]

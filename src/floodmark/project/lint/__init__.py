@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.errors.known_causes import jdbc_hint
 from floodmark.locations import line_without_return, local_path, missing_part
 from floodmark.project.findings import Finding, Guarantee
 from floodmark.project.kinds import (
@@ -20,7 +21,7 @@ from floodmark.project.kinds import (
     SourceModel,
 )
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
-from floodmark.project.kinds.servers import DecodedMessages, KafkaSource
+from floodmark.project.kinds.servers import DecodedMessages, JdbcSource, KafkaSource
 from floodmark.project.lint.columns import (
     declared_schemas,
     row_columns,
@@ -40,7 +41,7 @@ from floodmark.project.lint.promises import guarantee_text, limits
 from floodmark.project.loading import examine
 from floodmark.project.models import JobModel, Project
 from floodmark.spark.masters import master_mistake
-from floodmark.spark.session import is_local
+from floodmark.spark.session import full_names, is_local
 from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 SHARED_STORES = ("postgresql:", "postgres:")
 WHOLE_BATCH = ("unique", "references", "row_count", "fresh")
+BRINGING = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 IMMUTABLE = ("files", "delta", "fact", "kafka")
 
 
@@ -141,6 +143,7 @@ class JobLint:
             yield from self._build_errors(source, ("source",))
             yield from lint_frozen(self.job, self.project, self._finding)
         yield from self._schemas()
+        yield from self._driver()
         yield from lint_safety(self.job, self._finding)
         yield from lint_cursor(self.job, self._finding)
 
@@ -149,6 +152,15 @@ class JobLint:
         for place, ddl in declared_schemas(self.job):
             for mistake in schema_mistakes(ddl):
                 yield self._finding(place, "FM107", mistake.message, mistake.hint)
+
+    def _driver(self) -> Iterator[Finding]:
+        """A JDBC driver that nothing in the file brings; Spark may have it for all that, so it is a warning."""
+        source, settings = self.job.source, full_names(self.project.spark_settings())
+        if not isinstance(source, JdbcSource) or source.url.startswith("jdbc:postgresql:"):
+            return
+        if is_local(self.project.master) and not any(name in settings for name in BRINGING):
+            said = "nothing in `spark:` brings the driver of this jdbc: URL"
+            yield self._finding(("source", "url"), "FM209", said, jdbc_hint(source.url))
 
     def _transform(self) -> Iterator[Finding]:
         transform = self.job.transform
