@@ -82,7 +82,8 @@ def run(
         raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
     command = RunCommand(ctx.obj, options, as_json, at_once)
     stop_at_mistakes(command.invocation, select or ())
-    jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
+    with command.showing(Progress()):  # a module may need Spark while it is imported
+        jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
     if dry_run:
         command.plan(jobs)
         return
