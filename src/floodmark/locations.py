@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote, urlsplit
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, ModuleNeedsSpark
+from floodmark.errors.causes import cause_of
+from floodmark.errors.tracebacks import is_raised_by, modules_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyarrow.fs import FileSystem
 
 REMOTE = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
@@ -104,9 +108,10 @@ def load_name(name: str, folder: Path) -> object:
     except AttributeError as error:
         raise ConfigError(f"{name}: {error}.", hint=f"define {attribute} in {module}") from error
     except Exception as error:
-        raise ConfigError(
-            f"{name}: importing it failed: {type(error).__name__}: {error}.", hint=f"fix {module}"
-        ) from error
+        cause = cause_of(error)
+        if is_raised_by(error, "pyspark", "py4j"):
+            raise ModuleNeedsSpark(module, reason=cause.reason, imported=modules_in(error)) from error
+        raise ConfigError(f"{name}: importing it failed: {cause.reason}.", hint=f"fix {module}") from error
 
 
 def missing_part(name: str, folder: Path) -> str | None:
@@ -122,6 +127,34 @@ def missing_part(name: str, folder: Path) -> str | None:
     if not spec.origin or not spec.origin.endswith(".py"):
         return None
     return _missing_in_source(spec.origin, attribute.split(".")[0])
+
+
+def line_without_return(name: str, folder: Path) -> str | None:
+    """file:line of a plain function that gives nothing back, found without running it; None if it does, or may."""
+    module, _, attribute = name.partition(":")
+    importable(folder)
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        return None
+    tree = ast.parse(Path(spec.origin).read_bytes())
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == attribute]
+    if len(found) != 1 or found[0].decorator_list or any(_gives_back(node) for node in _own_nodes(found[0])):
+        return None
+    return f"{Path(spec.origin).name}:{found[0].lineno}"
+
+
+def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """Its statements and expressions, without those of functions that stand inside it."""
+    left: list[ast.AST] = [*function.body]
+    while left:
+        node = left.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            left += ast.iter_child_nodes(node)
+
+
+def _gives_back(node: ast.AST) -> bool:
+    return isinstance(node, ast.Yield | ast.YieldFrom) or (isinstance(node, ast.Return) and node.value is not None)
 
 
 def importable(folder: Path) -> None:

@@ -92,7 +92,7 @@ def configure(
 ) -> None:
     """One handler on stderr for the `floodmark` logger; called by the command line, again replaces its own handler."""
     logger = logging.getLogger("floodmark")
-    handler = _CommandLineHandler(stream or sys.stderr)
+    handler = _CommandLineHandler(stream)
     handler.setFormatter(_LineFormatter(style, scrub))
     logger.handlers = [old for old in logger.handlers if not isinstance(old, _CommandLineHandler)] + [handler]
     logger.setLevel(level.upper())
@@ -100,7 +100,19 @@ def configure(
 
 
 class _CommandLineHandler(logging.StreamHandler):  # type: ignore[type-arg] # not generic before Python 3.11
-    """A type of its own, so that `configure` never removes a handler that somebody else added."""
+    """A type of its own, so that `configure` never removes a handler that somebody else added.
+
+    Without a stream it writes to what stderr is at that moment: a display puts itself in its place.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__(stream or sys.stderr)
+        self._follows_stderr = stream is None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._follows_stderr:
+            self.stream = sys.stderr
+        super().emit(record)
 
 
 class _LineFormatter(logging.Formatter):

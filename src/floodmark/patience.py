@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 Answer = TypeVar("Answer")
+SILENT_SECONDS = 2.0
+"""So long may one wait without a word."""
+SIGNALLED = 128
+"""A process that a signal ended has this and the signal's number for its exit code: 130, 143."""
+STDERR = 2
 
 
 def patiently(
@@ -38,6 +44,26 @@ def doubling_pause(first_seconds: float, failures: int, longest_seconds: float) 
     return min(longest_seconds, first_seconds * 2.0 ** min(failures - 1, 32))
 
 
+@contextmanager
+def saying_after(seconds: float, say: Callable[[], None]) -> Iterator[None]:
+    """Say something if the block takes so long: who waits without a word is taken for dead."""
+    timer = threading.Timer(seconds, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that ends this process now; the exit code is the one that shells have for it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = SIGNALLED + number
+
+
 class StopRequest:
     """A polite request to stop: it is noted, waits end at once, and whatever is being written is finished first.
 
@@ -48,10 +74,10 @@ class StopRequest:
         self.is_requested = False
         self._reader, self._writer = os.pipe()
 
-    def request(self) -> None:
+    def request(self, number: int = signal.SIGINT) -> None:
         """Ask to stop; safe in a signal handler. Asked again, it is no longer polite."""
         if self.is_requested:
-            raise KeyboardInterrupt
+            raise Interrupted(number)
         self.is_requested = True
         os.write(self._writer, b".")
 
@@ -68,12 +94,14 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on(*signals: signal.Signals) -> Iterator[StopRequest]:
-    """A request that these signals make, until the block ends."""
+def stop_on(*signals: signal.Signals, message: str = "") -> Iterator[StopRequest]:
+    """A request that these signals make, until the block ends; the message is on stderr as soon as it is made."""
     request = StopRequest()
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        request.request()
+    def ask(number: int, _frame: FrameType | None) -> None:
+        request.request(number)
+        if message:
+            os.write(STDERR, f"{message}\n".encode())  # a stream may be in the middle of a line of its own
 
     before = {number: signal.signal(number, ask) for number in signals}
     _LISTENING.append(request)
@@ -84,6 +112,22 @@ def stop_on(*signals: signal.Signals) -> Iterator[StopRequest]:
             signal.signal(number, handler)
         _LISTENING.remove(request)
         request.close()
+
+
+@contextmanager
+def interrupted_by(*signals: signal.Signals) -> Iterator[None]:
+    """These signals raise Interrupted within the block; only the main thread may ask for it, and is asked."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, interrupt) for number in signals} if is_main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 _LISTENING: list[StopRequest] = []

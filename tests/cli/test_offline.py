@@ -76,7 +76,7 @@ def test_init_writes_a_project_that_lint_accepts(floodmark: Floodmark, folder: P
     written = floodmark("init", "demo")
     linted = floodmark("lint", "--project", "demo/floodmark.yaml")
     assert written.out.splitlines()[-1] == "Next: cd demo && floodmark run"
-    assert (written.code, linted.code, linted.out.splitlines()[-1]) == (0, 0, "0 errors, 0 warnings and notes")
+    assert (written.code, linted.code, linted.out.splitlines()[-1]) == (0, 0, "0 errors, 0 warnings, 1 note")
     first = (folder / "demo" / "floodmark.yaml").read_text().splitlines()[0]
     assert first == "# yaml-language-server: $schema=.floodmark/schema.json"
 

@@ -106,17 +106,18 @@ def test_a_loop_ends_politely_on_a_signal(project: Path, asked: signal.Signals) 
     looping.send_signal(asked)
     out, err = looping.communicate(timeout=20)
     assert (looping.returncode, '"nothing_new"' in out) == (0, True)
-    assert [line.split("info")[1].split("store=")[0].strip() for line in err.splitlines()] == [
+    assert [line.partition("info")[2].split("store=")[0].strip() for line in err.splitlines()[:-1]] == [
         "using the mark job=a mark=None number=0"
     ]
+    assert err.splitlines()[-1].startswith("Stopping: what is under way is finished first")
 
 
 def test_ctrl_c_during_a_run_is_exit_130_without_a_traceback(project: Path) -> None:
-    """The user knows what they did."""
+    """One line says what is open: a look leaves nothing."""
     running = begun(project, "run", look_seconds=60)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=20)
-    assert (running.returncode, out, err) == (130, "", "")
+    assert (running.returncode, out, err) == (130, "", "Stopped: no batch is open.\n")
 
 
 def test_a_log_level_can_come_from_the_environment(project: Path) -> None:

@@ -88,7 +88,10 @@ def test_a_run_that_partly_failed_exits_3_and_the_next_takes_the_rest(seed: Path
     (seed / "gold_build.broken").touch()
     said = floodmark("workflow", "run", "daily.json")
     assert said.code == 3
-    assert said.err.splitlines()[0] == "Error: task 'gold_build' FAILED: RuntimeError: gold_build broke"
+    assert (
+        said.err.splitlines()[0]
+        == "Error: task 'gold_build' FAILED: RuntimeError: gold_build broke (layers.py, line 9, in run)"
+    )
     assert said.out.splitlines()[-1].startswith("daily: 2 SUCCESS, 1 FAILED, 2 SKIPPED")
     (seed / "gold_build.broken").unlink()
     (seed / "ran.txt").unlink()

@@ -46,7 +46,7 @@ def test_plain_words_are_what_people_think(text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: 2\na: 3\n", "f.yaml:1: field 'a' stands here twice."),
+        ("a: 1\nb: 2\na: 3\n", "f.yaml:3: field 'a' stands here again, after line 1."),
         ("a: 1\nb: [1\nc: 2\n", "f.yaml:3 is not YAML"),
         ("a: &x\n  b: *x\n", "an alias stands inside its own anchor"),
         ("a: !!python/object/apply:os.system [ls]\n", "f.yaml:1"),

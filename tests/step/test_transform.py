@@ -9,7 +9,7 @@ import pytest
 from floodmark.errors import ConfigError
 from floodmark.step import Function, Sql
 from floodmark.step.repeatable import volatile_calls
-from floodmark.step.transform import first_lines, program_fingerprint
+from floodmark.step.transform import program_fingerprint
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=timezone.utc)
 
@@ -151,18 +151,6 @@ def test_the_program_of_a_function_is_the_file_it_stands_in() -> None:
     """Two functions of one module share it; SQL has only our own version."""
     here, there = Function(lambda df: df), Function(lambda df: None)
     assert program_fingerprint(here) == program_fingerprint(there) != program_fingerprint(Sql("select 1"))
-
-
-def test_of_a_traceback_in_a_worker_the_exception_is_told() -> None:
-    """That a traceback follows tells nobody anything."""
-    worker = "An exception was thrown from the Python worker: Traceback (most recent call last):"
-    error = RuntimeError(f'{worker}\n  File "a.py", line 1\nValueError: no such shop\n\n\tat org.apache.spark')
-    assert first_lines(error) == "An exception was thrown from the Python worker: ValueError: no such shop"
-
-
-def test_of_another_error_of_spark_the_first_two_lines_are_told() -> None:
-    """The rest is the plan."""
-    assert first_lines(RuntimeError("no such column\n  at line 1\n'Project [x]")) == "no such column at line 1"
 
 
 @pytest.mark.parametrize(

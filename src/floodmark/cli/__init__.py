@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+INTERRUPTED, TERMINATED = 130, 143
 
 
 def main() -> None:
     """Run the command that the arguments name, and end the process with its exit code."""
-    from floodmark.cli.app import run
+    os.environ.setdefault("RUST_LOG", "off")  # native readers write to stderr what they raise as well
+    try:
+        from floodmark.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while a module was loaded: nothing can have been begun
+        sys.stderr.write("Stopped: nothing was begun.\n")
+        code = INTERRUPTED
+    if code in (INTERRUPTED, TERMINATED):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # at once: the JVM ends with its parent, and nobody waits for what it was doing
+    sys.exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from floodmark.cli.interruption import CommandInterrupted, explain_interruption
 from floodmark.cli.invocation import Invocation, LogSettings, Tools
+from floodmark.patience import interrupted_by
 
 Command: TypeAlias = Any  # typer gives the class no public name
 
@@ -50,7 +53,7 @@ MODULES = {
 """Commands that stand in one module, each with an app named after it; any other has a module of its own name."""
 GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "
-EPILOG += "5 a decision is needed, 6 plan --detailed-exitcode found changes."
+EPILOG += "5 a decision is needed, 6 plan --detailed-exitcode found changes, 130 stopped by Ctrl-C, 143 by SIGTERM."
 
 
 class LazyGroup(TyperGroup):
@@ -64,6 +67,13 @@ class LazyGroup(TyperGroup):
         """The real command in place of the one that `--help` lists."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name else command, rest
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        """As typer does; a signal goes on as an exception of ours, of which typer would keep no more than 130."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise CommandInterrupted(error) from None
 
 
 def load_command(name: str) -> Command:
@@ -104,10 +114,13 @@ def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
         print(f"floodmark {__version__}")
         return 0
     try:
-        code = typer.main.get_command(app).main(
-            options_first(arguments), prog_name="floodmark", standalone_mode=False, obj=invocation
-        )
+        with interrupted_by(signal.SIGTERM):
+            code = typer.main.get_command(app).main(
+                options_first(arguments), prog_name="floodmark", standalone_mode=False, obj=invocation
+            )
         return code if isinstance(code, int) else 0
+    except CommandInterrupted as error:
+        return explain_interruption(error.interruption, invocation)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the last place where one can be explained)
         from floodmark.cli.output import explain_failure
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from floodmark.errors import ConfigError, UnknownKind
+from floodmark.errors import ConfigError, ModuleNeedsSpark, UnknownKind
 from floodmark.logs import LEVELS, Format, configure, get_logger, redact
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from floodmark.project.file import Document, StoreSettings, Variables
     from floodmark.project.kinds import Site
     from floodmark.project.models import Project
+    from floodmark.spark.status import WorkInSpark
     from floodmark.stores.contract import MarkStore
 
 
@@ -84,16 +87,42 @@ class LazySession:
                 self._session = _keeping_our_signals(self.start)
             return self._session
 
+    def work(self) -> WorkInSpark | None:
+        """How far Spark is; None while it has not been started."""
+        from floodmark.spark.status import work_in_spark
+
+        return work_in_spark(self._session) if self._session is not None else None
+
     def interrupt(self) -> None:
         """Stop the Spark jobs that run in it, if it was started."""
         if self._session is not None:
             self._session.interruptAll()
+
+    def abandon(self) -> None:
+        """Cancel what runs in a session of its own, and forget it: stopping it in order may take long."""
+        if self._session is not None and not self._is_borrowed:
+            session, self._session = self._session, None
+            threading.Thread(target=_cancel_quietly, args=(session,), daemon=True).start()
 
     def stop(self) -> None:
         """Let a cluster know that the application has ended."""
         if self._session is not None and not self._is_borrowed:
             self._session.stop()
         self._session = None
+
+
+def _cancel_quietly(session: SparkSession) -> None:
+    with suppress(Exception):  # whatever it says, this process is about to end
+        session.interruptAll()
+
+
+def send_by_value(modules: Sequence[str]) -> None:
+    """Let Spark's workers get functions of these modules as they are: a worker has no session to import them with."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    for name in modules:
+        if name in sys.modules:
+            register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
 
 
 def _keeping_our_signals(start: Callable[[], SparkSession]) -> SparkSession:
@@ -136,6 +165,8 @@ class Invocation:
     target: str | None = None
     env_file: Path | None = None
     logs: LogSettings = LogSettings()
+    job_names: tuple[str, ...] = ()
+    """Of the jobs that this call has built: what it may leave open is theirs."""
     _variables: Variables | None = None
     _document: Document | None = None
     _project: Project | None = None
@@ -185,10 +216,24 @@ class Invocation:
         return Site(self.document().folder, console)
 
     def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
-        """The selected jobs, ready to run."""
+        """The selected jobs, ready to run; a module of theirs that needs Spark while it is imported gets it first."""
+        try:
+            return self.jobs_as_they_are(select, console=console)
+        except ModuleNeedsSpark as error:
+            log.info("Spark is started first", module=error.module, reason=error.reason)
+            self.session()()
+            jobs = self.jobs_as_they_are(select, console=console)
+            send_by_value(error.imported)
+            return jobs
+
+    def jobs_as_they_are(
+        self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout"
+    ) -> Sequence[Job]:
+        """The selected jobs. Raises ModuleNeedsSpark if one stands in a module that needs a session."""
         jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), select)
         if not jobs:
             raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
+        self.job_names = tuple(job.name for job in jobs)
         return jobs
 
     def session(self) -> LazySession:
@@ -196,6 +241,11 @@ class Invocation:
         if self._session is None:
             self._session = self.tools.session(self.loaded_project().spark_settings())
         return self._session
+
+    def abandon_session(self) -> None:
+        """Stop what runs in Spark, and wait for nothing: its JVM ends with this process."""
+        if self._session is not None:
+            self._session.abandon()
 
     def close(self) -> None:
         """End what this call started."""

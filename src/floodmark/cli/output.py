@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from floodmark.cli import INTERRUPTED
 from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.errors.causes import cause_of
 from floodmark.hwm.mark import short_mark
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 
 UsageError = typer.BadParameter.__base__ or typer.BadParameter  # typer gives it no public name of its own
-INTERRUPTED = 130
 USAGE = 2
 STDOUT, STDERR = 1, 2
 _document_streams: list[TextIO] = []
@@ -116,6 +117,16 @@ def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     Console(markup=False, highlight=False).print(table)
+
+
+STATUS_COLOURS = {"done": "green", "failed": "red", "skipped": "yellow"}
+
+
+def coloured_run_line(receipt: Receipt) -> str:
+    """A run in one line, its status in the colour that it has on a terminal."""
+    line, status = run_line(receipt), f" {receipt.status}"
+    colour = STATUS_COLOURS.get(receipt.status)
+    return line.replace(status, f" {painted(receipt.status, colour, sys.stdout)}", 1) if colour else line
 
 
 def run_line(receipt: Receipt) -> str:
@@ -223,10 +234,20 @@ def message_and_hint(error: BaseException) -> tuple[str, str]:
     """What happened, in one line, and the next step."""
     if isinstance(error, FloodmarkError):
         return " ".join(error.message.split()), " ".join(error.hint.split())
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}".rstrip(": "), "run again with --log-level debug"
+    cause = cause_of(error)
+    return cause.reason, cause.hint or "run again with --log-level debug"
 
 
 def print_failure(message: str, hint: str, invocation: Invocation) -> None:
     """The two lines."""
-    sys.stderr.write(invocation.scrub(f"Error: {message}\nTry: {hint}\n"))
+    said = painted("Error:", "red", sys.stderr), painted("Try:", "cyan", sys.stderr)
+    sys.stderr.write(invocation.scrub(f"{said[0]} {message}\n{said[1]} {hint}\n"))
+
+
+COLOURS = {"red": "31", "yellow": "33", "green": "32", "cyan": "36"}
+
+
+def painted(text: str, colour: str, stream: TextIO) -> str:
+    """The text in a colour that carries meaning, on a terminal whose user does not mind (NO_COLOR)."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty()
+    return text if is_plain else f"\x1b[{COLOURS[colour]}m{text}\x1b[0m"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, OneJob, Select, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, OneJob, Select, painted, print_json, print_line, print_table
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -102,6 +105,7 @@ def schema() -> None:
 
 lint_app = typer.Typer(add_completion=False)
 FOUND_ERRORS = 2
+SEVERITY_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 @lint_app.command()
@@ -131,7 +135,8 @@ def _print_findings(report: Report, invocation: Invocation) -> None:
     for finding in report.findings:
         place = f"{finding.where}: " if finding.where else ""
         job = f"{finding.job}: " if finding.job else ""
-        print_line(invocation.scrub(f"{place}{finding.severity} {finding.rule} {job}{finding.message}"))
+        severity = painted(finding.severity, SEVERITY_COLOURS[finding.severity], sys.stdout)
+        print_line(invocation.scrub(f"{place}{severity} {finding.rule} {job}{finding.message}"))
         print_line(invocation.scrub(f"  Try: {finding.hint}"))
     if report.guarantees:
         rows = [(each.job, f"{each.source} → {each.sink}", each.words) for each in report.guarantees]
@@ -139,8 +144,14 @@ def _print_findings(report: Report, invocation: Invocation) -> None:
     for limit in report.limits:
         print_line(invocation.scrub(f"{limit.job}: not guaranteed ({limit.rule}, {limit.severity}): {limit.message}"))
         print_line(invocation.scrub(f"  Try: {limit.hint}"))
-    errors = sum(finding.severity == "error" for finding in report.findings)
-    print_line(f"{errors} errors, {len(report.findings) - errors} warnings and notes")
+    print_line(_summary([*report.findings, *report.limits]))
+
+
+def _summary(printed: Sequence[Finding]) -> str:
+    """How many of each severity were printed."""
+    counts = Counter(finding.severity for finding in printed)
+    words = [f"{counts[each]} {each if counts[each] == 1 else each + 's'}" for each in ("error", "warning", "note")]
+    return ", ".join(words)
 
 
 check_app = typer.Typer(add_completion=False)

@@ -11,26 +11,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.health import AlertBeat
+from floodmark.cli.interruption import STOPPING
 from floodmark.cli.invocation import Invocation
+from floodmark.cli.mistakes import jobs_without_spark, stop_at_mistakes
 from floodmark.cli.output import (
     AsJson,
     DryRun,
     Select,
+    coloured_run_line,
     message_and_hint,
     print_failure,
     print_json,
     print_line,
     run_entry,
-    run_line,
 )
+from floodmark.cli.progress import Progress, said_in_lines, shown_on_terminal
 from floodmark.errors import ConfigError
 from floodmark.hwm.mark import mark_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
-
-    from rich.status import Status
 
     from floodmark.jobs.job import Job, Plan
     from floodmark.jobs.retention import Cleaner
@@ -80,7 +81,9 @@ def run(
     if loops and at_once > 1:
         raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
     command = RunCommand(ctx.obj, options, as_json, at_once)
-    jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
+    stop_at_mistakes(command.invocation, select or ())
+    with command.showing(Progress()):  # a module may need Spark while it is imported
+        jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
     if dry_run:
         command.plan(jobs)
         return
@@ -127,7 +130,7 @@ class RunCommand:
         from floodmark.patience import stop_on
 
         outcomes: list[Outcome] = []
-        with stop_on(signal.SIGTERM) as stopping, self.status(f"running {len(jobs)} jobs"):
+        with stop_on(signal.SIGTERM, message=STOPPING) as stopping, self.showing(Progress()):
             cleaner = self.cleaner()
             for outcome in self.outcomes(jobs, stopping):
                 outcomes.append(outcome)
@@ -158,11 +161,11 @@ class RunCommand:
 
         runner = replace(self.runner(replace(self.options, waits_for_settling=False)), notes_looks=True)
         self.invocation.start_logging("info")
-        with stop_on(signal.SIGTERM, signal.SIGINT) as stopping, self.status(LOOPING) as status:
+        progress = Progress(idle_words=LOOPING)
+        with stop_on(signal.SIGTERM, signal.SIGINT, message=STOPPING) as stopping, self.showing(progress):
             cleaner = self.cleaner()
             loop = Loop(lambda job: self.add_up(runner.run(job), cleaner), stopping, self.report)
-            if status is not None:
-                loop.status = lambda text: status.update(text or LOOPING)
+            loop.status = lambda text: setattr(progress, "idle_words", text or LOOPING)
             code = loop.go(jobs, every)
         self.summarise(list(self.totals.values()))
         return code
@@ -194,7 +197,7 @@ class RunCommand:
         """One line for a job that ended; a failure goes to stderr as every failure does."""
         if outcome.error is None:
             if not self.as_json:
-                print_line(run_line(outcome.receipt))
+                print_line(coloured_run_line(outcome.receipt))
             return
         message, hint = message_and_hint(outcome.error)
         named = message if f"'{outcome.receipt.job}'" in message else f"job '{outcome.receipt.job}': {message}"
@@ -239,13 +242,14 @@ class RunCommand:
             server.server_close()
             thread.join()
 
-    def status(self, text: str) -> AbstractContextManager[Status | None]:
-        """A moving line on a terminal, so that a long batch does not look dead."""
-        if self.as_json or not sys.stderr.isatty():
+    def showing(self, progress: Progress) -> AbstractContextManager[None]:
+        """A moving line on a terminal; elsewhere a line for what takes long, unless a loop logs what it does."""
+        if self.as_json or self.invocation.logs.level == "error":
             return nullcontext()
-        from rich.console import Console
-
-        return Console(stderr=True).status(text)
+        if sys.stderr.isatty():
+            progress.work = self.invocation.session().work
+            return shown_on_terminal(progress)
+        return nullcontext() if progress.idle_words else said_in_lines()
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -277,7 +281,7 @@ def plan(
     session, store = invocation.session(), invocation.store()
     plans = [
         job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
-        for job in invocation.jobs(select or ())
+        for job in jobs_without_spark(invocation, select or ())
     ]
     print_plans(plans, as_json=as_json)
     if detailed_exitcode and any(each.has_work for each in plans):

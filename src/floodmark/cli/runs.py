@@ -18,6 +18,7 @@ from floodmark.cli.output import (
     run_entry,
     scrub_document,
 )
+from floodmark.errors import JobNotFound
 from floodmark.hwm.mark import mark_text, short_mark
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def runs(
     """Show what past runs did, newest first."""
     invocation: Invocation = ctx.obj
     receipts = invocation.store().runs(job, limit=last)
+    if job is not None and not receipts:
+        require_known(invocation, job)
     if as_json:
         print_json({"runs": [_run_entry(receipt, invocation) for receipt in receipts]})
         return
@@ -50,6 +53,14 @@ def runs(
     for receipt in receipts:
         if receipt.error:
             print_line(invocation.scrub(f"{receipt.started:%Y-%m-%d %H:%M:%S} {receipt.job}: {receipt.error}"))
+
+
+def require_known(invocation: Invocation, job: str) -> None:
+    """Raises JobNotFound for a job that neither the project nor the store has: it is not one without runs."""
+    declared = [each.name for each in invocation.loaded_project().jobs]
+    known = list(dict.fromkeys([*declared, *invocation.store().jobs()]))
+    if job not in known:
+        raise JobNotFound(job, known=known)
 
 
 def _run_entry(receipt: Receipt, invocation: Invocation) -> dict[str, object]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floodmark.cli.interruption import STOPPING
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, message_and_hint, print_failure, print_json, print_line
 from floodmark.errors import ConfigError
@@ -115,7 +116,7 @@ class WorkflowCommand:
         """One run; SIGTERM lets the tasks under way finish and skips the rest."""
         from floodmark.patience import stop_on
 
-        with stop_on(signal.SIGTERM) as stopping:
+        with stop_on(signal.SIGTERM, message=STOPPING) as stopping:
             finished = self.workflow_run(stopping.wait).go(chosen)
         self.announce(finished)
         return finished.exit_code
@@ -126,7 +127,7 @@ class WorkflowCommand:
         from floodmark.patience import stop_on
 
         self.invocation.start_logging("info")
-        with stop_on(signal.SIGTERM, signal.SIGINT) as stopping:
+        with stop_on(signal.SIGTERM, signal.SIGINT, message=STOPPING) as stopping:
             run = self.workflow_run(stopping.wait)
 
             def run_at(tick: datetime) -> WorkflowResult:

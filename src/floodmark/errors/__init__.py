@@ -5,6 +5,8 @@ FloodmarkError
 │   ├── UnknownField            a field nobody knows, with the nearest known name
 │   ├── FieldInvalid            a field that is missing, or whose value does not fit
 │   ├── VariableMissing         ${NAME} without a value
+│   ├── ModuleNeedsSpark        a user's module that cannot be imported without a session
+│   ├── ColumnMissing           a sink is told to use a column that the rows do not have
 │   ├── ColumnReserved          a column of the user's with a name that belongs to Floodmark
 │   ├── ColumnUnfit             a column whose values a sink would change without a word
 │   ├── ColumnUnmapped          a column whose values Spark would change without a word
@@ -79,6 +81,7 @@ FloodmarkError
 from __future__ import annotations
 
 from floodmark.errors.configuration import (
+    ColumnMissing,
     ColumnReserved,
     ColumnUnfit,
     ColumnUnmapped,
@@ -91,6 +94,7 @@ from floodmark.errors.configuration import (
     MarkFieldUnknown,
     MarkInvalid,
     MarkKindMismatch,
+    ModuleNeedsSpark,
     RuleInvalid,
     RunNotFound,
     SignatureInvalid,
@@ -167,6 +171,7 @@ __all__ = [
     "BatchClosed",
     "ChangeFeedOff",
     "CodeChanged",
+    "ColumnMissing",
     "ColumnReserved",
     "ColumnUnfit",
     "ColumnUnmapped",
@@ -197,6 +202,7 @@ __all__ = [
     "MarkMissing",
     "MarkMoved",
     "MarkUnreadable",
+    "ModuleNeedsSpark",
     "NoGoodRun",
     "NumbersDisagree",
     "Overtaken",

@@ -16,6 +16,10 @@ def did_you_mean(near: Sequence[str]) -> str:
     return f"did you mean {', '.join(near)}?" if near else ""
 
 
+SHOWN = 20
+"""So many names are listed where one is not found."""
+
+
 class FloodmarkError(Exception):
     """An error with a next step; `exit_code` is what the command line returns for it."""
 
@@ -49,8 +53,9 @@ class UnknownField(ConfigError):
 class FieldInvalid(ConfigError):
     """A field that is missing, or whose value does not fit; the value itself may be a secret and is not shown."""
 
-    def __init__(self, field: str, *, where: str, reason: str) -> None:
-        super().__init__(f"{where}: {field} {reason}.", hint="fix that line; floodmark schema shows every field")
+    def __init__(self, field: str, *, where: str, reason: str, hint: str = "") -> None:
+        hint = hint or "fix that line; floodmark schema shows every field"
+        super().__init__(f"{where}: {field} {reason}.", hint=hint)
         self.field, self.where, self.reason = field, where, reason
 
 
@@ -65,13 +70,29 @@ class VariableMissing(ConfigError):
         self.variable, self.where = variable, where
 
 
+class ModuleNeedsSpark(ConfigError):
+    """A user's module that cannot be imported without a Spark session."""
+
+    def __init__(self, module: str, *, reason: str, imported: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"could not look inside {module}: it needs Spark ({reason}).",
+            hint="`floodmark run` imports it once Spark has started; to be seen without, make what needs a session "
+            "inside a function",
+        )
+        self.module, self.reason, self.imported = module, reason, tuple(imported)
+        """The modules that were being imported, one by another."""
+
+
 class ColumnUnmapped(ConfigError):
     """A column of a type that Spark cannot hold as it is: reading it would change values without a word."""
 
     def __init__(self, source: str, *, column: str, type_name: str) -> None:
+        is_number = any(word in type_name.lower() for word in ("numeric", "decimal", "number", "money"))
+        exact = f"`types: {{{column}: string}}` keeps every digit"
+        rounded = f", `types: {{{column}: 'decimal(38,10)'}}` is a number where ten places behind the point are enough"
         super().__init__(
             f"column '{column}' of {source} is of type {type_name or '(none)'}, which Spark would change.",
-            hint=f"say what it shall be, as in `types: {{{column}: string}}` or `decimal(38,10)`, or leave it out",
+            hint=f"{exact}{rounded}" if is_number else f"`types: {{{column}: string}}` reads its text; or leave it out",
         )
         self.source, self.column, self.type_name = source, column, type_name
 
@@ -85,6 +106,19 @@ class ColumnUnfit(ConfigError):
             hint=hint or f"cast it in the transform, to string for instance, or leave {column} out",
         )
         self.target, self.column, self.type_name = target, column, type_name
+
+
+class ColumnMissing(ConfigError):
+    """A sink is told to use a column that the rows do not have; nothing was written."""
+
+    def __init__(self, job: str, *, sink: str, use: str, column: str, columns: Sequence[str]) -> None:
+        more = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
+        super().__init__(
+            f"sink '{sink}' of job '{job}' has {use} '{column}', and its rows have no such column: they have "
+            f"{', '.join(columns[:SHOWN])}{more}.",
+            hint=did_you_mean(nearest_names(column, columns)) or f"fix `{use}`, or select {column} in the transform",
+        )
+        self.job, self.sink, self.use, self.column, self.columns = job, sink, use, column, tuple(columns)
 
 
 class ColumnReserved(ConfigError):
@@ -118,7 +152,12 @@ class JobNotFound(ConfigError):
     """`--select` named no job of this project."""
 
     def __init__(self, job: str, *, known: Sequence[str]) -> None:
-        super().__init__(f"no job '{job}'.", hint=f"one of: {', '.join(known) or '(the project has no jobs)'}")
+        near = did_you_mean(nearest_names(job, known))
+        listed = f"one of: {', '.join(known[:SHOWN])}" + (
+            f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+        )
+        hint = f"{near} {listed}".strip() if known else "the project has no jobs: add one under `jobs:`"
+        super().__init__(f"no job '{job}'.", hint=hint)
         self.job, self.known = job, tuple(known)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from floodmark.errors.configuration import FloodmarkError
+from floodmark.errors.known_causes import server_hint
 
 
 class SourceUnreadable(FloodmarkError):
     """The source could not be looked at; this is never taken for "no rows"."""
 
-    def __init__(self, source: str, *, reason: str, hint: str = "check that it is there and may be read") -> None:
+    def __init__(self, source: str, *, reason: str, hint: str = "") -> None:
+        hint = hint or server_hint(reason) or "check that it is there and may be read"
         super().__init__(f"{source} cannot be read: {reason}.", hint=hint)
         self.source, self.reason = source, reason
 
@@ -79,10 +81,10 @@ class KeyDecreased(FloodmarkError):
 class TransformFailed(FloodmarkError):
     """The user's SQL or function raised; nothing was written."""
 
-    def __init__(self, job: str, *, reason: str) -> None:
+    def __init__(self, job: str, *, reason: str, hint: str = "") -> None:
         super().__init__(
             f"the transform of job '{job}' failed: {reason}",
-            hint=f"fix it and run again; `floodmark plan --select {job}`",
+            hint=f"{hint or 'fix it'}; then `floodmark run --select {job}`",
         )
         self.job, self.reason = job, reason
 
@@ -196,10 +198,10 @@ class ConnectorsMissing(SparkUnavailable):
 class SinkFailed(FloodmarkError):
     """A sink could not be written; the mark did not move."""
 
-    def __init__(self, job: str, *, sink: str, reason: str) -> None:
+    def __init__(self, job: str, *, sink: str, reason: str, hint: str = "") -> None:
         super().__init__(
             f"sink '{sink}' of job '{job}' could not be written: {reason}",
-            hint="fix the cause and run again: the same batch is finished, nothing is written twice",
+            hint=f"{hint or 'fix the cause'} and run again: the same batch is finished, nothing is written twice",
         )
         self.job, self.sink, self.reason = job, sink, reason
 
@@ -266,7 +268,9 @@ class SinkUnreachable(FloodmarkError):
         target: str,
         *,
         reason: str,
-        hint: str = "check that the server runs and lets this role in; then run again: nothing is written twice",
+        hint: str = "",
     ) -> None:
-        super().__init__(f"{target} cannot be used: {reason}.", hint=hint)
+        known = hint or server_hint(reason) or "check that the server runs and lets this role in"
+        again = "" if hint else "; then run again: nothing is written twice"
+        super().__init__(f"{target} cannot be used: {reason}.", hint=f"{known}{again}")
         self.target, self.reason = target, reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from floodmark.errors.configuration import FloodmarkError
+from floodmark.errors.known_causes import server_hint
 
 
 class StoreError(FloodmarkError):
@@ -14,9 +15,8 @@ class StoreError(FloodmarkError):
 class StoreUnreachable(StoreError):
     """The store could not be read or written; the run stops and never starts from the beginning."""
 
-    def __init__(
-        self, store: str, *, reason: str, hint: str = "check that the store is there and may be written"
-    ) -> None:
+    def __init__(self, store: str, *, reason: str, hint: str = "") -> None:
+        hint = hint or server_hint(reason) or "check that the store is there and may be written"
         super().__init__(f"store {store} cannot be used: {reason}.", hint=hint)
         self.store, self.reason = store, reason
 

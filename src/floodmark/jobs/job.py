@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark import stores
-from floodmark.errors import ConfigError, SinkBehind, SinkShared
+from floodmark.errors import SinkBehind, SinkShared
 from floodmark.hwm import HWM, Json
 from floodmark.jobs.borrowed_events import with_borrowed_events
+from floodmark.jobs.parts import require_name, require_names, require_parts
 from floodmark.jobs.planned_rows import PlannedRows
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
 from floodmark.locations import quote
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from floodmark.jobs.reconcile import By, ReconcileResult
 
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 Part = TypeVar("Part")
 
 
@@ -76,6 +75,7 @@ class Job:
 
     def __post_init__(self) -> None:
         require_name("job", self.name)
+        require_parts(self)
         require_names(self.name, "sink", [sink.name for sink in self.sinks])
         require_names(self.name, "source", [source.name for source in self.sources])
         RuleSet(tuple(self.rules))
@@ -319,26 +319,6 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
 def looked_at(work: Work) -> Work:
     """The work as it is asked without the lease: nobody is waited for who writes to a sink."""
     return replace(work, sinks=tuple(map(answering_at_once, work.sinks)))
-
-
-def require_name(what: str, name: str) -> None:
-    """Names become parts of ledgers, folders and files, so each is plain."""
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"{what} name {name!r} cannot be used.",
-            hint="use letters, digits, '_', '-' and '.', and begin with none of the last two",
-        )
-
-
-def require_names(job: str, what: str, names: Sequence[str]) -> None:
-    """Ledgers and marks are known by these names, so each is used once."""
-    if not names:
-        raise ConfigError(f"job '{job}' has no {what}.", hint=f"give it at least one {what}")
-    for name in names:
-        require_name(what, name)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"job '{job}' has two {what}s named '{twice[0]}'.", hint=f"give each {what} a `name`")
 
 
 def session_of(spark: SparkSession | Session | None) -> Session:

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, SinkFailed
+from floodmark.errors.causes import reason_of
 from floodmark.jobs.dead_letters import act_batch, discard, require_replay_fits, run_replay
 from floodmark.jobs.ranges import literal
 from floodmark.locations import quote
@@ -26,7 +27,6 @@ from floodmark.step import RunRequest, Step
 from floodmark.step.engine import session_under
 from floodmark.step.refused import saved_rows, with_changes
 from floodmark.step.set_aside import FIRST_NUMBER, Letters, discarded_rows, parse_rows, replayed_rows
-from floodmark.step.transform import first_lines
 from floodmark.stores.extras import OutsideBatch
 from floodmark.stores.lease import HeldLease, hold
 
@@ -269,5 +269,5 @@ def write_claim(step: Step, claimed: DataFrame, replay_id: str, lease: HeldLease
         except FloodmarkError:
             raise
         except Exception as error:
-            raise SinkFailed(step.work.name, sink=sink.name, reason=first_lines(error)) from error
+            raise SinkFailed(step.work.name, sink=sink.name, reason=reason_of(error)) from error
     log.info("quarantined rows replayed", job=step.work.name, replay=replay_id)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, get_args
 
 from floodmark.errors import ConfigError, FloodmarkError, NoGoodRun, RunNotFound, SinkFailed
+from floodmark.errors.causes import reason_of
 from floodmark.failpoints import reach
 from floodmark.jobs.dead_letters import act_batch
 from floodmark.jobs.diff import Receipts, end_time
@@ -23,7 +24,6 @@ from floodmark.step.engine import session_under
 from floodmark.step.intents import fence_each, fence_open_batch, named_as_begun
 from floodmark.step.looking import read_ledgers
 from floodmark.step.set_aside import Letters
-from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import JobRecord, Receipt
 
@@ -339,5 +339,5 @@ def _restore(step: Step, points: Sequence[RestorePoint], number: int, session: S
         except FloodmarkError:
             raise
         except Exception as error:
-            raise SinkFailed(step.work.name, sink=point.table.name, reason=first_lines(error)) from error
+            raise SinkFailed(step.work.name, sink=point.table.name, reason=reason_of(error)) from error
     reach("after_restore")

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
 
-from floodmark.errors import ConfigError, DecisionNeeded, FloodmarkError, LeaseHeld, RuleBroken, StoreError
+from floodmark.errors import (
+    ConfigError,
+    DecisionNeeded,
+    FloodmarkError,
+    LeaseHeld,
+    RuleBroken,
+    StoreError,
+    StoreUnreachable,
+)
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause, stop_requested
@@ -100,7 +108,8 @@ class Runner:
         except Exception as error:
             log.debug("run failed", job=job.name, exc_info=True)
             ended = Receipt(job.name, new_run_id(), "failed", clock.started, clock.elapsed(), error=str(error))
-            return Outcome(self._with_store_facts(ended), error)
+            is_store = isinstance(error, StoreUnreachable)  # asked again, it would be waited for again
+            return Outcome(ended if is_store else self._with_store_facts(ended), error)
 
     def run_patiently(self, job: Runnable, wait: Callable[[float], bool]) -> Outcome:
         """Run the job, and again as its `retries` say while that may help; `wait` is True if somebody asks to stop."""
@@ -333,7 +342,7 @@ def noting_failure(step: Step) -> Iterator[None]:
 
 def note_failure(step: Step, error: Exception, clock: Clock) -> None:
     """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
-    if isinstance(error, LeaseHeld):
+    if isinstance(error, LeaseHeld | StoreUnreachable):
         return
     results = error.results if isinstance(error, RuleBroken) else ()
     rules = tuple(RuleOutcome.deserialize(result) for result in results)

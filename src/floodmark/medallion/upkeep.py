@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
+from floodmark.errors.causes import reason_of
 from floodmark.jobs.dead_letters import require_no_open_batch
 from floodmark.jobs.job import Job
 from floodmark.jobs.quarantine import close_settled
@@ -28,7 +29,6 @@ from floodmark.spark.tables import DeltaPlace
 from floodmark.step import RunRequest
 from floodmark.step.engine import session_under
 from floodmark.step.set_aside import union_all
-from floodmark.step.transform import first_lines
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import UPKEEP, Receipt
 
@@ -120,7 +120,7 @@ def _look_after(spark: SparkSession, upkeep: Upkeep, store: MarkStore, *, dry_ru
         files, size = work.probe.files_and_bytes()
         report = replace(report, done=done, files_after=files, bytes_after=size)
     except Exception as error:  # noqa: BLE001 - it is the report of this table, and the next one is tried
-        report = replace(report, error=first_lines(error))
+        report = replace(report, error=reason_of(error))
     return replace(report, seconds=round(time.monotonic() - started, 3))
 
 

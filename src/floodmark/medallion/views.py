@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Literal
 import sqlglot
 
 from floodmark.errors import ConfigError
+from floodmark.errors.causes import reason_of
 from floodmark.locations import local_path, quote_table
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import Batch, BatchSize, ledger_id
 from floodmark.sinks.delta import Delta
 from floodmark.spark.session import isolated_session
 from floodmark.step.repeatable import tables_read
-from floodmark.step.transform import first_lines, short_hash
+from floodmark.step.transform import short_hash
 from floodmark.stores.record import VIEWS, Receipt
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class ViewPublisher:
                 return self._as_view(name, sql, versions)
             return self._as_table(name, sql, versions)
         except Exception as error:  # noqa: BLE001 - it is the report of this view, and the next one is tried
-            return ViewReport(name, "nothing", error=first_lines(error))
+            return ViewReport(name, "nothing", error=reason_of(error))
 
     @cached_property
     def is_persistent(self) -> bool:

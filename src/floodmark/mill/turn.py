@@ -237,7 +237,7 @@ class MillStep(Step):
         takes_end = isinstance(sink, EndTaking) and sink.takes_end()
         return super().fit(rows if takes_end else rows.where(f"not {ENDS}"), sink, batch)
 
-    def error_for(self, error: Exception, sink: str, intent: Intent, spark: SparkSession) -> FloodmarkError:
+    def error_for(self, error: Exception, sink: str | None, intent: Intent, spark: SparkSession) -> FloodmarkError:
         return element_error_in(error) or super().error_for(error, sink, intent, spark)
 
     def stops(self, intent: Intent) -> bool:

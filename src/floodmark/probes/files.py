@@ -165,7 +165,7 @@ def unreadable(path: str, error: Exception) -> SourceUnreadable:
     """The error of a driver or the system, in our words and without a login."""
     where = getattr(error, "filename", None)
     reason = f"{getattr(error, 'strerror', None) or error}" + (f" ({where})" if where and where != path else "")
-    return SourceUnreadable(without_login(path), reason=reason)
+    return SourceUnreadable(without_login(path), reason=reason.rstrip("."))
 
 
 def rows_in(path: str, file_format: str, *, header: bool = True) -> int:

@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from floodmark.errors import FloodmarkError, SinkBehind, SourceUnreadable
+from floodmark.errors import FloodmarkError, ModuleNeedsSpark, SinkBehind, SourceUnreadable
+from floodmark.errors.causes import reason_of
 from floodmark.health.report import SinkUnseen
 from floodmark.hwm import VersionHWM
 from floodmark.jobs.table_readers import kept_by, time_of
@@ -41,7 +42,6 @@ from floodmark.spark.faults import hosts_without
 from floodmark.spark.session import is_local
 from floodmark.spark.tables import DeltaPlace
 from floodmark.step.looking import last_confirmed, name_of, require_same_sources, sink_behind, source_request
-from floodmark.step.transform import first_lines
 from floodmark.step.work import KEY_OF_ASIDE, RunRequest, display_marks
 from floodmark.stores.record import JobRecord
 
@@ -329,7 +329,7 @@ def _lost(job: JobModel, record: JobRecord, site: Site, namespace: str) -> list[
             name = sink.name
             recorded = sink.recorded(ledger_id(namespace, job.name, sink.name), _no_session)
         except Exception as error:  # noqa: BLE001 - whatever a sink or its server says, it is the answer here
-            lost.append(SinkUnseen(job.name, name, first_lines(error)))
+            lost.append(SinkUnseen(job.name, name, reason_of(error)))
             continue
         behind = sink_behind(sink, namespace, record, recorded, f"{key_begin}{sink.name}")
         lost += [behind] if behind else []
@@ -340,8 +340,11 @@ def _behind(job: JobModel, record: JobRecord, site: Site) -> int | None:
     try:
         with closing_source(job.source.build(site)) as source:
             return rows_above(source, record)
+    except ModuleNeedsSpark as error:
+        log.warning(error.message, job=job.name)
+        return None
     except Exception as error:  # noqa: BLE001 - it may be a user's own source, and one number less is no failure
-        log.info("a source could not be asked how far its mark is behind", job=job.name, reason=first_lines(error))
+        log.info("a source could not be asked how far its mark is behind", job=job.name, reason=reason_of(error))
         return None
 
 

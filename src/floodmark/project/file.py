@@ -252,12 +252,14 @@ class _Reader:
         return self._scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, place: Place, around: tuple[yaml.Node, ...]) -> Json:
-        own = [key.value for key, _ in node.value if key.tag != _TAG + "merge"]
+        first: dict[str, int] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a field name has to be text")
-            if own.count(key.value) > 1:
-                raise self._error(key, f"field '{self._with_references(key.value)}' stands here twice")
+            if key.value in first and key.tag != _TAG + "merge":
+                said = f"field '{self._with_references(key.value)}' stands here again, after line {first[key.value]}"
+                raise self._error(key, said)
+            first[key.value] = key.start_mark.line + 1
         self.loader.flatten_mapping(node)
         values: dict[str, Json] = {}
         for key, inner in node.value:

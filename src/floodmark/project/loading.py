@@ -28,13 +28,35 @@ SHAPES = {
     NAME: "should be a name of letters, digits, '_', '-' and '.'",
     PYTHON_NAME: "should be module:name",
 }
+NAMED = ("jobs", "sinks")
+"""What has names that may stand only once; pydantic knows of a second one, and not where it stands."""
 REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:[^}]*)?\}$"}
+
+
+WORDS = {
+    "tuple_type": "has to be a list",
+    "list_type": "has to be a list",
+    "string_type": "has to be text",
+    "string_too_short": "must not be empty",
+    "dict_type": "has to be fields with values",
+    "model_type": "has to be fields with values",
+    "model_attributes_type": "has to be fields with values",
+    "mapping_type": "has to be fields with values",
+    "bool_type": "has to be true or false",
+    "bool_parsing": "has to be true or false",
+    "int_type": "has to be a whole number",
+    "int_parsing": "has to be a whole number",
+    "int_from_float": "has to be a whole number",
+}
+"""pydantic's names of mistakes, in words for people who have never heard of it."""
 
 
 def load(document: Document) -> Project:
     """The project that the document describes, its target applied. Raises the first error that `examine` finds."""
     project, wrong = examine(document)
     if project is None:
+        if len(wrong) > 1:
+            wrong[0].hint += f"; there are {len(wrong)} mistakes, `floodmark lint` shows all"
         raise wrong[0]
     return project
 
@@ -51,7 +73,7 @@ def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
     except ConfigError as error:
         return None, [error]
     except ValidationError as error:
-        return None, mistakes(error, document)
+        return None, [*mistakes(error, document), *repeated_names(document)]
 
 
 def project_schema() -> dict[str, object]:
@@ -74,8 +96,46 @@ def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
     details: dict[Place, ErrorDetails] = {}
     for detail in error.errors(include_input=False):
         details.setdefault(_place(detail, document.values), detail)  # a union complains once for each of its members
+    details = {place: detail for place, detail in details.items() if not _is_repeated_name(detail)}
     in_order = sorted(details, key=lambda place: document.lines.get(place, document.lines.get(place[:-1], 0)))
-    return [_mistake(place, details[place], document) for place in in_order]
+    found = [(place, _mistake(place, details[place], document)) for place in in_order]
+    misspelt = {(*place[:-1], error.nearest) for place, error in found if isinstance(error, UnknownField)}
+    return [error for place, error in found if details[place]["type"] != "missing" or place not in misspelt]
+
+
+def _is_repeated_name(detail: ErrorDetails) -> bool:
+    return detail["type"] == "value_error" and any(f"two {things} are called" in detail["msg"] for things in NAMED)
+
+
+def repeated_names(document: Document) -> list[ConfigError]:
+    """Jobs, and sinks of a job, that are called as an earlier one; each at its own line."""
+    jobs = _listed(document.values.get("jobs"))
+    names = [(("jobs", n, "name"), job.get("name")) for n, job in jobs]
+    found = _repeated("jobs", names, document)
+    for n, job in jobs:
+        sinks = _listed(job.get("sinks"))
+        places: list[Place] = [("jobs", n, "sinks", m, *(["name"] if "name" in sink else [])) for m, sink in sinks]
+        called = [sink.get("name") or sink.get("type") for _, sink in sinks]
+        found += _repeated("sinks", list(zip(places, called, strict=True)), document)
+    return found
+
+
+def _listed(values: Json) -> list[tuple[int, dict[str, Json]]]:
+    return [(n, each) for n, each in enumerate(values) if isinstance(each, dict)] if isinstance(values, list) else []
+
+
+def _repeated(things: str, names: Sequence[tuple[Place, Json]], document: Document) -> list[ConfigError]:
+    first: dict[str, Place] = {}
+    found: list[ConfigError] = []
+    for place, name in names:
+        if isinstance(name, str) and name in first:
+            reason = f"is wrong: two {things} are called '{name}', the first at {document.where(first[name])}"
+            hint = f"give it a name of its own, as in name: {name}_2"
+            path = ".".join(map(str, place if place[-1] == "name" else (*place, "name")))
+            found.append(FieldInvalid(path, where=document.where(place), reason=reason, hint=hint))
+        elif isinstance(name, str):
+            first[name] = place
+    return found
 
 
 def _mistake(place: Place, detail: ErrorDetails, document: Document) -> ConfigError:
@@ -88,7 +148,9 @@ def _mistake(place: Place, detail: ErrorDetails, document: Document) -> ConfigEr
     if detail["type"] in ("missing", "union_tag_not_found"):
         missing = f"{name}.type" if detail["type"] == "union_tag_not_found" else name
         return FieldInvalid(missing, where=where, reason="is missing")
-    return FieldInvalid(name, where=where, reason=_without_value(detail))
+    is_list = detail["type"] in ("list_type", "tuple_type")
+    hint = f"write {place[-1]}: [ … ], or each of them on a line of its own behind a dash" if is_list else ""
+    return FieldInvalid(name, where=where, reason=_without_value(detail), hint=hint)
 
 
 def _place(detail: ErrorDetails, values: Json) -> Place:
@@ -111,6 +173,10 @@ def _without_value(detail: ErrorDetails) -> str:
     message = detail["msg"].removeprefix("Input ").rstrip(".")
     if detail["type"] == "string_pattern_mismatch":
         return SHAPES.get(str(detail["ctx"]["pattern"]), message)
+    if detail["type"] in WORDS:
+        return WORDS[detail["type"]]
+    if detail["type"] == "literal_error":
+        return f"has to be {detail['ctx']['expected']}"
     return f"is wrong: {message.removeprefix('Value error, ')}" if detail["type"] == "value_error" else message
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError, ConnectorsMissing, FloodmarkError
 from floodmark.machine import replace_file
 from floodmark.patience import doubling_pause
+from floodmark.phases import phase
 from floodmark.spark.java import alone, cache_folder, find_java
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def _resolve(folder: Path, settings: Path, pause_seconds: float, modules: Path =
         found = cached_jars(folder)  # another process may have resolved them while this one waited
         if found:
             return found
-        Resolution(modules, settings, folder, java).run(pause_seconds)
+        with phase("fetching connectors"):
+            Resolution(modules, settings, folder, java).run(pause_seconds)
         write_manifest(folder)
     return cached_jars(folder)
 

@@ -58,7 +58,8 @@ def raise_in_plan(kind: Kind, message: str | Column) -> Column:
 def fault_in(error: Exception, kind: Kind) -> str | None:
     """The message of such a fault, if that is what stopped the job."""
     match = re.search(f"{re.escape(fault_begin(kind))}(.*?){re.escape(END)}", str(error), re.DOTALL)
-    return match[1] if match else None
+    is_plan = match is not None and match[1].startswith(",")  # the expression itself, which an error of analysis shows
+    return match[1] if match and not is_plan else None
 
 
 @dataclass(frozen=True)

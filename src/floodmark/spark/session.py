@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from floodmark.errors import SparkUnavailable
+from floodmark.errors.causes import cause_of
+from floodmark.phases import phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,9 +63,8 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
     if active is not None:
         return _with_delta(active)
     chosen = full_names(settings or {})
-    if _is_provided(chosen):
-        return _start(chosen, app_name)
-    return _start_own(chosen, app_name)
+    with phase("starting Spark"):
+        return _start(chosen, app_name) if _is_provided(chosen) else _start_own(chosen, app_name)
 
 
 def isolated_session(spark: SparkSession) -> SparkSession:
@@ -170,8 +171,10 @@ def _is_provided(chosen: Mapping[str, str]) -> bool:
 def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
     from floodmark.spark.connectors import brings_connectors, connectors, package_jars  # only for a new session
     from floodmark.spark.java import find_java
+    from floodmark.spark.masters import require_answer
     from floodmark.spark.sharing import archive_file, make_later, sharing_options
 
+    require_answer(chosen.get("spark.master", "local[*]"))
     java, ivy_settings = find_java(), chosen.get("spark.jars.ivySettings")
     jars = connectors(ivy_settings) if brings_connectors() else ()
     if jars and is_local(chosen.get("spark.master", "local[*]")):  # Spark itself would ask the registry at every start
@@ -180,12 +183,12 @@ def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
     archive = archive_file(java, jars)
     sharing = sharing_options(archive, chosen.get("spark.driver.extraJavaOptions", ""))
     settings = session_settings(chosen, jars, sharing)
+    _quiet_pyspark()
     if not is_local(settings["spark.master"]):
         ensure_gateway(settings, java, ())
         return _start(settings, app_name)
     if jars:
         make_later(archive)
-    _quiet_pyspark()
     with environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):  # not any python3 of PATH
         ensure_gateway(settings, java, jars)
         return _start(settings, app_name)
@@ -205,10 +208,9 @@ def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
     try:
         return SparkSession.builder.config(map=dict(settings)).appName(app_name).getOrCreate()
     except Exception as error:  # Spark fails in its own, Py4J's and Python's ways
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise SparkUnavailable(
-            f"no Spark session could be started: {reason}", hint=f"{SPARK_LOG}=info shows what Spark says"
-        ) from error
+        cause = cause_of(error)
+        hint = cause.hint or f"{SPARK_LOG}=info shows what Spark says"
+        raise SparkUnavailable(f"no Spark session could be started: {cause.reason}", hint=hint) from error
 
 
 def full_names(settings: Mapping[str, str]) -> dict[str, str]:

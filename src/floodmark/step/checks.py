@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from floodmark.errors import RuleBroken, SchemaChanged
+from floodmark.errors import ColumnMissing, RuleBroken, SchemaChanged
 from floodmark.logs import get_logger
 from floodmark.rules import RuleSet, Tally
 from floodmark.rules.rule_set import SAMPLE, Legend
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 SAMPLES = 3
+USES = ("key", "sequence", "by")
+"""What sinks call the columns that they tell rows apart by."""
 WIDER = {
     "tinyint": ("smallint", "int", "bigint", "float", "double"),
     "smallint": ("int", "bigint", "float", "double"),
@@ -104,6 +106,19 @@ def log_rules(tally: Tally, job: str) -> None:
         write, event = (log.warning, "rule broken") if verdict.failed else (log.info, "rule held")
         facts = {"action": verdict.action, "failed": verdict.failed, "checked": verdict.checked}
         write(event, job=job, rule=verdict.name, **facts)
+
+
+def require_columns(rows: DataFrame, sink: Sink, job: str) -> None:
+    """Raise ColumnMissing for a column that a sink is told to use and that the rows do not have.
+
+    Spark would say so too, in words of the plan that the sink made of it.
+    """
+    known = {name.lower() for name in rows.columns}
+    for use in USES:
+        named = getattr(sink, use, ())
+        for name in named if isinstance(named, tuple) else ():
+            if name.split(".")[0].strip("`").lower() not in known:
+                raise ColumnMissing(job, sink=sink.name, use=use, column=name, columns=rows.columns)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from floodmark.failpoints import reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
+from floodmark.phases import phase
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
 from floodmark.step.work import display_marks
@@ -149,7 +150,7 @@ class Engine(ABC, Generic[LookT]):
         """Look; hold the lease; finish the open batch or plan the next; make it durable; carry it out."""
         clock, record = Clock(), self.read()
         self.log_mark(record)
-        with clock.timing("look"):
+        with clock.timing("look"), phase("looking", self.job):
             look = None if record.intent else self.look(record)
         if look and look.is_empty:
             self.remember(record, look)

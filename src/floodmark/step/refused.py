@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
+from floodmark.errors.causes import reason_of
 from floodmark.rules import RuleSet, Tally
 from floodmark.sinks.contract import Batch, BatchSize, Sink
 from floodmark.sinks.refusals import EARLIER, Refusing
@@ -28,7 +29,6 @@ from floodmark.step.set_aside import (
     union_all,
 )
 from floodmark.step.spool import RowCounts, Spool
-from floodmark.step.transform import first_lines
 from floodmark.step.work import Work
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def with_changes(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
     try:
         return rows.withColumns({to: F.expr(text).cast(kinds[to.lower()]) for to, text in changes.items()})
     except (AnalysisException, ParseException) as error:
-        raise ConfigError(f"a column cannot be set so: {first_lines(error)}", hint="it is Spark's SQL") from error
+        raise ConfigError(f"a column cannot be set so: {reason_of(error)}", hint="it is Spark's SQL") from error
 
 
 def with_reason(reading: Reading) -> DataFrame:

@@ -17,6 +17,7 @@ from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
     from sqlglot import Token, exp
+    from sqlglot.errors import SqlglotError
 
 
 Volatility = Literal["clock", "chance", "partition", "session", "order", "unknown"]
@@ -288,7 +289,18 @@ def parse(sql: str) -> exp.Expr:
     try:
         return sqlglot.parse_one(sql, read="spark")
     except sqlglot.errors.SqlglotError as error:
-        raise ConfigError(f"the SQL cannot be parsed: {error}", hint="floodmark lint") from error
+        hint = "fix the SQL; it is Spark's dialect"
+        raise ConfigError(f"{parse_mistake(error)}.", hint=hint) from error
+
+
+def parse_mistake(error: SqlglotError) -> str:
+    """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
+    listed = getattr(error, "errors", None)
+    first = listed[0] if listed else {}
+    if not first:
+        return "the SQL cannot be parsed"
+    near = f"line {first.get('line')}, column {first.get('col')}, near '{first.get('highlight')}'"
+    return f"the SQL cannot be parsed ({near}): {first.get('description')}"
 
 
 def _tokens(sql: str) -> list[Token]:

@@ -20,14 +20,18 @@ from floodmark.errors import (
     SinkFailed,
     SinkShared,
     SourceEmpty,
+    SourceUnreadable,
+    TransformFailed,
 )
+from floodmark.errors.causes import Cause, cause_of, reason_of
 from floodmark.failpoints import half_way, reach
 from floodmark.hwm import HWM
 from floodmark.logs import get_logger
+from floodmark.phases import phase
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, size_of, source_error
-from floodmark.step.checks import fit
+from floodmark.step.checks import fit, require_columns
 from floodmark.step.commit import BatchCommit, JoinedCommit
 from floodmark.step.engine import Clock, Engine, OpenBatch, session_under
 from floodmark.step.intents import (
@@ -59,7 +63,7 @@ from floodmark.step.looking import (
     sinks_shared,
 )
 from floodmark.step.spool import Spool, is_damage, remove_spools
-from floodmark.step.transform import first_lines
+from floodmark.step.transform import Identity
 from floodmark.step.work import RunRequest, Work
 from floodmark.stores.extras import SINKS, RecordExtras
 from floodmark.stores.lease import HeldLease, hold
@@ -72,6 +76,7 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
+SPOOL = "spool"
 
 
 @dataclass(frozen=True)
@@ -210,12 +215,12 @@ class Step(Engine[Outlook]):
         try:
             Spool(folder).begin()
         except OSError as error:
-            raise SinkFailed(self.job, sink="spool", reason=first_lines(error)) from error
+            raise SinkFailed(self.job, sink=SPOOL, reason=reason_of(error)) from error
 
     def carry_out(self, batch: OpenBatch[Outlook], lease: HeldLease, clock: Clock) -> Receipt:
         """Read, judge, write every sink, and raise the mark."""
         step = replace(self, work=work_of(batch.intent, self.work))
-        with clock.timing("read"):
+        with clock.timing("read"), phase("reading", self.job):
             prepared = step.prepare(batch.intent)
         batch = step.cut_short(batch, prepared, lease)
         reach("after_read")
@@ -231,7 +236,7 @@ class Step(Engine[Outlook]):
         try:
             return prepare(self.work, intent, spark)
         except Exception as error:
-            raise self.error_for(error, "spool", intent, spark) from error
+            raise self.error_for(error, None, intent, spark) from error
 
     def cut_short(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease) -> OpenBatch[Outlook]:
         """The batch as its rows turned out: a step whose rows can end it early makes the shorter one durable here."""
@@ -256,7 +261,8 @@ class Step(Engine[Outlook]):
         commit, written = joined.commit, joined.rows_written
         for place, sink in enumerate(self.work.sinks, start=1):
             commit.lease.check()
-            with commit.clock.timing(sink.name):
+            words = f"writing sink '{sink.name}' ({place} of {len(self.work.sinks)})"
+            with commit.clock.timing(sink.name), phase(words, self.job):
                 sink_rows = half_way(fitted[sink.name], f"during_sink:{place}")
                 written[sink.name] = self.write_one(sink, sink_rows, joined)
             way, seconds = commit.batch.notes.ways.get(sink.name), commit.clock.seconds[sink.name]
@@ -266,6 +272,7 @@ class Step(Engine[Outlook]):
 
     def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:
         """The rows as this sink can take them."""
+        require_columns(rows, sink, self.job)
         if batch.kind == "refresh":
             return rows
         return fit(rows, sink, job=self.job, policy=self.work.on_schema_change, session=self.session)
@@ -280,17 +287,28 @@ class Step(Engine[Outlook]):
         except Exception as error:
             raise self.error_for(error, sink.name, commit.open_batch.intent, rows.sparkSession) from error
 
-    def error_for(self, error: Exception, sink: str, intent: Intent, spark: SparkSession) -> FloodmarkError:
-        """The error a person should see; the whole of it is in the debug log."""
+    def error_for(self, error: Exception, sink: str | None, intent: Intent, spark: SparkSession) -> FloodmarkError:
+        """The error a person should see; the whole of it is in the debug log. No sink: before the first was written."""
         if isinstance(error, FloodmarkError):
             return error
-        log.debug("write failed", job=self.job, sink=sink, exc_info=error)
+        log.debug("write failed" if sink else "read failed", job=self.job, sink=sink, exc_info=error)
         if host := fault_in(error, "disk"):
-            return DiskNotShared(self.job, sink=sink, reason=host)
+            return DiskNotShared(self.job, sink=sink or SPOOL, reason=host)
         if intent.spool and is_damage(error, intent.spool):
             self.condemn_spool(intent.spool, intent)
         known = source_error(error, self.work, intent.spans, spark)
-        return known or SinkFailed(self.job, sink=sink, reason=first_lines(error))
+        return known or self.failure(cause_of(error), sink)
+
+    def failure(self, cause: Cause, sink: str | None) -> FloodmarkError:
+        """The cause with the part of the job that it belongs to: what runs in a write is the transform as well."""
+        is_transformed = not isinstance(self.work.transform, Identity)
+        if cause.blame == "code" or (cause.blame == "values" and is_transformed):
+            return TransformFailed(self.job, reason=cause.reason, hint=cause.hint)
+        if sink is None and cause.blame != "disk":
+            names = ", ".join(f"'{source.name}'" for source in self.work.sources)
+            place, hint = f"source {names} of job '{self.job}'", cause.hint or "floodmark check asks the source itself"
+            return SourceUnreadable(place, reason=cause.reason.rstrip("."), hint=hint)
+        return SinkFailed(self.job, sink=sink or SPOOL, reason=cause.reason, hint=cause.hint)
 
     def condemn_spool(self, folder: str, intent: Intent) -> None:
         """Give up a damaged spool, unless another attempt has the batch by now: then it is for that one to see."""

@@ -12,7 +12,9 @@ from types import CodeType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import floodmark
-from floodmark.errors import ColumnReserved, ConfigError, TransformFailed
+from floodmark.errors import ColumnReserved, ConfigError, FloodmarkError, TransformFailed
+from floodmark.errors.causes import cause_of
+from floodmark.errors.tracebacks import place_text
 from floodmark.locations import quote
 from floodmark.sinks.contract import OWN, POSITION
 from floodmark.step.repeatable import aggregates, calls_unknown, makes_other_rows, parse, tables_read, why_volatile
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from floodmark.stores.record import Intent
 
 
-TRACEBACK = "Traceback (most recent call last):"
 SHAPED = ("distinct", "group", "having", "joins", "laterals", "qualify", "windows")
 """Parts of a SELECT after which a row is no longer one row of the source."""
 
@@ -110,8 +111,23 @@ class Function:
         try:
             made = self.function(*frames.values()) if len(frames) == 1 else self.function(**frames)
         except Exception as error:
-            raise TransformFailed(job, reason=f"{type(error).__name__}: {error}") from error
+            raise transform_error(job, error) from error
+        self._require_frame(made, job)
         return without_reserved_names(made, job)
+
+    def _require_frame(self, made: object, job: str) -> None:
+        """Raises TransformFailed for what is no DataFrame; a function without `return` gives None."""
+        from pyspark.sql import DataFrame
+
+        if isinstance(made, DataFrame):
+            return
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        place = f" ({place_text(code.co_filename, code.co_firstlineno, code.co_name)})" if code else ""
+        what = "None" if made is None else f"a {type(made).__name__}"
+        hint = (
+            "end the function with `return rows`" if made is None else "return the DataFrame itself, not what is in it"
+        )
+        raise TransformFailed(job, reason=f"the function gave {what} and no DataFrame{place}.", hint=hint)
 
     def fingerprint(self) -> str:
         """The function's own code; the program's fingerprint covers the module it stands in."""
@@ -142,7 +158,7 @@ class Sql:
             positioned = len(frames) == 1 and POSITION in tables["source"].columns
             made = spark.sql(self.sql_over(views, batch_time, carried=[POSITION] if positioned else ()))
         except Exception as error:
-            raise TransformFailed(job, reason=first_lines(error)) from error
+            raise transform_error(job, error) from error
         finally:
             for view in views.values():
                 spark.catalog.dropTempView(view)
@@ -239,6 +255,14 @@ class Sql:
     def _tables(self) -> Iterator[exp.Table]:
         """Tables that are neither of another schema nor defined by the query itself."""
         return (table for table in tables_read(self._tree) if not table.db)
+
+
+def transform_error(job: str, error: Exception) -> FloodmarkError:
+    """What the user's code or SQL met, in words; an error of ours says it itself."""
+    if isinstance(error, FloodmarkError):
+        return error
+    cause = cause_of(error)
+    return TransformFailed(job, reason=cause.reason, hint=cause.hint)
 
 
 def under_its_name(table: exp.Table, view: str) -> str:
@@ -346,16 +370,3 @@ def code_texts(code: CodeType) -> Iterator[str]:
 def short_hash(*parts: str) -> str:
     """Enough of a hash to tell two versions apart."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def first_lines(error: Exception, lines: int = 2) -> str:
-    """The part of a Spark error that a person reads; the stack of the JVM is in the debug log.
-
-    Of a traceback in a Python worker that is its last line, which names the exception.
-    """
-    text = str(error).strip().splitlines() or [type(error).__name__]
-    began = next((place for place, line in enumerate(text[:lines], 1) if line.endswith(TRACEBACK)), None)
-    if began is not None:
-        raised = next((line for line in text[began:] if line and not line.startswith(" ")), "")
-        text, lines = [*text[: began - 1], text[began - 1].removesuffix(TRACEBACK), raised], began + 1
-    return " ".join(line.strip() for line in text[:lines] if line.strip())

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.errors import MarkUnreadable, StoreUnreachable
 from floodmark.formats import KEY, require_known
+from floodmark.logs import get_logger
 from floodmark.machine import append_after, ensure_folder, file_lock, file_name, replace_file, sync_folder
+from floodmark.patience import SILENT_SECONDS, saying_after
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.wire import Entry, compact
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from floodmark.stores.wire import ItemRow, Page
 
 
+log = get_logger(__name__)
 FORMAT = 1
 Part = Literal["history", "run"]
 
@@ -83,9 +86,13 @@ class FilePages:
     @contextmanager
     def _reachable(self) -> Iterator[None]:
         try:
-            yield
+            with saying_after(SILENT_SECONDS, self._say_that_it_waits):
+                yield
         except OSError as error:
             raise StoreUnreachable(self.describe(), reason=f"{type(error).__name__}: {error}") from error
+
+    def _say_that_it_waits(self) -> None:
+        log.warning("waiting for the store: another process may hold its lock", store=self.describe())
 
     def close(self) -> None:
         """Nothing stays open between two calls."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, StoreUnreachable
 from floodmark.formats import require_known
+from floodmark.logs import get_logger
 from floodmark.machine import ensure_folder, file_lock, mount_of, sync_folder
+from floodmark.patience import SILENT_SECONDS, saying_after
 from floodmark.stores.memory import MemoryPage
 from floodmark.stores.paged import PagedMarkStore, utc_now
 from floodmark.stores.wire import Entry, ItemRow
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from floodmark.stores.wire import Page
 
 
+log = get_logger(__name__)
 MINE = "namespace = :namespace and job = :job"
 MARK = "namespace = :namespace and key = :job"
 APPLICATION_ID = 0x464D524B
@@ -132,9 +135,13 @@ class SqlitePages:
     @contextmanager
     def _reachable(self) -> Iterator[None]:
         try:
-            yield
+            with saying_after(SILENT_SECONDS, self._say_that_it_waits):
+                yield
         except (sqlite3.Error, OSError) as error:
             raise StoreUnreachable(self.describe(), reason=f"{type(error).__name__}: {error}") from error
+
+    def _say_that_it_waits(self) -> None:
+        log.warning("waiting for the store: another process may hold its lock", store=self.describe())
 
     def _open(self) -> sqlite3.Connection:
         """The connection; a new one if the file was replaced, since the old one would write into a deleted file."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, FloodmarkError, TransformFailed
+from floodmark.errors.causes import reason_of
 from floodmark.sinks.contract import POSITION
 from floodmark.step.set_aside import json_text
-from floodmark.step.transform import Function, first_lines, only_frame
+from floodmark.step.transform import Function, only_frame
 from floodmark.streams.calls import FAILURE, RecordFunction, function_task
 from floodmark.streams.policy import OnError, on_error_of
 
@@ -65,7 +66,7 @@ class HealedRecords:
         except FloodmarkError:
             raise
         except Exception as error:
-            raise TransformFailed(job, reason=first_lines(error)) from error
+            raise TransformFailed(job, reason=reason_of(error)) from error
 
     def healed_rows(self, outcomes: DataFrame) -> DataFrame:
         """The rows that the function returned."""

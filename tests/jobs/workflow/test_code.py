@@ -58,6 +58,13 @@ def test_a_script_gets_its_arguments_in_a_process_of_its_own(tmp_path: Path) -> 
         run(Library((tmp_path,)), spark_python_task={"python_file": "load.py", "parameters": ["orders"]})
 
 
+def test_what_a_script_prints_is_seen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its author looks for it there."""
+    (tmp_path / "load.py").write_text("print('3 rows loaded')\n")
+    run(Library((tmp_path,)), spark_python_task={"python_file": "load.py"})
+    assert capfd.readouterr().out == "3 rows loaded\n"
+
+
 def test_an_entry_point_of_a_package_is_called_with_its_arguments() -> None:
     """`floodmark --version` is one that is always there."""
     wheel = {"package_name": "floodmark", "entry_point": "floodmark", "parameters": ["--version"]}

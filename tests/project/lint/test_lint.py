@@ -270,11 +270,23 @@ def test_what_a_job_does_not_promise_is_said_with_a_rule(
     assert ([limit.rule for limit in report.limits], report.has_errors) == (rules, False)
 
 
-def test_a_limit_names_the_cursor_and_the_command_that_helps(tmp_path: Path) -> None:
-    """In plain words."""
-    [unseen, *_] = linted(tmp_path, LIMITED % (TABLE, LAKE)).limits
+REBUILD = "floodmark run --select orders --full-refresh delivers every row again"
+
+
+@pytest.mark.parametrize(
+    ("sink", "hint"),
+    [
+        (f"{LAKE}, mode: merge, key: id", "floodmark reconcile orders finds them, --repair puts them right"),
+        (LAKE, f"floodmark reconcile orders --key COLUMN finds them; {REBUILD}"),
+        (f"{LAKE}, mode: scd2, key: id, sequence: updated_at", REBUILD),
+        ("files, path: out", REBUILD),
+    ],
+)
+def test_a_limit_names_the_cursor_and_the_command_that_helps(tmp_path: Path, sink: str, hint: str) -> None:
+    """In plain words, and only a command that does not refuse for such a sink."""
+    [unseen, *_] = linted(tmp_path, LIMITED % (TABLE, sink)).limits
     assert unseen.message == "updates without a new updated_at are not seen, and deletes never"
-    assert unseen.hint == "floodmark reconcile orders finds them, --repair puts them right"
+    assert unseen.hint == hint
 
 
 SPOOLED = """\
@@ -303,3 +315,19 @@ def test_disks_that_other_machines_may_not_see_are_named(tmp_path: Path, top: st
     """A shared store beside a spool of one host; tasks elsewhere beside a files sink and a spool of this machine."""
     (tmp_path / "flow.py").write_text("def orders(rows):\n    return rows\n")
     assert [finding.rule for finding in linted(tmp_path, top + SPOOLED).findings] == rules
+
+
+DRIVEN = CLEAN.replace(
+    "{type: files, path: in}", "{type: jdbc, url: 'jdbc:mysql://db/shop', table: o, cursor: [at, id]}"
+)
+
+
+@pytest.mark.parametrize(
+    ("spark", "rules"),
+    [("", ["FM209"]), ("spark: {jars.packages: 'a:b:1'}\n", []), ("spark: {master: yarn}\n", [])],
+)
+def test_a_driver_that_nothing_brings_is_warned_about(tmp_path: Path, spark: str, rules: list[str]) -> None:
+    """With the line that brings it; a cluster may have drivers of its own."""
+    found = [each for each in linted(tmp_path, DRIVEN + spark).findings if each.rule == "FM209"]
+    assert [each.rule for each in found] == rules
+    assert ["com.mysql:mysql-connector-j" in each.hint for each in found] == [True for _ in rules]

@@ -39,10 +39,13 @@ def polled(cursor: str, more: str = "") -> str:
         (polled("xmin"), ["FM415"]),
         (polled("{column: id, safety: {horizon: 1h}}"), ["FM206"]),
         ("{type: sqlite, path: o.db, table: o, cursor: id}", []),
-        ("{type: jdbc, url: 'jdbc:mysql://db/shop', table: o, cursor: [at, id]}", ["FM410"]),
+        ("{type: jdbc, url: 'jdbc:mysql://db/shop', table: o, cursor: [at, id]}", ["FM209", "FM410"]),
         ("{type: table, name: main.shop.o, cursor: [at, id]}", ["FM410"]),
         ("{type: table, name: main.shop.o, snapshot: true, key: id}", []),
-        ("{type: jdbc, url: 'jdbc:mysql://h/x', table: o, cursor: {column: [at, id], safety: delay}}", ["FM413"]),
+        (
+            "{type: jdbc, url: 'jdbc:mysql://h/x', table: o, cursor: {column: [at, id], safety: delay}}",
+            ["FM209", "FM413"],
+        ),
     ],
 )
 def test_a_choice_that_may_lose_rows_is_warned_about(tmp_path: Path, source: str, rules: list[str]) -> None:

@@ -244,13 +244,13 @@ def entry_point(task: str, wanted: WheelTask) -> Action:
 
 
 def command(task: str, arguments: Sequence[str]) -> Action:
-    """Runs Python with these arguments, and says the end of what it said if it fails."""
+    """Runs Python with these arguments. What it prints is seen at once; of its stderr, the end if it fails."""
 
     def run(around: Surroundings) -> str | None:
         try:
             limit = around.timeout_seconds
             filled = [sys.executable, *map(around.fill, arguments)]
-            done = subprocess.run(filled, capture_output=True, text=True, timeout=limit, check=False)
+            done = subprocess.run(filled, stderr=subprocess.PIPE, text=True, timeout=limit, check=False)
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         if done.returncode:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from floodmark.errors import SourceUnreadable
+from floodmark.errors.causes import cause_of
 from floodmark.hwm import Json
 from floodmark.locations import local_path, native_uri
 from floodmark.probes.delta.commits import Commit as Commit
@@ -238,7 +239,8 @@ class DeltaProbe:
         except TableNotFoundError:
             raise
         except (DeltaError, OSError) as error:
-            raise SourceUnreadable(f"delta table {self.where}", reason=str(error).splitlines()[0]) from error
+            cause = cause_of(error)
+            raise SourceUnreadable(f"delta table {self.where}", reason=cause.reason, hint=cause.hint) from error
 
 
 @dataclass(frozen=True)

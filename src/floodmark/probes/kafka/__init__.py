@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from floodmark.errors import SourceUnreadable
 from floodmark.errors.configuration import did_you_mean, nearest_names
+from floodmark.errors.known_causes import server_hint
 from floodmark.patience import patiently
 from floodmark.probes.kafka.client import KafkaOptions, driver, driver_message
 
@@ -254,9 +255,8 @@ class KafkaProbe:
         self._admin.poll(0)
         cause = f" ({self._complaint})" if self._complaint else ""
         reason = self.options.without_secrets(f"{driver_message(error) or type(error).__name__}{cause}".rstrip("."))
-        return SourceUnreadable(
-            f"{what} at {self.options.servers}", reason=reason, hint="check that the broker runs and may be read"
-        )
+        hint = server_hint(reason) or "check that the broker runs and may be read"
+        return SourceUnreadable(f"{what} at {self.options.servers}", reason=reason, hint=hint)
 
 
 def similar_topics(name: str, topics: Iterable[str]) -> str:

@@ -1,22 +1,19 @@
-"""Lint: what can be said about a project offline, without a connection, a JVM or running the user's code.
-
-Beside findings it says what each job guarantees for each of its sinks, and in `LIMITS` what it does not.
-"""
+"""Lint: what can be said about a project offline, without a connection, a JVM or running the user's code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError
-from floodmark.locations import local_path, missing_part
+from floodmark.errors.known_causes import jdbc_hint
+from floodmark.locations import line_without_return, local_path, missing_part
 from floodmark.project.findings import Finding, Guarantee
 from floodmark.project.kinds import (
     ConsoleSink,
     DeltaSink,
-    DeltaSource,
     FilesSink,
     PythonSource,
     SinkModel,
@@ -24,7 +21,14 @@ from floodmark.project.kinds import (
     SourceModel,
 )
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
-from floodmark.project.kinds.servers import DecodedMessages, KafkaSource, PostgresSink
+from floodmark.project.kinds.servers import DecodedMessages, JdbcSource, KafkaSource
+from floodmark.project.lint.columns import (
+    declared_schemas,
+    row_columns,
+    schema_mistakes,
+    sink_mistakes,
+    source_columns,
+)
 from floodmark.project.lint.parts import (
     lint_cursor,
     lint_expression,
@@ -33,9 +37,11 @@ from floodmark.project.lint.parts import (
     lint_safety,
     lint_sql,
 )
+from floodmark.project.lint.promises import guarantee_text, limits
 from floodmark.project.loading import examine
 from floodmark.project.models import JobModel, Project
-from floodmark.spark.session import is_local
+from floodmark.spark.masters import master_mistake
+from floodmark.spark.session import full_names, is_local
 from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
 
@@ -45,27 +51,10 @@ if TYPE_CHECKING:
     from floodmark.step.transform import Transform
 
 
-TABLES = ("postgres", "jdbc", "sqlite")
 SHARED_STORES = ("postgresql:", "postgres:")
 WHOLE_BATCH = ("unique", "references", "row_count", "fresh")
+BRINGING = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 IMMUTABLE = ("files", "delta", "fact", "kafka")
-HISTORY = (
-    "each event exactly once: it is added to the log, then its key is rebuilt; both commits carry the batch number, "
-    "so a repeat changes nothing"
-)
-WRITTEN = {
-    "append": "added",
-    "merge": "merged by its key",
-    "replace": "put in place of the old ones",
-    "dates": "put in place of the old ones of its date",
-    "dimension": "merged by its surrogate key",
-}
-PROMISES = {
-    "files": "each row exactly once: a batch is published by one rename, so a repeat finds it there and adds nothing",
-    "kafka": "each row exactly once for consumers with isolation.level=read_committed: number and rows are one "
-    "transaction per partition and chunk",
-    "postgres": "each row exactly once: rows and batch number are one transaction",
-}
 
 
 @dataclass(frozen=True)
@@ -89,10 +78,16 @@ def lint(document: Document) -> Report:
     if project is None:
         return Report(tuple(_mistake(error, document) for error in wrong))
     jobs = [JobLint(job, ("jobs", position), document, project) for position, job in enumerate(project.jobs)]
-    findings = [finding for job in jobs for finding in job.findings()]
+    findings = [*_master(project, document), *(finding for job in jobs for finding in job.findings())]
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
     return Report(tuple(findings), tuple(guarantees), tuple(limited))
+
+
+def _master(project: Project, document: Document) -> Iterator[Finding]:
+    wrong = master_mistake(project.master)
+    if wrong is not None:
+        yield Finding("FM108", document.where(("spark", "master")), None, wrong.message, wrong.hint)
 
 
 def _mistake(error: ConfigError, document: Document) -> Finding:
@@ -109,13 +104,18 @@ class JobLint:
     document: Document
     project: Project
 
+    @property
+    def _site(self) -> Site:
+        return Site(self.document.folder)
+
     def findings(self) -> Iterator[Finding]:
         """Everything, in the order of the file."""
         yield from self._source()
         yield from self._transform()
-        yield from lint_rules(self.job, Site(self.document.folder), self._on_rule)
+        yield from lint_rules(self.job, self._site, self._on_rule)
         for position, sink in enumerate(self.job.sinks):
             yield from self._sink(sink, ("sinks", position))
+        yield from self._sink_columns()
         yield from self._places()
         yield from self._spool()
         yield from self._disks()
@@ -142,18 +142,36 @@ class JobLint:
         else:
             yield from self._build_errors(source, ("source",))
             yield from lint_frozen(self.job, self.project, self._finding)
+        yield from self._schemas()
+        yield from self._driver()
         yield from lint_safety(self.job, self._finding)
         yield from lint_cursor(self.job, self._finding)
+
+    def _schemas(self) -> Iterator[Finding]:
+        """A wrong type, which Spark would find while it reads: by then it looks like a fault of the sink."""
+        for place, ddl in declared_schemas(self.job):
+            for mistake in schema_mistakes(ddl):
+                yield self._finding(place, "FM107", mistake.message, mistake.hint)
+
+    def _driver(self) -> Iterator[Finding]:
+        """A JDBC driver that nothing in the file brings; Spark may have it for all that, so it is a warning."""
+        source, settings = self.job.source, full_names(self.project.spark_settings())
+        if not isinstance(source, JdbcSource) or source.url.startswith("jdbc:postgresql:"):
+            return
+        if is_local(self.project.master) and not any(name in settings for name in BRINGING):
+            said = "nothing in `spark:` brings the driver of this jdbc: URL"
+            yield self._finding(("source", "url"), "FM209", said, jdbc_hint(source.url))
 
     def _transform(self) -> Iterator[Finding]:
         transform = self.job.transform
         if transform is None:
             return
         if transform.python is not None:
-            yield from self._python(transform.python, ("transform", "python"))
+            wrong = list(self._python(transform.python, ("transform", "python")))
+            yield from wrong or self._without_return(transform.python)
         if transform.sql is not None:
-            place, sources = ("transform", "sql"), _sources(self.job)
-            yield from lint_sql(transform.sql, lambda rule, said, hint: self._finding(place, rule, said, hint), sources)
+            finding, columns = partial(self._finding, ("transform", "sql")), source_columns(self.job, self._site)
+            yield from lint_sql(transform.sql, finding, _sources(self.job), columns)
         if transform.dimension is not None:
             yield from self._members(transform.dimension)
 
@@ -167,6 +185,12 @@ class JobLint:
         if missing is not None:
             yield self._finding(place, "FM110", f"{name}: {missing}", "write it, or fix the name")
 
+    def _without_return(self, name: str) -> Iterator[Finding]:
+        line = line_without_return(name, self.document.folder)
+        if line is not None:
+            said = f"{name} gives nothing back ({line}): it has no `return`"
+            yield self._finding(("transform", "python"), "FM111", said, "end it with `return rows`")
+
     def _sink(self, sink: SinkModel, place: Place) -> Iterator[Finding]:
         wrong = list(self._delta(sink, place)) if isinstance(sink, DeltaSink) else []
         yield from wrong
@@ -176,6 +200,13 @@ class JobLint:
             yield self._finding(
                 place, "FM302", "after a crash the console may show rows again", "read it with that in mind"
             )
+
+    def _sink_columns(self) -> Iterator[Finding]:
+        """Columns that sinks are told to use, where it is known which there are."""
+        columns = row_columns(self.job, self._site)
+        for position, sink in enumerate(self.job.sinks) if columns is not None else ():
+            for field, mistake in sink_mistakes(sink, columns or frozenset()):
+                yield self._finding(("sinks", position, *field), "FM124", mistake.message, mistake.hint)
 
     def _delta(self, sink: DeltaSink, place: Place) -> Iterator[Finding]:
         if sink.mode in ("merge", "scd1", "scd2", "dimension") and not sink.key:
@@ -193,7 +224,7 @@ class JobLint:
     def _build_errors(self, part: SourceModel | SinkModel, place: Place) -> Iterator[Finding]:
         """What the source or sink itself says to its options; building it connects to nothing."""
         try:
-            part.build(Site(self.document.folder))
+            part.build(self._site)
         except ConfigError as error:
             yield self._finding(place, "FM206", error.message, error.hint)
 
@@ -238,7 +269,7 @@ class JobLint:
     def _why_spooled(self) -> str | None:
         """The step's own reason; none, where a sink cannot be built and FM206 says so."""
         try:
-            sinks = [sink.build(Site(self.document.folder)) for sink in self.job.sinks]
+            sinks = [sink.build(self._site) for sink in self.job.sinks]
         except ConfigError:
             return None
         is_immutable = self.job.source.type in IMMUTABLE
@@ -282,112 +313,3 @@ def _transform(job: JobModel) -> Transform:
     except ConfigError:
         return Identity()  # it cannot be parsed, and FM101 says so
     return Sql(model.sql).over(_sources(job))
-
-
-def guarantee_text(sink: SinkModel) -> str:
-    """The guarantee of a sink in plain words."""
-    if isinstance(sink, ConsoleSink):
-        return "each row at least once: a batch that is repeated after a crash is printed again"
-    if isinstance(sink, DeltaSink) and sink.mode in ("scd1", "scd2"):
-        return HISTORY
-    if isinstance(sink, DeltaSink):
-        how = WRITTEN[sink.mode]
-        return f"each row is {how} exactly once: the batch number is part of the commit, so a repeat changes nothing"
-    return PROMISES[sink.type]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Something that a job with such a source or sink cannot do; the words may name {job}, {cursor} and {sink}."""
-
-    rule: str
-    holds: Callable[[JobModel, SinkModel], bool]
-    message: str
-    hint: str
-
-
-def of_source(*kinds: str) -> Callable[[JobModel, SinkModel], bool]:
-    """Holds for jobs that read one of these."""
-    return lambda job, sink: job.source.type in kinds
-
-
-def of_mode(*modes: str) -> Callable[[JobModel, SinkModel], bool]:
-    """Holds for sinks that write in one of these ways."""
-    return lambda job, sink: isinstance(sink, DeltaSink | PostgresSink) and sink.mode in modes
-
-
-def _merges_by_position(job: JobModel, sink: SinkModel) -> bool:
-    return isinstance(sink, DeltaSink | PostgresSink) and sink.mode == "merge" and not sink.sequence
-
-
-def _takes_added_rows(job: JobModel, sink: SinkModel) -> bool:
-    return isinstance(job.source, DeltaSource) and job.source.changes == "append"
-
-
-LIMITS = (
-    Limit(
-        "FM311",
-        of_source(*TABLES),
-        "updates without a new {cursor} are not seen, and deletes never",
-        "floodmark reconcile {job} finds them, --repair puts them right",
-    ),
-    Limit(
-        "FM312",
-        _merges_by_position,
-        "{sink} has no sequence: between two batches the later one wins, whichever row is newer",
-        "sequence: [the column that says which row is newer]",
-    ),
-    Limit(
-        "FM313",
-        of_mode("append"),
-        "{sink} appends: a backfill, or a run after `marks reset`, adds rows a second time",
-        "mode: merge with a key, where rows may be delivered again",
-    ),
-    Limit(
-        "FM314",
-        _takes_added_rows,
-        "an update or a delete in the source table stops the job (exit 5)",
-        "changes: feed delivers all three kinds",
-    ),
-    Limit(
-        "FM315",
-        of_source("kafka"),
-        "messages that retention or compaction takes away before they are read are lost; the job stops (exit 5)",
-        "floodmark check says how near the mark is to the oldest message",
-    ),
-    Limit(
-        "FM315",
-        of_source("delta", "fact"),
-        "what vacuum or the cleanup of its log takes from the table before it is read is lost; the job stops (exit 5)",
-        "floodmark optimize sets how long the table keeps both, floodmark check says how long that is",
-    ),
-    Limit(
-        "FM316",
-        of_source("files"),
-        "what is changed in a file after it was read is not delivered; the job stops (exit 5)",
-        "on_rewritten: reread",
-    ),
-    Limit(
-        "FM317",
-        lambda job, sink: sink.type == "kafka",
-        "consumers of {sink} without isolation.level=read_committed see messages of aborted attempts",
-        "set it in every consumer",
-    ),
-)
-
-
-def limits(job: JobModel, where: str) -> Iterator[Finding]:
-    """Everything that the job does not promise, each once: what is about its source does not depend on the sink."""
-    seen: set[str] = set()
-    for limit in LIMITS:
-        for sink in (sink for sink in job.sinks if limit.holds(job, sink)):
-            words = {"job": job.name, "cursor": cursor_of(job), "sink": f"sink '{sink.ledger_name()}'"}
-            message = limit.message.format(**words)
-            if message not in seen:
-                seen.add(message)
-                yield Finding(limit.rule, where, job.name, message, limit.hint.format(**words))
-
-
-def cursor_of(job: JobModel) -> str:
-    """The cursor's columns; empty where there is none."""
-    return ", ".join(getattr(getattr(job.source, "cursor", None), "column", ()))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import exp
@@ -13,7 +12,7 @@ from floodmark.errors import ConfigError
 from floodmark.probes.tables.databases import KnownDatabase, database_behind
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
-from floodmark.project.kinds import DeltaSink, FilesSource
+from floodmark.project.kinds import DeltaSink
 from floodmark.project.kinds.medallion import FactSource
 from floodmark.project.kinds.servers import (
     CatalogSource,
@@ -24,7 +23,8 @@ from floodmark.project.kinds.servers import (
     SqliteSource,
     TableOrQuery,
 )
-from floodmark.step.repeatable import table_name, tables_read, volatile_calls
+from floodmark.project.lint.columns import is_unit, missing_column, query_mistakes, row_columns
+from floodmark.step.repeatable import parse_mistake, table_name, tables_read, volatile_calls
 
 if TYPE_CHECKING:
     from floodmark.project.file import Place
@@ -49,7 +49,6 @@ VOLATILE_CALLS = {
     "chance": ("{} gives other values when a batch is repeated", "derive it from the row, as with md5"),
     "partition": ("{} depends on how Spark splits the rows", "number rows by a column of theirs"),
 }
-UNITS = frozenset(["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"])
 
 
 def lint_cursor(job: JobModel, finding: FindingAt) -> Iterator[Finding]:
@@ -159,8 +158,10 @@ def _way(cursor: CursorModel, otherwise: str) -> str | None:
         return None
 
 
-def lint_sql(sql: str, finding: FindingInSql, sources: Sequence[str] = ("source",)) -> Iterator[Finding]:
-    """The findings on one query over these sources; `finding` makes one of a rule, a message and a hint."""
+def lint_sql(
+    sql: str, finding: FindingInSql, sources: Sequence[str] = ("source",), columns: frozenset[str] | None = None
+) -> Iterator[Finding]:
+    """The findings on one query over these sources; `columns` are those of a single one, where they are known."""
     try:
         statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
     except sqlglot.errors.SqlglotError as error:
@@ -171,6 +172,8 @@ def lint_sql(sql: str, finding: FindingInSql, sources: Sequence[str] = ("source"
         return
     yield from _tables(statements[0], finding, sources)
     yield from _functions(sql, finding)
+    for mistake in query_mistakes(sql, columns) if columns is not None else ():
+        yield finding("FM106", mistake.message, mistake.hint)
 
 
 def lint_expression(sql: str, finding: FindingInSql) -> Iterator[Finding]:
@@ -208,22 +211,13 @@ def repeated_calls(condition: str) -> list[str]:
     return sorted(call for call, why in volatile_calls(f"select {condition}").items() if why in VOLATILE_CALLS)
 
 
-def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
-    """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
-    first = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
-    if not first:
-        return "the SQL cannot be parsed"
-    near = f"line {first.get('line')}, column {first.get('col')}, near '{first.get('highlight')}'"
-    return f"the SQL cannot be parsed ({near}): {first.get('description')}"
-
-
 def _name_list(sources: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in sources)
 
 
 def lint_rules(job: JobModel, site: Site, finding: FindingInRule) -> Iterator[Finding]:
     """The findings on all rules of a job, in the order of the file."""
-    columns = columns_of(job)
+    columns = row_columns(job, site)
     names: set[str] = set()
     for position, model in enumerate(job.rules):
         try:
@@ -255,45 +249,6 @@ def lint_rule(model: RuleModel, name: str, columns: frozenset[str] | None, findi
         named += [column.parts[0].name for column in condition.find_all(exp.Column) if not is_unit(column)]
     if columns is None:
         return
-    known = ", ".join(sorted(columns))
     for missing in sorted({each for each in named if each.split(".")[0].lower() not in columns}):
-        yield finding("FM123", f"rule '{name}' names column '{missing}', and the rows have {known}", "fix the name")
-
-
-def is_unit(column: exp.Column) -> bool:
-    """Whether it is the DAY of timestampdiff(DAY, …), which stands where a column could."""
-    return isinstance(column.parent, exp.Func) and column.name.lower() in UNITS
-
-
-def columns_of(job: JobModel) -> frozenset[str] | None:
-    """The columns of the job's rows in lower case, where the file tells them; None where only Spark knows."""
-    source = (
-        declared_columns(job.source.schema_) if isinstance(job.source, FilesSource) and job.source.schema_ else None
-    )
-    if job.transform is None:
-        return source
-    return selected_columns(job.transform.sql, source) if job.transform.sql is not None else None
-
-
-def selected_columns(sql: str, source: frozenset[str] | None) -> frozenset[str] | None:
-    """What a query gives, if its list says so; a bare `*` stands for the columns of the source."""
-    try:
-        tree: Any = sqlglot.parse_one(sql, read="spark")
-    except sqlglot.errors.SqlglotError:
-        return None
-    stars = [each for each in tree.expressions if isinstance(each, exp.Star)] if isinstance(tree, exp.Select) else []
-    if not isinstance(tree, exp.Select) or tree.args.get("joins") or tree.args.get("laterals") or len(stars) > 1:
-        return None
-    names = [each.alias_or_name.lower() for each in tree.expressions if not isinstance(each, exp.Star)]
-    plain_star = stars and source is not None and not stars[0].args.get("except_")
-    if not all(names) or "*" in names or (stars and not plain_star):
-        return None
-    return frozenset(names) | (source if stars and source is not None else frozenset())
-
-
-def declared_columns(schema: str) -> frozenset[str]:
-    """The column names of Spark's DDL; commas inside types part nothing."""
-    flat = schema
-    while re.search(r"[(<][^()<>]*[)>]", flat):
-        flat = re.sub(r"[(<][^()<>]*[)>]", "", flat)
-    return frozenset(part.split()[0].strip("`:").lower() for part in flat.split(",") if part.strip())
+        mistake = missing_column(missing, columns, "the rows have")
+        yield finding("FM123", f"rule '{name}': {mistake.message}", mistake.hint)

@@ -39,7 +39,7 @@ from floodmark.spark.faults import fault_in
 if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Consumer
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from floodmark.hwm import Json
 
@@ -109,7 +109,7 @@ class Kafka:
 
     def freeze(self, session: Session) -> Mapping[str, Json]:
         with self._broker_errors():
-            return self._layout(session()).to_json()
+            return self._layout(session).to_json()
 
     def recorded(self, ledger: str, session: Session) -> Recorded | None:
         with self._broker_errors():
@@ -203,7 +203,7 @@ class Kafka:
     def _plan(self, session: Session, batch: Batch, pages: Mapping[int, LedgerPage]) -> WritePlan:
         """A batch that was not frozen gets a layout here: right once, but a lost ledger could not be made good."""
         frozen = batch.frozen.get(self.name)
-        layout = Layout.from_json(frozen) if frozen else self._layout(session())
+        layout = Layout.from_json(frozen) if frozen else self._layout(session)
         address = self._address(batch.ledger(self.name))
         plan = WritePlan(address, batch.number, batch.digest, layout, self.chunk_rows, self.chunk_seconds)
         try:
@@ -211,11 +211,11 @@ class Kafka:
         except CannotTell as reason:
             raise SinkUndecided(batch.job, sink=self.name, number=batch.number, reason=str(reason)) from None
 
-    def _layout(self, spark: SparkSession) -> Layout:
+    def _layout(self, session: Session) -> Layout:
         from floodmark.spark.session import cores  # heavy, and a writer's process imports this module too
 
-        partitions = self._topic.require()
-        return Layout(partitions, min(partitions, cores(spark)), self._topic.ends(), uuid.uuid4().hex[:12])
+        partitions = self._topic.require()  # before Spark is started: a topic that is missing is found at once
+        return Layout(partitions, min(partitions, cores(session())), self._topic.ends(), uuid.uuid4().hex[:12])
 
     def _is_one_chunk(self, batch: Batch) -> bool:
         """Whether the batch is known to be so small that each writer sends its part in one transaction."""

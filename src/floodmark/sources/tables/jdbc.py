@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ColumnUnmapped, ConfigError, SourceUnreadable
+from floodmark.errors.causes import cause_of
+from floodmark.errors.known_causes import jdbc_hint
 from floodmark.logs import without_jdbc_login
 from floodmark.probes.postgres import FINDER as POSTGRES_FINDER
 from floodmark.probes.postgres import catalog_sql, parse_catalog
@@ -204,6 +206,10 @@ class JdbcProbe(SqlProbe):
         except Exception as error:
             if not type(error).__module__.startswith(("pyspark.", "py4j.")):
                 raise
+            cause = cause_of(error)
+            if cause.blame == "setup":
+                hint = jdbc_hint(self.url) if "driver" in cause.reason.lower() else cause.hint
+                raise SourceUnreadable(self.place(), reason=cause.reason, hint=hint) from None
             raise SourceUnreadable(self.place(), reason=self._reason(error)) from None
 
     def _reason(self, error: Exception) -> str:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, HealingFailed
+from floodmark.errors.causes import reason_of
 from floodmark.logs import get_logger
 from floodmark.machine import replace_file
 from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sources.kafka.reading import COLUMNS, KafkaReading
 from floodmark.spark.session import cores
-from floodmark.step.transform import first_lines
 from floodmark.streams.healer.progress import Progress, Range
 from floodmark.streams.healer.unsettled import TurnPlan
 from floodmark.streams.policy import FailedRecords
@@ -227,7 +227,7 @@ class Turn:
         """After a job that failed: who was running is a suspect. Raises HealingFailed if nobody was."""
         log.debug("a job of the stream failed", stream=self.stream, exc_info=error)
         if not any([self.blame(place) for place in places]):  # noqa: C419 (all of them)
-            raise HealingFailed(self.stream, reason=first_lines(error)) from error
+            raise HealingFailed(self.stream, reason=reason_of(error)) from error
 
     def blame(self, place: Place) -> bool:
         """Whether records were running in a partition when its worker died; they are suspects from now on."""
