@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from floodmark import stores
 from floodmark.errors import (
@@ -27,7 +28,7 @@ from floodmark.errors import (
 from floodmark.hwm import Json
 from floodmark.hwm.parsing import seconds_in, wait_seconds
 from floodmark.logs import get_logger
-from floodmark.mill.brokers import MessageBroker, Outlet
+from floodmark.mill.brokers import Followable, MessageBroker, Outlet
 from floodmark.mill.codec import Deserializer, Serializer
 from floodmark.mill.declaration import Declaration, declare
 from floodmark.mill.injection import InjectedType, Provider
@@ -39,7 +40,7 @@ from floodmark.mill.process import ProcessTransform
 from floodmark.mill.progress import Progress, RunState, display_key
 from floodmark.mill.signature import Process
 from floodmark.mill.turn import MillStep, MillWork
-from floodmark.mill.windows import timed_windows
+from floodmark.mill.windows import ArrivalFollower, timed_windows
 from floodmark.patience import doubling_pause
 from floodmark.spark.session import spark_session
 from floodmark.step.looking import Outlook
@@ -103,6 +104,8 @@ class WaterMill:
     `idle_after` (milliseconds, or text) leaves partitions without new elements out of the horizon after that time.
     """
 
+    step_type: ClassVar[type[MillStep]] = MillStep
+
     def __init__(
         self,
         broker: MessageBroker,
@@ -159,8 +162,15 @@ class WaterMill:
 
     def run(self, *, every: str | float | None = None) -> Progress:
         """Turn until the streams have ended, or for ever if `every` says how often; `stop` ends it between turns."""
-        pause, idle = seconds_in(every, field="every") if every is not None else None, 0
+        pause = seconds_in(every, field="every") if every is not None else None
         self._run_state.begin()
+        with self._following():
+            self._turn_until_over(pause)
+        self._stop.clear()
+        return self.progress()
+
+    def _turn_until_over(self, pause: float | None) -> None:
+        idle = 0
         while not self._stop.is_set():
             receipt = self.turn()
             has_ended = self._run_state.is_over or (receipt.status == "done" and self.has_stopped())
@@ -169,8 +179,13 @@ class WaterMill:
                 break
             idle = 0 if receipt.status == "done" else idle + 1
             self._stop.wait(pause if pause is not None else pause_seconds(idle))
-        self._stop.clear()
-        return self.progress()
+
+    def _following(self) -> AbstractContextManager[None]:
+        """Windows that a function decides are cut as their elements arrive; of a join, when they are final."""
+        windows, source = self._run_state.windows, self._streams[self._planner.root.name].inlet.source
+        if windows is None or self._planner.root.branches or not isinstance(source, Followable):
+            return nullcontext()
+        return ArrivalFollower(windows, source)
 
     def stop(self) -> None:
         """Ask a run in another thread to end after its turn."""
@@ -201,7 +216,7 @@ class WaterMill:
             transform=self._transform(),
             spool_folder=spool_folder(store),
         )
-        return MillStep(store, self._session, work, planner=self._planner, run_state=self._run_state)
+        return self.step_type(store, self._session, work, planner=self._planner, run_state=self._run_state)
 
     def _transform(self) -> ProcessTransform:
         return ProcessTransform(self.declared, form=self._outlet.form if self._outlet else "json")
@@ -283,8 +298,12 @@ def outlet_of(declaration: Declaration, broker: MessageBroker) -> Outlet | None:
 
 def mill_name(broker: MessageBroker, declaration: Declaration) -> str:
     """What positions are saved under where nobody said it."""
-    group = getattr(broker, "consumer_group_name", None)
-    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", group or declaration.signature.name).strip("._-") or "mill"
+    return plain_name(getattr(broker, "consumer_group_name", None) or declaration.signature.name)
+
+
+def plain_name(text: str) -> str:
+    """A text as positions can be saved under it."""
+    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", text).strip("._-") or "mill"
 
 
 def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Callable[[], SparkSession]:
