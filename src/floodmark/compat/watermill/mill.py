@@ -1,0 +1,151 @@
+"""watermill's `WaterMill`: three ways to turn, and which of them a mill goes.
+
+| the mill has | its streams are read | its function runs | after a crash |
+|---|---|---|---|
+| shipped brokers, nothing injected | on Spark, all partitions | on the executors | exactly once |
+| shipped brokers, something injected | on Spark, all partitions | in this program | output exactly once |
+| a broker of one's own, or a DataKey | element by element | in this program | at least once, as the original |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from floodmark.compat.watermill.loop import ElementLoop, LoopDeclaration
+from floodmark.compat.watermill.message_brokers import (
+    DataKey,
+    EndOfStream,
+    JsonFileMessageBroker,
+    KafkaMessageBroker,
+    MessageBroker,
+    ShippedBroker,
+)
+from floodmark.compat.watermill.on_spark import DoorMill, injected_hints
+from floodmark.compat.watermill.stream_join import JoinTree, Window, mill_tree, tree_of
+from floodmark.errors import ConfigError
+from floodmark.logs import get_logger
+from floodmark.mill.watermill import plain_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from floodmark.mill.brokers import MessageBroker as CoreBroker
+    from floodmark.mill.join_tree import Stream
+    from floodmark.mill.signature import Process
+    from floodmark.stores.contract import MarkStore
+
+__all__ = ["DataKey", "EndOfStream", "JoinTree", "MessageBroker", "WaterMill", "Window"]
+log = get_logger(__name__)
+
+
+class Injector(Protocol):
+    """What the door asks of botox's injector; botox itself need not be installed."""
+
+    def prepare(self, token: Any, value: Any = None) -> None: ...  # noqa: ANN401
+
+    def deliver(self, token: Any, strict: bool = True) -> Any: ...  # noqa: ANN401
+
+
+class WaterMill:
+    """Gives every element of the master stream, with what is joined to it, to a function.
+
+    `name`, `spark` and `store` are Floodmark's own, as `floodmark.mill.WaterMill` takes them.
+    """
+
+    def __init__(
+        self,
+        broker: MessageBroker,
+        process_func: Process,
+        stream_cls: Stream | Window | None = None,
+        join_tree: JoinTree | None = None,
+        serializers: Mapping[Stream, Any] | None = None,
+        deserializers: Mapping[Stream, Any] | None = None,
+        injector: Injector | None = None,
+        output_broker: MessageBroker | None = None,
+        explicit_return_types: Sequence[Stream] | None = None,
+        *,
+        name: str | None = None,
+        spark: SparkSession | Callable[[], SparkSession] | None = None,
+        store: MarkStore | None = None,
+    ) -> None:
+        self._broker, self._output_broker, self._injector = broker, output_broker or broker, injector
+        self._function, self._tree = process_func, tree_of(stream_cls, join_tree)
+        self._codecs = {"serializers": serializers or {}, "deserializers": deserializers or {}}
+        self._outputs, self._own = list(explicit_return_types or ()), {"name": name, "spark": spark, "store": store}
+        self._loop: ElementLoop | None = None
+        mill_tree(self._tree)  # what is no tree is refused here
+        if injector is not None:
+            injector.prepare(WaterMill, self)
+        if self._goes_by_element():
+            self._loop = self._element_loop()
+
+    def run(self) -> None:
+        """Turn until a stream has ended, or the function says so."""
+        if self._loop is not None:
+            log.info("the mill goes element by element, and its function runs in this program", why=self._why())
+            self._loop.run()
+            return
+        mill = self._mill_on_spark()
+        if isinstance(self._broker, JsonFileMessageBroker):
+            mill.begin_anew()
+        mill.run()
+
+    def save_results(self, data_key: DataKey, data: object) -> None:
+        """Send what belongs to the call that was given this key, and commit its position; from any thread.
+
+        An element, several in a list, None, or EndOfStream.
+        """
+        if self._loop is None:
+            raise ConfigError(
+                "save_results needs a DataKey.", hint="let the process function take one, and save with it"
+            )
+        self._loop.save(data_key, data)
+
+    def _goes_by_element(self) -> bool:
+        is_shipped = isinstance(self._broker, ShippedBroker) and isinstance(self._output_broker, ShippedBroker)
+        return not is_shipped or DataKey in injected_hints(self._function).values()
+
+    def _why(self) -> str:
+        own = [
+            type(each).__name__ for each in (self._broker, self._output_broker) if not isinstance(each, ShippedBroker)
+        ]
+        return f"broker {own[0]} gives its elements once and in order" if own else "results are saved under a DataKey"
+
+    def _element_loop(self) -> ElementLoop:
+        declared = LoopDeclaration(self._tree, self._function, explicit_return_types=self._outputs, **self._codecs)
+        return ElementLoop(declared, self._broker, self._output_broker, self._deliver)
+
+    def _deliver(self, hint: Any) -> object:  # noqa: ANN401 (a type)
+        if self._injector is not None:
+            return self._injector.deliver(hint, strict=True)
+        if hint is WaterMill:
+            return self
+        raise ConfigError(f"nothing provides {hint}.", hint="give WaterMill an injector that was prepared for it")
+
+    def _mill_on_spark(self) -> DoorMill:
+        """Made when it runs: until then an injector may be prepared."""
+        injected = injected_hints(self._function)
+        if injected:
+            log.info("the process function runs in this program: it is given what lives here", arguments=[*injected])
+        name = self._own["name"] or plain_name(self._group() or str(getattr(self._function, "__qualname__", "mill")))
+        return DoorMill(
+            self._function,
+            self._deliver if injected else None,
+            broker=core_of(self._broker),
+            output_broker=core_of(self._output_broker),
+            join_tree=mill_tree(self._tree),
+            **{**self._own, **self._codecs, "name": name},
+        )
+
+    def _group(self) -> str | None:
+        return (
+            self._broker.group_name if isinstance(self._broker, KafkaMessageBroker) and self._broker.is_named else None
+        )
+
+
+def core_of(broker: MessageBroker) -> CoreBroker:
+    """A shipped broker as a mill on Spark takes it."""
+    if isinstance(broker, ShippedBroker):
+        return broker.core()
+    raise ConfigError(f"{type(broker).__name__} is read element by element.", hint="Spark reads the shipped brokers")
