@@ -144,6 +144,20 @@ class WaterMill:
         windows = timed_windows(self.declared, inlets[node.name].poll_timeout_seconds)
         self._run_state = RunState(inlets, turn_elements, wait_seconds(idle_after, field="idle_after"), windows)
 
+    def use(
+        self,
+        *,
+        name: str | None = None,
+        spark: Callable[[], SparkSession] | None = None,
+        store: MarkStore | None = None,
+    ) -> None:
+        """Go on under this name, with this session and store: what a project has goes over what the mill was made with.
+
+        Called between turns.
+        """
+        self.name, self._store = name or self.name, store or self._store
+        self._session = spark or self._session
+
     def turn(self) -> Receipt:
         """Do what can be done now: finish an open turn, else join what has become final. Raises FloodmarkError."""
         step = self._step()
