@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from floodmark import stores
 from floodmark.errors import (
     BatchClosed,
     FloodmarkError,
@@ -46,7 +45,8 @@ from floodmark.spark.session import spark_session
 from floodmark.step.looking import Outlook
 from floodmark.step.run import reset_marks
 from floodmark.stores.contract import MarkStore
-from floodmark.stores.opening import DEFAULT_STORE, spool_folder
+from floodmark.stores.opening import spool_folder
+from floodmark.stores.project import open_default
 from floodmark.stores.record import Receipt
 
 if TYPE_CHECKING:
@@ -100,8 +100,9 @@ class WaterMill:
     """Reads the streams of a join tree, joins what is final, and gives every master element to a function once.
 
     Positions are saved under `name`, else the broker's `consumer_group_name`, else the function's qualified name, in
-    `store` (marks in ./floodmark.db without one). `turn_elements` bounds what one turn reads of a stream.
-    `idle_after` (milliseconds, or text) leaves partitions without new elements out of the horizon after that time.
+    `store`; without one, in that of the project whose folder this is, else in ./floodmark.db. `turn_elements` bounds
+    what one turn reads of a stream. `idle_after` (milliseconds, or text) leaves partitions without new elements out of
+    the horizon after that time.
     """
 
     step_type: ClassVar[type[MillStep]] = MillStep
@@ -237,7 +238,7 @@ class WaterMill:
 
     def _open_store(self) -> MarkStore:
         if self._store is None:
-            self._store = stores.open(DEFAULT_STORE)
+            self._store = open_default()
         return self._store
 
     def _follow_up(self, step: MillStep, receipt: Receipt) -> None:
