@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
 from floodmark.compat.watermill.loop import ElementLoop, LoopDeclaration
 from floodmark.compat.watermill.message_brokers import (
@@ -22,9 +22,11 @@ from floodmark.compat.watermill.message_brokers import (
     ShippedBroker,
 )
 from floodmark.compat.watermill.on_spark import DoorMill, injected_hints
-from floodmark.compat.watermill.stream_join import JoinTree, Window, mill_tree, tree_of
+from floodmark.compat.watermill.stream_join import JoinTree, Window, mill_tree, streams_of, tree_of
 from floodmark.errors import ConfigError
 from floodmark.logs import get_logger
+from floodmark.mill.join_tree import class_of
+from floodmark.mill.signature import return_type_of
 from floodmark.mill.watermill import plain_name
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class WaterMill:
     ) -> None:
         self._broker, self._output_broker, self._injector = broker, output_broker or broker, injector
         self._function, self._tree = process_func, tree_of(stream_cls, join_tree)
-        self._codecs = {"serializers": serializers or {}, "deserializers": deserializers or {}}
+        self._codecs = {"serializers": dict(serializers or {}), "deserializers": dict(deserializers or {})}
         self._outputs, self._own = list(explicit_return_types or ()), {"name": name, "spark": spark, "store": store}
         self._loop: ElementLoop | None = None
         mill_tree(self._tree)  # what is no tree is refused here
@@ -83,7 +85,7 @@ class WaterMill:
     def run(self) -> None:
         """Turn until a stream has ended, or the function says so."""
         if self._loop is not None:
-            log.info("the mill goes element by element, and its function runs in this program", why=self._why())
+            log.warning("the mill goes element by element, and its function runs in this program", why=self._why())
             self._loop.run()
             return
         mill = self._mill_on_spark()
@@ -127,7 +129,7 @@ class WaterMill:
         """Made when it runs: until then an injector may be prepared."""
         injected = injected_hints(self._function)
         if injected:
-            log.info("the process function runs in this program: it is given what lives here", arguments=[*injected])
+            log.warning("the process function runs in this program: it is given what lives here", arguments=[*injected])
         name = self._own["name"] or plain_name(self._group() or str(getattr(self._function, "__qualname__", "mill")))
         return DoorMill(
             self._function,
@@ -135,8 +137,15 @@ class WaterMill:
             broker=core_of(self._broker),
             output_broker=core_of(self._output_broker),
             join_tree=mill_tree(self._tree),
-            **{**self._own, **self._codecs, "name": name},
+            **{**self._own, **self._used_codecs(), "name": name},
         )
+
+    def _used_codecs(self) -> dict[str, dict[Stream, Any]]:
+        """Without functions for classes that this mill does not meet: several mills may share a mapping."""
+        returned = return_type_of(get_type_hints(self._function).get("return"), "the process function").stream
+        streams = {"serializers": [returned] if returned is not None else [], "deserializers": streams_of(self._tree)}
+        known = {name: {*own, *map(class_of, own)} for name, own in streams.items()}
+        return {name: {each: own[each] for each in own if each in known[name]} for name, own in self._codecs.items()}
 
     def _group(self) -> str | None:
         return (
