@@ -192,14 +192,8 @@ class KafkaMessageBroker(ShippedBroker):
         self._saved: set[UUID] = set()
 
     def core(self) -> CoreKafka:
-        return GroupedKafka(
-            topic_names=self._topics,
-            kafka_url=self._options.bootstrap,
-            data_timeout=self._data_timeout_ms,
-            poll_timeout=self._poll_timeout_ms,
-            consumer_group_name=self.group_name,
-            kafka_extra_args=self._options.options,
-        )
+        kafka, timeouts = self._options, (self._data_timeout_ms, self._poll_timeout_ms)
+        return GroupedKafka(self._topics, kafka.bootstrap, *timeouts, self.group_name, kafka.options)
 
     def send(self, item_type: Stream, item: Item) -> None:
         if not hasattr(self, "_producer"):

@@ -1,10 +1,7 @@
-"""watermill's `WaterMill`: three ways to turn, and which of them a mill goes.
+"""watermill's `WaterMill`, and which of three ways a mill goes.
 
-| the mill has | its streams are read | its function runs | after a crash |
-|---|---|---|---|
-| shipped brokers, nothing injected | on Spark, all partitions | on the executors | exactly once |
-| shipped brokers, something injected | on Spark, all partitions | in this program | output exactly once |
-| a broker of one's own, or a DataKey | element by element | in this program | at least once, as the original |
+With the shipped brokers its streams are read on Spark; its function runs on the executors, or in this program if it is
+given something that lives here. With a broker of one's own, or a DataKey, it goes element by element (`loop.py`).
 """
 
 from __future__ import annotations
@@ -32,13 +29,13 @@ from floodmark.mill.watermill import plain_name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from floodmark.mill.brokers import MessageBroker as CoreBroker
     from floodmark.mill.join_tree import Stream
     from floodmark.mill.signature import Process
     from floodmark.stores.contract import MarkStore
 
 __all__ = ["DataKey", "EndOfStream", "JoinTree", "MessageBroker", "WaterMill", "Window"]
 log = get_logger(__name__)
+LOOP_REASON = "a broker of one's own gives its elements once, and results under a DataKey are saved later"
 
 
 class Injector(Protocol):
@@ -76,16 +73,17 @@ class WaterMill:
         self._codecs = {"serializers": dict(serializers or {}), "deserializers": dict(deserializers or {})}
         self._outputs, self._own = list(explicit_return_types or ()), {"name": name, "spark": spark, "store": store}
         self._loop: ElementLoop | None = None
+        self._shipped = [each for each in (broker, self._output_broker) if isinstance(each, ShippedBroker)]
         mill_tree(self._tree)  # what is no tree is refused here
         if injector is not None:
             injector.prepare(WaterMill, self)
-        if self._goes_by_element():
+        if len(self._shipped) < len(("broker", "output_broker")) or DataKey in injected_hints(process_func).values():
             self._loop = self._element_loop()
 
     def run(self) -> None:
         """Turn until a stream has ended, or the function says so."""
         if self._loop is not None:
-            log.warning("the mill goes element by element, and its function runs in this program", why=self._why())
+            log.warning("the mill goes element by element, in this program", why=LOOP_REASON)
             self._loop.run()
             return
         mill = self._mill_on_spark()
@@ -103,16 +101,6 @@ class WaterMill:
                 "save_results needs a DataKey.", hint="let the process function take one, and save with it"
             )
         self._loop.save(data_key, data)
-
-    def _goes_by_element(self) -> bool:
-        is_shipped = isinstance(self._broker, ShippedBroker) and isinstance(self._output_broker, ShippedBroker)
-        return not is_shipped or DataKey in injected_hints(self._function).values()
-
-    def _why(self) -> str:
-        own = [
-            type(each).__name__ for each in (self._broker, self._output_broker) if not isinstance(each, ShippedBroker)
-        ]
-        return f"broker {own[0]} gives its elements once and in order" if own else "results are saved under a DataKey"
 
     def _element_loop(self) -> ElementLoop:
         declared = LoopDeclaration(self._tree, self._function, explicit_return_types=self._outputs, **self._codecs)
@@ -134,8 +122,8 @@ class WaterMill:
         return DoorMill(
             self._function,
             self._deliver if injected else None,
-            broker=core_of(self._broker),
-            output_broker=core_of(self._output_broker),
+            broker=self._shipped[0].core(),
+            output_broker=self._shipped[1].core(),
             join_tree=mill_tree(self._tree),
             **{**self._own, **self._used_codecs(), "name": name},
         )
@@ -151,10 +139,3 @@ class WaterMill:
         return (
             self._broker.group_name if isinstance(self._broker, KafkaMessageBroker) and self._broker.is_named else None
         )
-
-
-def core_of(broker: MessageBroker) -> CoreBroker:
-    """A shipped broker as a mill on Spark takes it."""
-    if isinstance(broker, ShippedBroker):
-        return broker.core()
-    raise ConfigError(f"{type(broker).__name__} is read element by element.", hint="Spark reads the shipped brokers")
