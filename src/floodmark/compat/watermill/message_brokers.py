@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -80,11 +81,11 @@ class MessageBroker:
 
     def send(self, item_type: Stream, item: Item) -> None:
         """Put an element into an output stream."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} sends no elements")
 
     def send_eos(self, item_type: Stream) -> None:
         """Say that an output stream has ended."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} sends no ends")
 
     def get_elements(self, element_type: Stream, comparator: Comparator | None = None) -> Iterator[Item]:
         """The elements that the comparator finds equal, from where the stream stands; those before are skipped.
@@ -92,7 +93,7 @@ class MessageBroker:
         Raises RightJoinedStreamRanAhead, and keeps the element, if the next one is beyond; EndOfStreamError at the
         end; StreamTimeoutError if none comes in time.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} gives no elements")
 
     def commit(self, data_key: DataKey | None = None) -> None:
         """Remember how far the streams were read: up to a key, or up to now."""
@@ -102,15 +103,15 @@ class MessageBroker:
         return None
 
 
-class ShippedBroker(MessageBroker):
+class ShippedBroker(MessageBroker, ABC):
     """What the two shipped brokers share: an element that is put back, and what they are in `floodmark.mill`."""
 
     def __init__(self) -> None:
         self._back: dict[Stream, Item] = {}
 
+    @abstractmethod
     def core(self) -> CoreBroker:
         """The same for a mill on Spark."""
-        raise NotImplementedError
 
     def get_elements(self, element_type: Stream, comparator: Comparator | None = None) -> Iterator[Item]:
         compare = comparator or (lambda _: StreamsShift.Equal)
@@ -128,8 +129,9 @@ class ShippedBroker(MessageBroker):
     def _next(self, stream: Stream) -> Item:
         return self._back.pop(stream) if stream in self._back else self._read(stream)
 
+    @abstractmethod
     def _read(self, stream: Stream) -> Item:
-        raise NotImplementedError
+        """The next element, from where the stream stands."""
 
 
 class JsonFileMessageBroker(ShippedBroker):
