@@ -75,6 +75,7 @@ def test_a_mill_runs_like_a_job_and_its_marks_are_in_the_projects_store(
     """By its name in the file; a second run finds nothing new, and a full refresh reads everything again."""
     first = floodmark("run", "--select", "loud", "--json", tools=tools)
     again = floodmark("run", "--json", tools=tools)
+    assert first.code == 0, first.err
     (run,), (nothing,) = json.loads(first.out)["runs"], json.loads(again.out)["runs"]
     assert (run["job"], run["status"], run["rows_read"], run["rows_written"]) == ("loud", "done", 10, {"Loud": 4})
     assert nothing["status"] == "nothing_new"

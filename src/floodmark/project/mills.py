@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -44,7 +46,22 @@ class MillModel(Model):
                 f"mill '{self.name}': {self.python} is {type(mill).__name__}, no WaterMill.",
                 hint="name a floodmark.mill.WaterMill, or a function without arguments that gives one",
             )
+        send_by_value(site.folder)
         return MillJob(self.name, mill, self.every)
+
+
+def send_by_value(folder: Path) -> None:
+    """Let functions and classes of the project's own modules travel to Spark's tasks as they are.
+
+    A task that is sent only their names would have to find modules that lie beside the project file.
+    """
+    from pyspark import cloudpickle
+
+    root, installed = folder.resolve(), Path(sys.prefix).resolve()
+    for module in list(sys.modules.values()):
+        place = Path(getattr(module, "__file__", None) or "/").resolve()
+        if place.is_relative_to(root) and not place.is_relative_to(installed):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # pyspark ships it without types
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +27,10 @@ from floodmark.mill.brokers.kafka import KafkaMessageBroker as CoreKafka
 from floodmark.mill.join_tree import MARKER, Stream, name_of
 from floodmark.probes.kafka import KafkaProbe
 from floodmark.probes.kafka.client import KafkaOptions
+from floodmark.probes.kafka.group import may_pass
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, Message
 
 EndOfStream = join_tree.EndOfStream
 StreamType = TypeVar("StreamType")
@@ -66,7 +68,7 @@ class StreamTimeoutError(_StreamError):
 
 
 class RightJoinedStreamRanAhead(_StreamError):
-    """The next element is already beyond what was asked for."""
+    """The next element is beyond what was asked for."""
 
 
 @dataclass
@@ -236,8 +238,8 @@ class KafkaMessageBroker(ShippedBroker):
 
     def _read(self, stream: Stream) -> Item:
         waiting_ms = self._poll_timeout_ms or self._data_timeout_ms
-        message = self._consumer(stream).poll(waiting_ms / 1000)
-        if message is None or message.error() is not None:
+        message = next_message(self._consumer(stream), waiting_ms / 1000)
+        if message is None:
             self._idle_ms[stream] = self._idle_ms.get(stream, 0) + waiting_ms
             has_ended = self._idle_ms[stream] >= self._data_timeout_ms
             raise EndOfStreamError(stream) if has_ended else StreamTimeoutError(stream)
@@ -264,6 +266,19 @@ class KafkaMessageBroker(ShippedBroker):
         consumer = self._consumers[stream] = self._options.consumer(**own)
         consumer.assign([TopicPartition(topic, ONLY_PARTITION, OFFSET_STORED)])
         return consumer
+
+
+def next_message(consumer: Consumer, seconds: float) -> Message | None:
+    """The next message, or None if none comes in time; an error that passes (a coordinator is made) is waited for."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + seconds
+    while (message := consumer.poll(max(deadline - time.monotonic(), 0))) is not None:
+        if (error := message.error()) is None:
+            return message
+        if not may_pass(error):
+            raise KafkaException(error)
+    return None
 
 
 class GroupedKafka(CoreKafka):
