@@ -52,10 +52,14 @@ def main(folder: Path, names: Sequence[str]) -> int:
         certificates = make_certificates(Path(home, "tls"))
         with kafka_broker(Path(home, "kafka"), tls=certificates) as kafka:
             put_address(folder, kafka.bootstrap)
-            results = dict(run_all(folder, examples, kafka, Path(home)))
-    for name, fault in results.items():
-        print(f"{FAILED if fault else PASSED}  {name}{f': {fault}' if fault else ''}", flush=True)
-    return 1 if any(results.values()) else 0
+            failed = [report(*each) for each in run_all(folder, examples, kafka, Path(home))]
+    return 1 if any(failed) else 0
+
+
+def report(name: str, fault: str) -> bool:
+    """A line for an example as soon as it has ended; whether it failed."""
+    print(f"{FAILED if fault else PASSED}  {name}{f': {fault}' if fault else ''}", flush=True)
+    return bool(fault)
 
 
 def write_samples(folder: Path) -> None:
@@ -98,10 +102,7 @@ def start(
         "SSL_CA_FILE": str(home / "tls" / "ca.cert"),
     }
     command = [sys.executable, str(Path(__file__).resolve()), "--inside", str(folder), kafka.bootstrap, *names]
-    log = (home / "output.log").open("a")
-    program = subprocess.Popen(
-        command, cwd=home, env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=log, text=True
-    )
+    program = subprocess.Popen(command, cwd=home, env={**os.environ, **own}, stdout=subprocess.PIPE, text=True)
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=collect, args=(program, lines), daemon=True).start()
     return program, lines
