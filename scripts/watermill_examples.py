@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from floodmark.testing.servers import Broker
 
 ADDRESS = "kafka:9092"
-SECONDS_FOR_ONE = 150
+SECONDS_FOR_ONE = 240
 TIMES = range(0, 100, 10)
 SAMPLES: Mapping[str, Sequence[Mapping[str, object]]] = {
     "goods.json": [{"title": f"item {n}", "quantity": n, "price": 100 * n} for n in (1, 3, 4)],
