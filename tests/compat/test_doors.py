@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -54,4 +54,36 @@ def test_a_door_that_is_not_there_is_a_usage_error(doors: ModuleType, capsys: py
     """With the names of those that are."""
     with pytest.raises(SystemExit, match="2"):
         doors.main(["nobody"])
-    assert "no door 'nobody'; there are: etl-entities, onetl" in capsys.readouterr().err
+    assert (
+        "no door 'nobody'; there are: etl-entities, onetl, streamz, water-healer, watermill" in capsys.readouterr().err
+    )
+
+
+def test_a_door_whose_packages_cannot_be_installed_says_so(
+    doors: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The row is there, with pip's own words, and the promise is not kept."""
+
+    def refuse(_: object) -> None:
+        raise doors.NotInstalled("pip install original==9 failed.")
+
+    doors.Environment.of = refuse
+    doors.DOORS = {"original": doors.Door("original", ())}
+    assert doors.main(["original"]) == 1
+    assert capsys.readouterr().out == "original: NOT RUN: pip install original==9 failed.\n"
+
+
+def test_lines_of_a_comparison_are_counted(doors: ModuleType, tmp_path: Path) -> None:
+    """A line for each thing says whether it is the same, or differs."""
+    program = tmp_path / "compare.py"
+    program.write_text("print('same     map')\nprint('differs  zip: 1')\nprint('         more of it')\nexit(1)\n")
+    environment = SimpleNamespace(python=sys.executable)
+    assert doors.line_tally(environment, program) == doors.Tally(1, ("zip: 1",))
+
+
+def test_a_comparison_that_says_nothing_is_no_success(doors: ModuleType, tmp_path: Path) -> None:
+    """It may have failed to start."""
+    program = tmp_path / "compare.py"
+    program.write_text("raise SystemExit(3)")
+    environment = SimpleNamespace(python=sys.executable)
+    assert doors.line_tally(environment, program) == doors.Tally(0, ("compare.py ended with 3",))

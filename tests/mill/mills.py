@@ -6,7 +6,8 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,10 +93,24 @@ def run_side_by_side(*mills: WaterMill) -> None:
 
 def run_until(mill: WaterMill, happened: Callable[[], bool], seconds: float = 60) -> None:
     """A run that is asked to stop once something has happened, or too much time has passed."""
+    with turning(mill):
+        wait_until(happened, seconds)
+
+
+@contextmanager
+def turning(mill: WaterMill) -> Iterator[None]:
+    """A run in a thread of its own, which is asked to stop at the end of the block."""
     thread = threading.Thread(target=mill.run)
     thread.start()
+    try:
+        yield
+    finally:
+        mill.stop()
+        thread.join(60)
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 60) -> None:
+    """Until it has, or too much time has passed."""
     deadline = time.monotonic() + seconds
     while not happened() and time.monotonic() < deadline:
-        time.sleep(0.5)
-    mill.stop()
-    thread.join(seconds)
+        time.sleep(0.1)

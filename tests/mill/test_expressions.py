@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,23 @@ def test_an_expression_is_written_as_it_is_meant() -> None:
     """Parentheses show what is computed first."""
     assert ((T + 10) * FRAME // 2).describe() == "(((t + 10) * frame) // 2)"
     assert (NESTED["deep"]["y"] == "a").describe() == "(place['deep']['y'] == 'a')"
+
+
+def test_an_expression_can_be_called_on_an_element() -> None:
+    """On the dict that a stream holds, and on the dataclass that a function gets, nested ones included."""
+
+    @dataclass
+    class Place:
+        x: int
+
+    @dataclass
+    class Step:
+        t: int
+        place: Place
+
+    expression = T // 3 + NESTED["x"]
+    assert expression({"t": 7, "place": {"x": 1}}) == 3
+    assert expression(Step(7, Place(1))) == 3
 
 
 def test_two_functions_have_two_fingerprints() -> None:

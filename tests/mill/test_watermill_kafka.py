@@ -13,7 +13,7 @@ from floodmark.mill import EndOfStream, JoinWith, function_call, get_field, join
 from floodmark.probes.kafka import KafkaProbe
 from floodmark.probes.kafka.client import KafkaOptions
 from tests.mill.cases import BY_K, Joined, L, R, identity, join_names, joined, keyed
-from tests.mill.mills import END, Topics, run_side_by_side, run_until
+from tests.mill.mills import END, Topics, run_side_by_side, run_until, turning, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,6 +144,36 @@ def test_a_window_by_the_clock_closes_on_an_idle_poll(spark: SparkSession, topic
     mill = topics.mill(sizes, spark, **declared)
     run_until(mill, lambda: sum(row["k"] for row in topics.rows_of(Joined)) == 2)
     assert sum(row["k"] for row in topics.rows_of(Joined)) == 2
+
+
+def test_windows_by_the_clock_follow_the_arrival_of_elements(spark: SparkSession, topics: Topics) -> None:
+    """Elements that come while a turn is at work are asked about then, and not when it is over."""
+    topics.make(L, Joined).put(L, *keyed("first", 1))
+    asked: dict[str, float] = {}
+
+    def by_moment(element: dict[str, object] | None) -> int:
+        asked.update({str(element["name"]): time.time()} if element else {})
+        return int(time.time() * 2)
+
+    declared = {"stream_cls": window(L, function_call(by_moment)), "options": {"poll_timeout": 50}}
+    mill = topics.mill(slowly, spark, **declared)
+    with turning(mill):
+        wait_until(lambda: "first0" in asked and mill.progress().turns == 1)
+        sent = time.time()
+        topics.put(L, *keyed("second", 2))
+        wait_until(lambda: "second0" in asked)
+        topics.put(L, END)
+        wait_until(lambda: END in topics.rows_of(Joined))
+    assert asked["second0"] - sent < SLOW_SECONDS
+    assert [row["k"] for row in topics.rows_of(Joined)[:-1]] == [1, 1]
+
+
+SLOW_SECONDS = 8
+
+
+def slowly(lefts: list[L]) -> Joined:
+    time.sleep(SLOW_SECONDS)
+    return Joined(len(lefts), [])
 
 
 def test_poll_timeout_is_refused_where_nobody_could_be_asked(spark: SparkSession, topics: Topics) -> None:

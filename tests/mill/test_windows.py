@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from floodmark.errors import ConfigError, ElementInvalid
 from floodmark.mill import JoinWith, function_call, get_field, join_streams, window
+from floodmark.mill.brokers import Message
 from floodmark.mill.declaration import declare
-from floodmark.mill.windows import TimedWindows, timed_windows
+from floodmark.mill.windows import ArrivalFollower, TimedWindows, timed_windows
 from tests.mill.cases import L, R
 
 
@@ -103,6 +105,86 @@ def test_after_a_reset_every_element_is_asked_about_again() -> None:
     windows.begin_at({0: 0})
     windows.take([row(0), row(1)])
     assert (windows.closed_windows(has_ended=True), len(clock.asked)) == ([{0: (0, 2)}], 4)
+
+
+@dataclass
+class Feed:
+    """A source that is followed: the test puts messages into it, each a partition, an offset and a text."""
+
+    messages: list[Message] = field(default_factory=list)
+    questions: list[Mapping[int, int]] = field(default_factory=list)
+
+    def follow(self) -> Feed:
+        return self
+
+    def next_after(self, offsets: Mapping[int, int], seconds: float) -> list[Message]:
+        self.questions.append(dict(offsets))
+        found = [each for each in self.messages if each[1] >= offsets.get(each[0], 1 << 60)]
+        time.sleep(0 if found else seconds)
+        return found
+
+    def close(self) -> None:
+        self.messages.clear()
+
+
+def eventually(is_so: Callable[[], bool]) -> bool:
+    """Whether it becomes so within a time that a busy machine keeps."""
+    deadline = time.monotonic() + 20
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return is_so()
+
+
+def test_an_element_is_asked_about_as_it_arrives() -> None:
+    """Between two turns, by the clock of that moment; a turn has nothing to do before a window is over."""
+    clock, feed = Clock(), Feed()
+    windows = windows_by(clock, 0.01)
+    windows.begin_at({0: 0})
+    with ArrivalFollower(windows, feed):
+        feed.messages.append(row(0))
+        assert eventually(lambda: windows.taken_upto == {0: 1})
+        assert not windows.has_news()
+        clock.seconds = 60
+        feed.messages.append(row(1))
+        assert eventually(windows.has_news)
+    assert windows.closed_windows(has_ended=False) == [{0: (0, 1)}]
+    assert not windows.is_followed
+
+
+def test_what_follows_an_end_is_asked_about_when_the_mark_is_behind_it() -> None:
+    """It belongs to the next run."""
+    clock, feed = Clock(), Feed([row(0), (0, 1, '{"eos__": true}'), row(2)])
+    windows = windows_by(clock, 0.01)
+    windows.begin_at({0: 0})
+    with ArrivalFollower(windows, feed):
+        assert eventually(windows.has_news)
+        assert (windows.taken_upto, windows.next_offsets()) == ({0: 1}, {})
+        windows.begin_at({0: 2})
+        assert eventually(lambda: windows.taken_upto == {0: 3})
+
+
+def test_a_follower_that_fails_leaves_the_question_to_the_turns() -> None:
+    """A turn asks about what nobody asked about, and its error has the position."""
+    windows, feed = windows_by(Clock(), 0.01), Feed([(0, 0, '{"k": "no number"}')])
+    windows.begin_at({0: 0})
+    with ArrivalFollower(windows, feed):
+        assert eventually(lambda: bool(feed.questions) and not windows.is_followed)
+    assert windows.lack_any({0: 1})
+    with pytest.raises(ElementInvalid):
+        windows.take([(0, 0, '{"k": "no number"}')])
+
+
+def test_a_look_gives_out_only_windows_that_it_has_seen_whole() -> None:
+    """Elements may arrive between the look and its plan."""
+    clock = Clock()
+    windows = windows_by(clock)
+    windows.take([row(0)])
+    clock.seconds = 60
+    windows.take([row(1), row(2)])
+    clock.seconds = 120
+    windows.take([row(3)])
+    assert windows.closed_windows(has_ended=False, seen_upto={0: 2}) == [{0: (0, 1)}]
+    assert windows.closed_windows(has_ended=False, seen_upto={0: 3}) == [{0: (0, 1)}, {0: (1, 3)}]
 
 
 def test_a_function_that_fails_is_reported_with_the_element() -> None:

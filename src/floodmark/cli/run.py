@@ -6,7 +6,9 @@ import signal
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.retention import Cleaner
     from floodmark.jobs.running import Outcome, Runnable, Runner
     from floodmark.patience import StopRequest
+    from floodmark.project.mills import MillJob
     from floodmark.sinks.restatement import Restatement
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
@@ -81,9 +84,10 @@ def run(
     if loops and at_once > 1:
         raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
     command = RunCommand(ctx.obj, options, as_json, at_once)
+    console: Literal["stdout", "stderr"] = "stderr" if as_json else "stdout"
     stop_at_mistakes(command.invocation, select or ())
     with command.showing(Progress()):  # a module may need Spark while it is imported
-        jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
+        jobs = with_mills(command.invocation, select or (), partial(command.invocation.jobs, console=console), console)
     if dry_run:
         command.plan(jobs)
         return
@@ -94,6 +98,23 @@ def run(
     with command.metrics_at(metrics_addr):
         code = command.loop(jobs, every) if loops else command.once(jobs)
     raise typer.Exit(code)
+
+
+def with_mills(
+    invocation: Invocation,
+    select: Sequence[str],
+    jobs_of: Callable[[Sequence[str]], Sequence[Job]],
+    console: Literal["stdout", "stderr"] = "stdout",
+) -> list[Job | MillJob]:
+    """The jobs that `jobs_of` finds for the words that name no mill, and then the selected mills."""
+    project = invocation.loaded_project()
+    if not project.mills:
+        return list(jobs_of(select))
+    from floodmark.project.mills import split_selection
+
+    words, mills = split_selection(project, select)
+    jobs = jobs_of(words) if words or (project.jobs and not select) else ()
+    return [*jobs, *(mill.build(invocation.site(console)) for mill in mills)]
 
 
 def refuse_contradictions(options: RunRequest, *, loops: bool, dry_run: bool) -> None:
@@ -119,12 +140,12 @@ class RunCommand:
         self.alerts = AlertBeat(invocation)
         self.count: Callable[[Receipt], None] = lambda _receipt: None
 
-    def plan(self, jobs: Sequence[Job]) -> None:
+    def plan(self, jobs: Sequence[Job | MillJob]) -> None:
         """Low, high and count of each job; nothing is touched."""
         session, store = self.invocation.session(), self.invocation.store()
         print_plans([job.plan_request(self.options, session, store) for job in jobs], as_json=self.as_json)
 
-    def once(self, jobs: Sequence[Job]) -> int:
+    def once(self, jobs: Sequence[Job | MillJob]) -> int:
         """Each job once; SIGTERM lets those that run finish and skips the rest."""
         from floodmark.jobs.running import exit_code
         from floodmark.patience import stop_on
@@ -141,8 +162,8 @@ class RunCommand:
         self.alerts.judge()
         return exit_code(outcomes)
 
-    def outcomes(self, jobs: Sequence[Job], stopping: StopRequest) -> Iterator[Outcome]:
-        """How each job ended, as it ends: in turn, or so many at once as were asked for."""
+    def outcomes(self, jobs: Sequence[Job | MillJob], stopping: StopRequest) -> Iterator[Outcome]:
+        """How each job ended, as it ends: in turn, or so many at once as were asked for, and mills after them."""
         from floodmark.jobs.running import run_each
 
         runner = self.runner(self.options)
@@ -150,9 +171,12 @@ class RunCommand:
             return run_each(jobs, runner, stopping.wait)
         from floodmark.jobs.side_by_side import SideBySide
         from floodmark.lineage import earlier_jobs
+        from floodmark.project.mills import MillJob
 
-        session = self.invocation.session()
-        return SideBySide(runner, stopping.wait, self.at_once, earlier_jobs(jobs), session.interrupt).run(jobs)
+        mills = [mill for mill in jobs if isinstance(mill, MillJob)]
+        own, interrupt = [job for job in jobs if not isinstance(job, MillJob)], self.invocation.session().interrupt
+        at_once = SideBySide(runner, stopping.wait, self.at_once, earlier_jobs(own), interrupt).run(own)
+        return chain(at_once, run_each(mills, runner, stopping.wait))
 
     def loop(self, jobs: Sequence[Runnable], every: str | None) -> int:
         """All jobs at their own beat until a signal comes; the current batch is finished first."""
@@ -277,12 +301,13 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show marks from and to, rows expected and schema changes; touches nothing."""
+    from floodmark.step.work import RunRequest
+
     invocation: Invocation = ctx.obj
     session, store = invocation.session(), invocation.store()
-    plans = [
-        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
-        for job in jobs_without_spark(invocation, select or ())
-    ]
+    options = RunRequest(start, full_refresh, max_rows)
+    chosen = with_mills(invocation, select or (), partial(jobs_without_spark, invocation))
+    plans = [job.plan_request(options, session, store) for job in chosen]
     print_plans(plans, as_json=as_json)
     if detailed_exitcode and any(each.has_work for each in plans):
         raise typer.Exit(FOUND_CHANGES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -69,6 +69,12 @@ class Expression(ABC):
     @abstractmethod
     def describe(self) -> str:
         """As it would be written."""
+
+    def __call__(self, element: object) -> Value:
+        """The value for an element, given as a dict or as the dataclass that it is; None stands for an idle poll."""
+        is_element = is_dataclass(element) and not isinstance(element, type)
+        values: Any = asdict(element) if is_element else element  # type: ignore[call-overload]  # it is asked above
+        return self.evaluate(values)
 
     def fingerprint(self) -> str:
         """Changes when the expression does, the code of its functions included."""

@@ -181,6 +181,12 @@ class PendingInput:
         has_timed_out = self.stream.name in self.not_waited_for.late_streams
         return partition in self.memory.ends or has_timed_out or self.stream.inlet.ends == "with_source"
 
+    def unread_ends(self, results: Mapping[int, ScanResult]) -> dict[int, int]:
+        """By partition, the offset behind the last element that a turn may read."""
+        ends = {number: self._end(number, upto) for number, (_, upto) in self.offsets.items()}
+        met = {number: result.end for number, result in results.items() if result.end is not None}
+        return {number: min(upto, met.get(number, upto)) for number, upto in ends.items()}
+
     def elements_from(
         self, offsets: Mapping[int, int], spark: SparkSession, results: Mapping[int, ScanResult], below: Level
     ) -> Iterator[tuple[int, int, str | None]]:

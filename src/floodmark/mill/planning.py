@@ -190,7 +190,8 @@ class Planner:
         """Windows that a function decided, of a single stream: those that are over are given out."""
         name, own = self.root.name, views[self.root.name]
         stops = all(view.state == "ended" for view in own.values())
-        closed = windows.closed_windows(has_ended=stops)
+        seen_upto = {number: view.next for number, view in own.items()}
+        closed = windows.closed_windows(has_ended=stops, seen_upto=seen_upto)
         passes = {number: view.beyond for number, view in own.items()} if stops else offsets_behind(own, closed)
         waits_for = frozenset((name, number) for number in own)
         ends = ({name: passes}, {name: _reads(own, passes)})

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import StructField, StructType
 
 Call: TypeAlias = "Callable[[object, Sequence[Pairs], Attempt], object]"
 ENDS = "_fm_ends"
@@ -67,12 +67,8 @@ class ProcessTransform:
         from pyspark.sql.types import StructType
 
         rows, task = joined_rows(self.declaration, frames), ProcessTask.of(self.declaration, self.output(), self.number)
-
-        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from task.run(batches)
-
         keys = [each for each in rows.schema.fields if each.name == KEY]
-        output = rows.mapInArrow(run, StructType([*keys, *output_fields()]))
+        output = self.run(task, rows, StructType([*keys, *output_fields()]))
         order = [*(each.name for each in keys), PARTITION, OFFSET, "sequence"]
         return output.select(
             *self._output_columns(),
@@ -80,6 +76,14 @@ class ProcessTransform:
             F.col("is_end").alias(ENDS),
             F.col("next").alias(NEXT),
         )
+
+    def run(self, task: ProcessTask, rows: DataFrame, schema: StructType) -> DataFrame:
+        """The output of the calls, side by side on the executors."""
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from task.run(batches)
+
+        return rows.mapInArrow(run, schema)
 
     def fingerprint(self) -> str:
         """The function's own code; what the keys are is part of the sources' fingerprints."""

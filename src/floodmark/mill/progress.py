@@ -99,6 +99,9 @@ class RunState:
     def is_worth_reading(self, number: int, not_waited_for: NotWaitedFor) -> bool:
         """Whether the horizon can have risen: one of the partitions that held it has, or the clock let go of one."""
         is_new = number != self.record_number or not_waited_for != self.not_waited_for or self.turn is None
+        if self.windows is not None and self.windows.is_followed:
+            self.not_waited_for = not_waited_for
+            return is_new or self.windows.has_news()
         is_due = self.windows is not None and self.windows.is_due()
         holding = self.turn.waits_for | (self.risen_partitions - self.known_partitions) if self.turn else frozenset()
         self.not_waited_for = not_waited_for
@@ -110,8 +113,12 @@ class RunState:
         self.risen_partitions, self.known_partitions = set(), set(self.offset_ends)
         if turn.moves:
             self.limit, self.turns = self.max_elements, self.turns + 1
-            for name in turn.inputs:
-                self.elements_read[name] = self.elements_read.get(name, 0) + turn.element_count(name)
+            self.note_elements({name: turn.element_count(name) for name in turn.inputs})
+
+    def note_elements(self, counts: Mapping[str, int]) -> None:
+        """So many more elements of these streams were read."""
+        for name, count in counts.items():
+            self.elements_read[name] = self.elements_read.get(name, 0) + count
 
     def is_reported(self, name: str, partition: int) -> bool:
         """Whether this look's late elements were reported by an earlier look; from now on they are."""

@@ -23,14 +23,14 @@ from floodmark.mill.process import ENDS, NEXT, ProcessTransform
 from floodmark.mill.progress import RunState
 from floodmark.mill.scan import ScanResult, scan, surveyed_messages
 from floodmark.sinks.contract import POSITION, Batch, Sink
-from floodmark.sources.contract import Sight
+from floodmark.sources.contract import Reading, Sight
 from floodmark.spark.faults import element_error_in
 from floodmark.step import Step, Work
 from floodmark.step.batch import PreparedBatch
 from floodmark.step.checks import Judgement
 from floodmark.step.engine import OpenBatch
 from floodmark.step.looking import Outlook, look
-from floodmark.step.spool import RowCounts, Spool
+from floodmark.step.spool import RowCounts, Spool, observe_rows
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import HeldLease
 from floodmark.stores.record import Intent, JobRecord, Receipt
@@ -47,6 +47,11 @@ class EndTaking(Protocol):
     """A sink that sends on the end of a stream: it finds a row in which the column `_fm_ends` is true."""
 
     def takes_end(self) -> bool: ...
+
+
+def takes_end(sink: Sink) -> bool:
+    """Whether the end of a stream is sent on there, as a message among others: a table has no row for it."""
+    return isinstance(sink, EndTaking) and sink.takes_end()
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,9 @@ class MillStep(Step):
             own = inputs[self.planner.root.name]
             windows.begin_at({partition: first for partition, (first, _) in own.offsets.items()})
             below, results = self.planner.level_to_ask(inputs, scans), scans.get(own.stream.name, {})
-            windows.take(own.elements_from(windows.taken_upto, self.session(), results, below))
+            windows.known_ends = {number for number, result in results.items() if result.end is not None}
+            if self.planner.root.branches or windows.lack_any(own.unread_ends(results)):
+                windows.take(own.elements_from(dict(windows.taken_upto), self.session(), results, below))
             windows.poll()
         return self.planner.plan(inputs, scans, windows)
 
@@ -195,22 +202,35 @@ class MillStep(Step):
         rows = spool.read(spark)
         end = first_end(rows) if spool.holds(ENDS) else None
         before = only_before(rows, end) if end else rows.where(f"not {ENDS}")
-        output = with_end(before) if end or self.stops(intent) else before
+        is_sent_on = any(takes_end(sink) for sink in self.work.sinks)
+        output = with_end(before) if is_sent_on and (end or self.stops(intent)) else before
         return TurnOutput(Judgement(self.work.rules, output, intent.batch_time), (), counted, {}, end=end)
 
     def process(self, intent: Intent, spool: Spool, spark: SparkSession) -> RowCounts:
         """Run the process function over the elements of the turn, once for this attempt."""
+        frames, spans, transform = self.frames(intent, spark), intent.spans, self.work.transform
+        uncounted = {name: frames[name] for name in spans if self.is_uncounted(name)}
+        counters = {name: observe_rows(Reading(rows), rows) for name, rows in uncounted.items()}
+        frames |= {name: counter.rows for name, counter in counters.items()}
+        numbered = replace(transform, number=intent.number) if isinstance(transform, ProcessTransform) else transform
+        spool.write(numbered.apply(frames, job=self.job, attempt=intent.attempt, batch_time=intent.batch_time))
+        observed = {name: counter.result(was_executed=True).read for name, counter in counters.items()}
+        self.run_state.note_elements(observed)
+        counted = RowCounts(read=sum(TurnDetail.of(spans[name]).elements + observed.get(name, 0) for name in spans))
+        spool.finish(counted)
+        return counted
+
+    def frames(self, intent: Intent, spark: SparkSession) -> dict[str, DataFrame]:
+        """The elements of the turn, by stream."""
         cache, spans = self.run_state.cache, intent.spans
-        frames = {
+        return {
             name: cache.elements(stream, spark, spans[name]) if name in spans else stream.no_elements(spark)
             for name, stream in self.planner.streams.items()
         }
-        transform = self.work.transform
-        numbered = replace(transform, number=intent.number) if isinstance(transform, ProcessTransform) else transform
-        spool.write(numbered.apply(frames, job=self.job, attempt=intent.attempt, batch_time=intent.batch_time))
-        counted = RowCounts(read=sum(TurnDetail.of(span).elements for span in spans.values()))
-        spool.finish(counted)
-        return counted
+
+    def is_uncounted(self, name: str) -> bool:
+        """Whether the plan could not say how many elements a turn reads: offsets tell, and a table has none."""
+        return not isinstance(self.planner.streams[name].inlet.source, Cuttable)
 
     def cut_short(self, batch: OpenBatch[Outlook], prepared: PreparedBatch, lease: HeldLease) -> OpenBatch[Outlook]:
         """Where the function returned the end of the stream, the marks stay behind the element that it did so for.
@@ -234,8 +254,7 @@ class MillStep(Step):
 
     def fit(self, rows: DataFrame, sink: Sink, batch: Batch) -> DataFrame:
         """Only a sink that can send it on gets the end of the stream."""
-        takes_end = isinstance(sink, EndTaking) and sink.takes_end()
-        return super().fit(rows if takes_end else rows.where(f"not {ENDS}"), sink, batch)
+        return super().fit(rows if takes_end(sink) else rows.where(f"not {ENDS}"), sink, batch)
 
     def error_for(self, error: Exception, sink: str | None, intent: Intent, spark: SparkSession) -> FloodmarkError:
         return element_error_in(error) or super().error_for(error, sink, intent, spark)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from floodmark import stores
 from floodmark.errors import (
     BatchClosed,
     FloodmarkError,
@@ -27,7 +27,7 @@ from floodmark.errors import (
 from floodmark.hwm import Json
 from floodmark.hwm.parsing import seconds_in, wait_seconds
 from floodmark.logs import get_logger
-from floodmark.mill.brokers import MessageBroker, Outlet
+from floodmark.mill.brokers import Followable, MessageBroker, Outlet
 from floodmark.mill.codec import Deserializer, Serializer
 from floodmark.mill.declaration import Declaration, declare
 from floodmark.mill.injection import InjectedType, Provider
@@ -39,13 +39,14 @@ from floodmark.mill.process import ProcessTransform
 from floodmark.mill.progress import Progress, RunState, display_key
 from floodmark.mill.signature import Process
 from floodmark.mill.turn import MillStep, MillWork
-from floodmark.mill.windows import timed_windows
+from floodmark.mill.windows import ArrivalFollower, timed_windows
 from floodmark.patience import doubling_pause
 from floodmark.spark.session import spark_session
 from floodmark.step.looking import Outlook
 from floodmark.step.run import reset_marks
 from floodmark.stores.contract import MarkStore
-from floodmark.stores.opening import DEFAULT_STORE, spool_folder
+from floodmark.stores.opening import spool_folder
+from floodmark.stores.project import open_default
 from floodmark.stores.record import Receipt
 
 if TYPE_CHECKING:
@@ -99,9 +100,12 @@ class WaterMill:
     """Reads the streams of a join tree, joins what is final, and gives every master element to a function once.
 
     Positions are saved under `name`, else the broker's `consumer_group_name`, else the function's qualified name, in
-    `store` (marks in ./floodmark.db without one). `turn_elements` bounds what one turn reads of a stream.
-    `idle_after` (milliseconds, or text) leaves partitions without new elements out of the horizon after that time.
+    `store`; without one, in that of the project whose folder this is, else in ./floodmark.db. `turn_elements` bounds
+    what one turn reads of a stream. `idle_after` (milliseconds, or text) leaves partitions without new elements out of
+    the horizon after that time.
     """
+
+    step_type: ClassVar[type[MillStep]] = MillStep
 
     def __init__(
         self,
@@ -141,6 +145,20 @@ class WaterMill:
         windows = timed_windows(self.declared, inlets[node.name].poll_timeout_seconds)
         self._run_state = RunState(inlets, turn_elements, wait_seconds(idle_after, field="idle_after"), windows)
 
+    def use(
+        self,
+        *,
+        name: str | None = None,
+        spark: Callable[[], SparkSession] | None = None,
+        store: MarkStore | None = None,
+    ) -> None:
+        """Go on under this name, with this session and store: what a project has goes over what the mill was made with.
+
+        Called between turns.
+        """
+        self.name, self._store = name or self.name, store or self._store
+        self._session = spark or self._session
+
     def turn(self) -> Receipt:
         """Do what can be done now: finish an open turn, else join what has become final. Raises FloodmarkError."""
         step = self._step()
@@ -159,8 +177,15 @@ class WaterMill:
 
     def run(self, *, every: str | float | None = None) -> Progress:
         """Turn until the streams have ended, or for ever if `every` says how often; `stop` ends it between turns."""
-        pause, idle = seconds_in(every, field="every") if every is not None else None, 0
+        pause = seconds_in(every, field="every") if every is not None else None
         self._run_state.begin()
+        with self._following():
+            self._turn_until_over(pause)
+        self._stop.clear()
+        return self.progress()
+
+    def _turn_until_over(self, pause: float | None) -> None:
+        idle = 0
         while not self._stop.is_set():
             receipt = self.turn()
             has_ended = self._run_state.is_over or (receipt.status == "done" and self.has_stopped())
@@ -169,8 +194,13 @@ class WaterMill:
                 break
             idle = 0 if receipt.status == "done" else idle + 1
             self._stop.wait(pause if pause is not None else pause_seconds(idle))
-        self._stop.clear()
-        return self.progress()
+
+    def _following(self) -> AbstractContextManager[None]:
+        """Windows that a function decides are cut as their elements arrive; of a join, when they are final."""
+        windows, source = self._run_state.windows, self._streams[self._planner.root.name].inlet.source
+        if windows is None or self._planner.root.branches or not isinstance(source, Followable):
+            return nullcontext()
+        return ArrivalFollower(windows, source)
 
     def stop(self) -> None:
         """Ask a run in another thread to end after its turn."""
@@ -201,14 +231,14 @@ class WaterMill:
             transform=self._transform(),
             spool_folder=spool_folder(store),
         )
-        return MillStep(store, self._session, work, planner=self._planner, run_state=self._run_state)
+        return self.step_type(store, self._session, work, planner=self._planner, run_state=self._run_state)
 
     def _transform(self) -> ProcessTransform:
         return ProcessTransform(self.declared, form=self._outlet.form if self._outlet else "json")
 
     def _open_store(self) -> MarkStore:
         if self._store is None:
-            self._store = stores.open(DEFAULT_STORE)
+            self._store = open_default()
         return self._store
 
     def _follow_up(self, step: MillStep, receipt: Receipt) -> None:
@@ -283,8 +313,12 @@ def outlet_of(declaration: Declaration, broker: MessageBroker) -> Outlet | None:
 
 def mill_name(broker: MessageBroker, declaration: Declaration) -> str:
     """What positions are saved under where nobody said it."""
-    group = getattr(broker, "consumer_group_name", None)
-    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", group or declaration.signature.name).strip("._-") or "mill"
+    return plain_name(getattr(broker, "consumer_group_name", None) or declaration.signature.name)
+
+
+def plain_name(text: str) -> str:
+    """A text as positions can be saved under it."""
+    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", text).strip("._-") or "mill"
 
 
 def session_of(spark: SparkSession | Callable[[], SparkSession] | None) -> Callable[[], SparkSession]:

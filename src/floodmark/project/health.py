@@ -35,7 +35,9 @@ def watch_of(project: Project, site: Site) -> Watch:
     named = project.health.tables
     places |= {name: site.path(own.path) for name, own in named.items() if own.path}
     tables = [TableWatch(name, where, _own(limits, named.get(name))) for name, where in places.items()]
-    return Watch(tuple(tables), tuple(JobWatch(job.name, limits, _keeps_rows(job)) for job in project.jobs), limits)
+    jobs = [JobWatch(job.name, limits, _keeps_rows(job)) for job in project.jobs]
+    mills = [JobWatch(mill.name, limits) for mill in project.mills]
+    return Watch(tuple(tables), (*jobs, *mills), limits)
 
 
 def examine_project(project: Project, site: Site, store: MarkStore, now: datetime) -> tuple[Report, HealthMemory]:

@@ -33,6 +33,7 @@ from floodmark.project.kinds.servers import (
     PostgresSource,
     SqliteSource,
 )
+from floodmark.project.mills import MillModel
 from floodmark.stores.opening import PROJECT_STORE
 
 if TYPE_CHECKING:
@@ -257,6 +258,7 @@ class Project(Model):
     namespace: Text = "default"
     spark: Mapping[str, Setting] = {}
     jobs: tuple[JobModel, ...] = ()
+    mills: tuple[MillModel, ...] = ()
     tasks: Mapping[Name, PythonName] = {}
     health: Health = Health()
     alerts: tuple[Alerts, ...] = ()
@@ -268,6 +270,14 @@ class Project(Model):
         twice = [name for name, times in Counter(job.name for job in self.jobs).items() if times > 1]
         if twice:
             raise ValueError(f"two jobs are called '{twice[0]}'")
+        return self
+
+    @model_validator(mode="after")
+    def _mills_have_names_of_their_own(self) -> Project:
+        names = Counter([*(job.name for job in self.jobs), *(mill.name for mill in self.mills)])
+        twice = [mill.name for mill in self.mills if names[mill.name] > 1]
+        if twice:
+            raise ValueError(f"a mill and another mill or a job are called '{twice[0]}'")
         return self
 
     @property

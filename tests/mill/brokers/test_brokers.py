@@ -79,6 +79,27 @@ def test_two_tables_are_joined_into_a_third(spark: SparkSession, tmp_path: Path)
         (1, amount, MOMENT, [date(2026, 2, 1), date(2026, 2, 1)]),
         (3, amount, MOMENT, [date(2026, 2, 3)]),
     ]
+    assert set(found[0].asDict()) == {"id", "amount", "placed", "days"}  # the end of the stream leaves no column
+
+
+@pytest.mark.spark
+def test_the_elements_of_tables_are_counted_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Offsets tell how many a turn reads of a topic or a file; the rows of a table are counted as they are read."""
+    orders = [{"id": number, "amount": Decimal(1), "placed": MOMENT} for number in range(7)]
+    payments = [{"order_id": number, "day": date(2026, 2, 1)} for number in (1, 1, 6)]
+    broker = SourceMessageBroker(
+        {
+            Order: RowsSource(orders, "id bigint, amount decimal(38,9), placed timestamp", name="orders"),
+            Payment: RowsSource(payments, "order_id bigint, day date", name="payments"),
+        },
+        {Paid: Delta(str(tmp_path / "paid"), name="paid")},
+    )
+    tree = join_streams(Order, JoinWith(Payment, get_field("id"), get_field("order_id")))
+    store = stores.open("sqlite:///marks.db", folder=tmp_path)
+    progress = WaterMill(broker, settle, join_tree=tree, spark=spark, store=store).run()
+    assert {name: own.elements for name, own in progress.streams.items()} == {"Order": 7, "Payment": 3}
+    (receipt,) = store.runs()
+    assert receipt.rows_read == 10
 
 
 @pytest.mark.spark

@@ -45,6 +45,27 @@ def test_rows_become_json_with_nulls_and_without_our_own_columns(
     assert seen == {b"1": {"id": 1, "name": "a"}, b"2": {"id": 2, "name": None}}
 
 
+def test_messages_are_not_compressed_unless_it_is_asked_for(
+    spark: SparkSession, kafka: Broker, topic: Callable[..., str]
+) -> None:
+    """Every client can read them: a plain one has neither lz4 nor zstd."""
+    plain = Kafka(kafka.bootstrap, topic(), value="text:v")
+    packed = Kafka(kafka.bootstrap, topic(), value="text:v", options={"compression.type": "lz4"})
+    rows = frame(spark, "v string", ("a" * 1000,), ("b" * 1000,))
+    plain.write(rows, intended(plain, spark, 1))
+    packed.write(rows, intended(packed, spark, 1))
+    assert (codec_of(kafka, plain.topic), codec_of(kafka, packed.topic)) == (0, LZ4)
+
+
+LZ4 = 3
+
+
+def codec_of(kafka: Broker, topic: str) -> int:
+    """How the first batch of messages is packed, by the lowest bits of its attributes in the broker's own file."""
+    segment = kafka.folder / "data" / f"{topic}-0" / f"{0:020}.log"
+    return segment.read_bytes()[22] & 0b111
+
+
 def test_a_repeated_batch_adds_nothing_and_returns_the_same_count(
     spark: SparkSession, kafka: Broker, topic: Callable[..., str]
 ) -> None:

@@ -5,9 +5,9 @@ Also the broker of streams in anything that Floodmark reads and writes, by its s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from floodmark.errors import ConfigError
 from floodmark.hwm import HWM, Span
@@ -63,6 +63,30 @@ class Cuttable(Protocol):
 
     def cut(self, span: Span, *, reads: Mapping[int, int], passes: Mapping[int, int]) -> Span:
         """The span that reads each partition below `reads` and leaves the mark at `passes`, the first still needed."""
+
+
+Message: TypeAlias = "tuple[int, int, str | None]"
+"""Partition, offset and text of one element."""
+
+
+class Arrivals(Protocol):
+    """The elements of a stream as they arrive, for a driver that looks at each of them."""
+
+    def next_after(self, offsets: Mapping[int, int], seconds: float) -> Iterable[Message]:
+        """What stands at or behind these offsets, by partition: at once if there is anything, else what comes in time.
+
+        Offsets that rise with what was given mean to go on; others mean to go there.
+        """
+
+    def close(self) -> None:
+        """Called when nobody waits any more."""
+
+
+@runtime_checkable
+class Followable(Protocol):
+    """A source that tells of its elements the moment they are there, without a Spark job."""
+
+    def follow(self) -> Arrivals: ...
 
 
 class MessageBroker(Protocol):

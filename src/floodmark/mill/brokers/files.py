@@ -6,6 +6,7 @@ import codecs
 import json
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -232,6 +233,11 @@ class JsonParts:
             with suppress(OSError):
                 temporary.unlink()
             raise
+
+    def discard_parts(self) -> None:
+        """Forget what was written before, for an output that begins anew; the file stays until the next one is done."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._folder)
 
     @property
     def _folder(self) -> Path:

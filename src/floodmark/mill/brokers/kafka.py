@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.hwm import HWM, Span
 from floodmark.hwm.parsing import wait_seconds
-from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet, Outlet, address_of
+from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet, Message, Outlet, address_of
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.mill.process import ENDS
 from floodmark.probes.kafka import similar_topics
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TARGET = "_fm_partition"
+MESSAGES_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,9 @@ class KafkaStream(Immutable):
         }
         return replace(span, upto=span.upto.reset().update(dict(passes)), detail={**span.detail, **ends})
 
+    def follow(self) -> KafkaArrivals:
+        return KafkaArrivals(self.topic, KafkaOptions(self.kafka.bootstrap, self.kafka.options))
+
     def _missing_topic(self) -> ConfigError | None:
         """The error of a topic that is not there, with those that have a name like it; None if it is there."""
         topics = self.kafka.probe.partition_counts()
@@ -154,6 +158,37 @@ class KafkaStream(Immutable):
             return None
         hint = similar_topics(self.topic, topics) or f"make the topic; there are {len(topics)} others"
         return ConfigError(f"there is no topic '{self.topic}' for {self.name}.", hint=hint)
+
+
+class KafkaArrivals:
+    """Committed messages of a topic, by a consumer that belongs to no group."""
+
+    def __init__(self, topic: str, options: KafkaOptions) -> None:
+        # Unlike a probe it waits: the broker answers when there is something, not a hundred times a second.
+        self._consumer = options.consumer(**{"fetch.wait.max.ms": 500, "auto.offset.reset": "earliest"})
+        self._topic = topic
+        self._offsets: dict[int, int] = {}
+        """By partition that is read, the offset of the message that comes next."""
+
+    def next_after(self, offsets: Mapping[int, int], seconds: float) -> Iterator[Message]:
+        if self._offsets != dict(offsets):
+            self._go_to(offsets)
+        messages = [self._consumer.poll(seconds), *self._consumer.consume(MESSAGES_AT_ONCE, 0)]
+        for message in messages:
+            if message is None or message.error() is not None:  # what passes is tried again by the client itself
+                continue
+            partition, offset, value = int(message.partition() or 0), int(message.offset() or 0), message.value()
+            self._offsets[partition] = offset + 1
+            yield partition, offset, None if value is None else value.decode(errors="replace")
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _go_to(self, offsets: Mapping[int, int]) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._offsets = dict(offsets)
+        self._consumer.assign([TopicPartition(self._topic, each, offset) for each, offset in offsets.items()])
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,9 @@ class Broker:
     controller_port: int
     login_port: int
     child: Child | None = None
+    tls: Path | None = None
+    """A folder with broker.key, broker.cert and ca.cert, in PEM: with it `tls_bootstrap` is there too."""
+    tls_port: int = 0
 
     @property
     def bootstrap(self) -> str:
@@ -80,6 +83,11 @@ class Broker:
     def login_bootstrap(self) -> str:
         """The same broker, where it lets in nobody without a login."""
         return f"{HOST}:{self.login_port}"
+
+    @property
+    def tls_bootstrap(self) -> str:
+        """The same broker, where both sides show a certificate."""
+        return f"{HOST}:{self.tls_port}"
 
     @property
     def log(self) -> Path:
@@ -145,14 +153,16 @@ class Broker:
     def _format(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         public = f"PLAINTEXT://{HOST}:{self.port},LOGIN://{HOST}:{self.login_port}"
+        public += f",SSL://{HOST}:{self.tls_port}" if self.tls else ""
         own = {
             "listeners": f"{public},CONTROLLER://{HOST}:{self.controller_port}",
             "advertised.listeners": public,
             "controller.quorum.voters": f"1@{HOST}:{self.controller_port}",
             "log.dirs": str(self.folder / "data"),
         }
+        settings = {**SETTINGS, **own, **(tls_settings(self.folder, self.tls) if self.tls else {})}
         arriving = self.folder / "server.properties.new"
-        arriving.write_text("".join(f"{name}={value}\n" for name, value in {**SETTINGS, **own}.items()))
+        arriving.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         # The first byte is fixed: an id that begins with a dash would be taken for an option.
         cluster = urlsafe_b64encode(b"f" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
         command = _java(self.log, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", arriving)
@@ -171,10 +181,26 @@ class Broker:
             return False
 
 
+def tls_settings(folder: Path, certificates: Path) -> dict[str, str]:
+    """What a listener needs that both sides show a certificate to; Kafka wants key and certificate in one file."""
+    own = folder / "broker.pem"
+    own.touch(mode=0o600)
+    own.write_text("".join((certificates / f"broker.{part}").read_text() for part in ("key", "cert")))
+    return {
+        "listener.security.protocol.map": f"{SETTINGS['listener.security.protocol.map']},SSL:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(own),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates / "ca.cert"),
+        "ssl.client.auth": "required",
+    }
+
+
 @contextmanager
-def kafka_broker(folder: Path) -> Iterator[Broker]:
-    """A broker during the block, with its data in the folder."""
-    broker = Broker(folder.absolute(), free_port(), free_port(), free_port())
+def kafka_broker(folder: Path, *, tls: Path | None = None) -> Iterator[Broker]:
+    """A broker during the block, with its data in the folder; `tls`: certificates for `tls_bootstrap`."""
+    ports = (free_port(), free_port(), free_port())
+    broker = Broker(folder.absolute(), *ports, tls=tls, tls_port=free_port() if tls else 0)
     broker.start()
     try:
         yield broker
