@@ -66,3 +66,23 @@ def test_two_failures_are_two_runs(failing: Callable[[str], None], floodmark: Fl
     floodmark("run")
     floodmark("run")
     assert len({run["run"] for run in listed(floodmark)}) == 2
+
+
+def test_the_log_of_a_failed_run_is_kept_under_the_id_of_its_receipt(
+    failing: Callable[[str], None], floodmark: Floodmark
+) -> None:
+    """With the place in the user's file where it was raised, which the receipt does not tell."""
+    failing("ZeroDivisionError('odd')")
+    floodmark("run")
+    [kept] = listed(floodmark)
+    shown = floodmark("runs", "--log", kept["run"][:6])
+    assert (shown.code, "the run failed error=odd" in shown.out, "failing_source.py" in shown.out) == (0, True, True)
+    document = json.loads(floodmark("runs", "--log", "last", "--json").out)
+    assert {line["run"] for line in document["lines"]} == {kept["run"]}
+
+
+def test_a_run_without_a_log_is_an_error_that_names_those_that_have_one(floodmark: Floodmark) -> None:
+    """And exits as any wrong use does."""
+    floodmark("init", ".")
+    shown = floodmark("runs", "--log", "zzz")
+    assert (shown.code, "there is no run 'zzz'" in shown.err) == (2, True)

@@ -99,7 +99,17 @@ def pages_of(invocation: Invocation, gate: Gate) -> Pages:
         changes=lambda snapshot: last_changes(invocation, snapshot),
         metrics=lambda: metrics_text(invocation).encode(),
         scrub=invocation.scrub,
+        log_lines=lambda job, run: log_lines(invocation, job, run),
     )
+
+
+def log_lines(invocation: Invocation, job: str, run: str) -> list[str]:
+    """The log of a run for people; nothing if none is kept on this machine."""
+    from floodmark.cli.runs import log_text
+    from floodmark.stores.run_logs import RunLogs
+
+    logs = RunLogs.of(invocation.store())
+    return [log_text(line) for line in (logs.lines(job, run) if logs else None) or ()]
 
 
 def listen(pages: Pages, host: str, port: int) -> None:

@@ -170,11 +170,12 @@ class JobModel(Model):
 
 
 class Retention(Model):
-    """How long old records and receipts are kept; a run that did something drops what is older."""
+    """How long old records, receipts and logs of runs are kept; a run that did something drops what is older."""
 
     history: Duration = "90d"
     keep_at_least: int = Field(default=20, ge=1)
     runs: Duration = "180d"
+    logs: Duration = "30d"
 
     def build(self) -> StoreRetention:
         """The limits as the store is cleaned by them."""

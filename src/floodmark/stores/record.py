@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -258,6 +259,11 @@ class Receipt:
         started = datetime.fromisoformat(stored["started"])
         rules = tuple(RuleOutcome.deserialize(each) for each in stored.get("rules", ()))
         return cls(**{**stored, "started": started, "notes": tuple(stored["notes"]), "rules": rules})
+
+
+def new_run_id() -> str:
+    """By which `runs`, `diff` and `rollback` know a run."""
+    return uuid.uuid4().hex[:12]
 
 
 def combine_outcomes(earlier: tuple[RuleOutcome, ...], later: tuple[RuleOutcome, ...]) -> tuple[RuleOutcome, ...]:

@@ -168,6 +168,8 @@ def prune(
     has_work = bool(forgotten) or any(each.history or each.runs for each in counts.values())
     if has_work and not dry_run and (yes or typer.confirm("drop them?", abort=True)):
         counts = {job: retention.prune(store, job, now) for job in jobs}
+        for job in jobs:
+            retention.prune_logs(store, job, now)
         for job in forgotten:
             _forget(store, job)
     if as_json:
