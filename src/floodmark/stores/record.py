@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.formats import KEY, require_known
 from floodmark.hwm import HWM, Json, Span, deserialize, digest, signed_digest
+from floodmark.hwm.mark import short_mark
 from floodmark.stores.extras import IntentExtras, RecordExtras
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class RuleOutcome:
         return cls(**{**stored, "samples": tuple(stored["samples"])})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Receipt:
     """What one run did, in numbers that were counted and not believed. Marks are shown as their stored values."""
 
@@ -228,6 +229,25 @@ class Receipt:
     def score(self) -> float | None:
         """How good the rows were: the mean of the rules' scores, or None if there was no rule."""
         return sum(each.score for each in self.rules) / len(self.rules) if self.rules else None
+
+    def __repr__(self) -> str:
+        moved = f"mark {short_mark(self.mark_before)} → {short_mark(self.mark_after)}"
+        parts = [f"{self.rows_read} rows read", self._written(), moved, f"{self.seconds:.1f} s", self.error]
+        return f"Receipt({self.job}: {self.outcome}, {', '.join(filter(None, parts))})"
+
+    def _repr_html_(self) -> str:
+        from floodmark.notebook import fact_table
+
+        facts: dict[str, object] = {"run": self.run, "started": self.started, "seconds": round(self.seconds, 3)}
+        facts |= {"batch": self.number or None, "rows read": self.rows_read, "rows written": self._written()}
+        aside = {"quarantined": self.rows_quarantined, "dropped": self.rows_dropped, "dead": self.rows_dead}
+        facts |= {f"rows {what}": rows for what, rows in {**aside, "held back": self.rows_held_back}.items() if rows}
+        facts |= {"mark before": short_mark(self.mark_before), "mark after": short_mark(self.mark_after)}
+        facts |= {f"rule {rule.name}": f"{rule.failed:,} of {rule.checked:,} broke it" for rule in self.rules}
+        return fact_table(f"{self.job}: {self.outcome}", {**facts, "error": self.error, "notes": "; ".join(self.notes)})
+
+    def _written(self) -> str:
+        return ", ".join(f"{sink} {rows:,}" for sink, rows in self.rows_written.items())
 
     def followed_by(self, later: Receipt) -> Receipt:
         """Two batches of one run as one receipt."""

@@ -49,6 +49,9 @@ class Delta(Atomic):
     none. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
     A table that is made with `change_feed` tells its readers what changed. A small batch is committed by `deltalake`
     where that makes the same table (see `choice`), any other, and all with `writer` "spark", by Spark's writer.
+
+    >>> Delta("lake/orders", mode="merge", key="id", sequence="updated_at").key
+    ('id',)
     """
 
     path: str | None = None
@@ -273,6 +276,9 @@ class DeltaDates(Atomic):
 
     The rows of a batch take the place of all rows with its dates, which it says by `with_dates`; other dates' files
     are not touched.
+
+    >>> DeltaDates("gold/sales", date="date_sk").name
+    'facts'
     """
 
     path: str | None = None
