@@ -14,7 +14,7 @@ from floodmark.logs import get_logger
 from floodmark.sinks.contract import ledger_id
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import hold
-from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
+from floodmark.stores.record import JobRecord, Receipt, RestatedDates, RuleOutcome
 from floodmark.stores.run_logs import begin_log, keeping_log
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -76,6 +76,7 @@ def _batch(folder: Path, store: MarkStore, job: str, number: int, rows: int, beg
         job, f"run{number}{job}", "done", begun, 2.5, 1, number, rows, {"lake": rows},
         mark_before=(number - 1) * 100 or None, mark_after=number * 100,
         durations={"read": 0.5, "write": 2.0}, rules=(broken,) if job == "orders_bronze" else (),
+        restated={"lake": RestatedDates.of([20260130, 20260131])} if (job, number) == ("revenue_gold", 3) else {},
     )  # fmt: skip
     with hold(store, job) as held:
         marks = {"files": ColumnIntHWM(name="seq", value=number * 100)}

@@ -34,7 +34,7 @@ from floodmark.step.spool import RowCounts
 from floodmark.step.work import KEY_OF_ASIDE, OUTSIDE_KINDS, gives_same_rows
 from floodmark.stores.contract import JoiningStore, MarkStore
 from floodmark.stores.extras import RecordExtras
-from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
+from floodmark.stores.record import Intent, JobRecord, Receipt, RestatedDates, RuleOutcome
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -107,7 +107,8 @@ class BatchCommit:
             refusals.rows_taken(written), counts.read, dead or 0, quarantined or 0, counts.tally, notes
         )
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
-        receipt = replace(receipt, written_by=dict(self.batch.notes.ways))
+        dates = {sink: RestatedDates.of(each) for sink, each in self.batch.notes.restated.items()}
+        receipt = replace(receipt, written_by=dict(self.batch.notes.ways), restated=dates)
         letters = letters_sink(self.work)
         aside = [sink for sink, rows in ((letters, dead), (self.work.quarantine, quarantined)) if rows is not None]
         save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)

@@ -13,11 +13,12 @@ from floodmark.hwm.mark import short_mark
 from floodmark.stores.extras import IntentExtras, RecordExtras
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
-RECEIPT_FORMAT = 2
-"""Since 2 it says by which way a sink was written."""
+RECEIPT_FORMAT = 3
+"""Since 2 it says by which way a sink was written; since 3 which dates were restated, and what Spark used."""
+DATES_KEPT = 366
 FORMAT = 1
 """Of the record as JSON, with all that is in it: marks, the open intent, extras."""
 Origin = Literal["commit", "set", "reset", "import", "rollback"]
@@ -188,6 +189,32 @@ class RuleOutcome:
         return cls(**{**stored, "samples": tuple(stored["samples"])})
 
 
+@dataclass(frozen=True)
+class RestatedDates:
+    """Dates that a batch wrote anew: `whole`, all of them; else how many, and the first of them."""
+
+    count: int = 0
+    dates: tuple[int, ...] = ()
+    whole: bool = False
+
+    @classmethod
+    def of(cls, dates: Sequence[int] | None) -> RestatedDates:
+        """Dates as yyyyMMdd; None means all."""
+        return cls(whole=True) if dates is None else cls(len(dates), tuple(sorted(dates)[:DATES_KEPT]))
+
+    def followed_by(self, later: RestatedDates) -> RestatedDates:
+        """Two batches as one; where not all dates are known, a date of both may be counted twice."""
+        if self.whole or later.whole:
+            return RestatedDates(whole=True)
+        known = sorted({*self.dates, *later.dates})
+        twice = len(self.dates) + len(later.dates) - len(known)
+        return RestatedDates(self.count + later.count - twice, tuple(known[:DATES_KEPT]))
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> RestatedDates:
+        return cls(**{**stored, "dates": tuple(stored["dates"])})
+
+
 @dataclass(frozen=True, repr=False)
 class Receipt:
     """What one run did, in numbers that were counted and not believed. Marks are shown as their stored values."""
@@ -219,6 +246,12 @@ class Receipt:
     """By sink, where it has two ways: `arrow` from the driver, `spark` by Spark's writer. Of several batches, the last.
 
     Receipts of version 1 do not tell."""
+    restated: Mapping[str, RestatedDates] = field(default_factory=dict)
+    """By sink, the dates of a fact that were written anew."""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """What Spark says that the run used: `cpu_seconds`, `peak_memory_bytes`, `shuffle_bytes`, `spill_bytes`.
+
+    What it does not tell is absent."""
 
     @property
     def outcome(self) -> str:
@@ -268,6 +301,8 @@ class Receipt:
             rows_dropped=self.rows_dropped + later.rows_dropped,
             rules=combine_outcomes(self.rules, later.rules),
             written_by={**self.written_by, **later.written_by},
+            restated=combine_dates(self.restated, later.restated),
+            resources=combine_resources(self.resources, later.resources),
         )
 
     def serialize(self) -> dict[str, Json]:
@@ -278,7 +313,21 @@ class Receipt:
     def deserialize(cls, stored: Mapping[str, Any]) -> Receipt:
         started = datetime.fromisoformat(stored["started"])
         rules = tuple(RuleOutcome.deserialize(each) for each in stored.get("rules", ()))
-        return cls(**{**stored, "started": started, "notes": tuple(stored["notes"]), "rules": rules})
+        dates = {sink: RestatedDates.deserialize(each) for sink, each in stored.get("restated", {}).items()}
+        told = {"started": started, "notes": tuple(stored["notes"]), "rules": rules, "restated": dates}
+        return cls(**{**stored, **told})
+
+
+def combine_dates(earlier: Mapping[str, RestatedDates], later: Mapping[str, RestatedDates]) -> dict[str, RestatedDates]:
+    """The dates of two batches, sink by sink."""
+    both = {sink: earlier[sink].followed_by(later[sink]) for sink in earlier if sink in later}
+    return {**earlier, **later, **both}
+
+
+def combine_resources(earlier: Mapping[str, float], later: Mapping[str, float]) -> dict[str, float]:
+    """What two batches used: the higher peak, and the sum of the rest."""
+    names = {**earlier, **later}
+    return {n: (max if "peak" in n else sum)([earlier.get(n, 0), later.get(n, 0)]) for n in names}
 
 
 def new_run_id() -> str:

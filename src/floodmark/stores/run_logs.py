@@ -118,7 +118,7 @@ class RunLog(LineKeeper):
     def add(self, level: str, logger: str, event: str, facts: Mapping[str, object]) -> None:
         """Take one line, with the run and the job on it."""
         told = {name: fact for name, fact in facts.items() if name not in ("exc_info", "job")}
-        line: dict[str, object] = {"timestamp": self.now().isoformat(timespec="milliseconds"), "level": level}
+        line: dict[str, object] = {"timestamp": self._time(), "level": level}
         line |= {"run": self.run, "job": self.job, "logger": logger, "event": event, **told}
         if trace := _trace(facts.get("exc_info")):
             line["exception"] = trace
@@ -133,7 +133,8 @@ class RunLog(LineKeeper):
             path.parent.mkdir(parents=True, exist_ok=True)
             self.logs.make_room(self.job, LOGS_OF_A_JOB - 1)
             self._file = path.open("a", encoding="utf-8", buffering=1)  # by lines: a killed run leaves what it said
-            self._write(json.dumps({KEY: FIRST, "run": self.run, "job": self.job, "event": "the log begins"}))
+            first = {KEY: FIRST, "timestamp": self._time(), "level": "info", "run": self.run, "job": self.job}
+            self._write(json.dumps({**first, "event": "the log begins"}))
             held, self._held = self._held, []
             for line in held:
                 self._put(line)
@@ -158,6 +159,9 @@ class RunLog(LineKeeper):
         else:
             with self._unbroken():
                 self._write(text)
+
+    def _time(self) -> str:
+        return self.now().isoformat(timespec="milliseconds")
 
     def _write(self, line: str) -> None:
         if self._file is not None:

@@ -339,8 +339,10 @@ class DeltaDates(Atomic):
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         dates = self._dates(rows)
+        is_whole = batch.kind == "refresh" or dates == ALL
+        batch.notes.restated[self.name] = None if is_whole else tuple(sorted(map(int, dates)))
         plain = rows.withMetadata(self.date, {})  # else it would become a part of the table's schema
-        if batch.kind == "refresh" or dates == ALL or self.schema(lambda: rows.sparkSession) is None:
+        if is_whole or self.schema(lambda: rows.sparkSession) is None:
             return self._sink.write(plain, batch)
         if not dates:
             return replace(self._sink, mode="append").write(plain.limit(0), batch)  # only the number is recorded
