@@ -25,7 +25,7 @@ def job(tmp_path: Path) -> fm.Job:
     (incoming / "day2.jsonl").write_text('{"id": 3, "amount": 7.5}\n')
     return fm.Job(
         name="orders",
-        source=fm.sources.Files(str(incoming), format="jsonl", schema="id long, amount double"),
+        source=fm.sources.Files(str(incoming), format="jsonl", schema="id long, amount double", settle=0),
         transform="select id, amount * 100 as cents from source",
         rules=[fm.rules.check("cents > 0", action="quarantine")],
         sinks=[fm.sinks.Delta(str(tmp_path / "lake"))],

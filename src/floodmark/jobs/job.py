@@ -156,7 +156,7 @@ class Job:
     ) -> Preview:
         """Some rows that the next run would write, after transform and rules; nothing is written, and nothing held."""
         limits = [limit for limit in (self.max_rows, self.chunk_rows) if limit]
-        request = RunRequest(max_rows=min(limits, default=None), waits_for_settling=False)
+        request = RunRequest(max_rows=min(limits, default=None))
         return preview(self.step(spark, store, request), rows)
 
     def reset(self, spark: SparkSession | Session | None = None, store: MarkStore | None = None) -> None:

@@ -14,6 +14,7 @@ from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause, stop_requested
 from floodmark.step.engine import Clock
+from floodmark.step.listeners import tell
 from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import Receipt, RuleOutcome
 from floodmark.stores.run_logs import begun_run, noting_run
@@ -100,7 +101,10 @@ class Runner:
         except Exception as error:
             log.debug("run failed", job=job.name, exc_info=True)
             ended = Receipt(job.name, clock.run, "failed", clock.started, clock.elapsed(), error=str(error))
-            return Outcome(self._with_store_facts(ended), error)
+            receipt = self._with_store_facts(ended)
+            if not isinstance(error, LeaseHeld):
+                tell(self.options.listeners, lambda each: each.failed(receipt))
+            return Outcome(receipt, error)
 
     def run_patiently(self, job: Runnable, wait: Callable[[float], bool]) -> Outcome:
         """Run the job, and again as its `retries` say while that may help; `wait` is True if somebody asks to stop."""

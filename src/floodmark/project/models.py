@@ -243,6 +243,22 @@ class Alerts(Model):
         return self
 
 
+class OpenLineage(Model):
+    """Where the events of runs go, for tools that collect lineage."""
+
+    file: Text | None = Field(default=None, description="one event per line")
+    url: Text | None = Field(default=None, description="of the collector, such as https://host/api/v1/lineage")
+    api_key: Text | None = Field(default=None, description="sent to the url as a bearer token")
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> OpenLineage:
+        if bool(self.file) == bool(self.url):
+            raise ValueError("events go to one place: give `file` or `url`")
+        if self.api_key and not (self.url or "").startswith(("https://", "http://localhost", "http://127.0.0.1")):
+            raise ValueError("a key would go in the clear: use https://")
+        return self
+
+
 class Target(Model):
     """What `--target` puts over the fields of the file."""
 
@@ -262,6 +278,7 @@ class Project(Model):
     health: Health = Health()
     alerts: tuple[Alerts, ...] = ()
     retention: Retention = Retention()
+    openlineage: OpenLineage | None = None
     targets: Mapping[str, Target] = {}
 
     @model_validator(mode="after")

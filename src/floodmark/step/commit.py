@@ -28,6 +28,7 @@ from floodmark.step.batch import (
 )
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch, done
+from floodmark.step.listeners import span
 from floodmark.step.looking import Outlook, last_confirmed, ledgers_of, marks_after
 from floodmark.step.refused import SinkRefusals, letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
 from floodmark.step.spool import RowCounts
@@ -109,9 +110,12 @@ class BatchCommit:
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
         dates = {sink: RestatedDates.of(each) for sink, each in self.batch.notes.restated.items()}
         receipt = replace(receipt, written_by=dict(self.batch.notes.ways), restated=dates)
+        if self.prepared.meter is not None:
+            receipt = replace(receipt, resources=self.prepared.meter.end())
         letters = letters_sink(self.work)
         aside = [sink for sink, rows in ((letters, dead), (self.work.quarantine, quarantined)) if rows is not None]
-        save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)
+        with span("commit"):
+            save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)
         return receipt
 
     def exact_counts(self, written: Mapping[str, int | None]) -> RowCounts | None:

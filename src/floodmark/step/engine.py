@@ -19,6 +19,7 @@ from floodmark.hwm import HWM
 from floodmark.logs import get_logger
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
+from floodmark.step.listeners import span
 from floodmark.step.work import display_marks
 from floodmark.stores.contract import LevelledStore, MarkStore
 from floodmark.stores.lease import HeldLease, hold
@@ -81,7 +82,8 @@ class Clock:
         """Note under this name how long the block takes."""
         start = time.monotonic()
         try:
-            yield
+            with span(part):
+                yield
         finally:
             self.seconds[part] = round(time.monotonic() - start, 3)
 
@@ -150,7 +152,7 @@ class Engine(ABC, Generic[LookT]):
     def run(self) -> Receipt:
         """Look; hold the lease; finish the open batch or plan the next; make it durable; carry it out."""
         clock = Clock()
-        with keeping_log(self.store, self.job, clock.run):
+        with keeping_log(self.store, self.job, clock.run), span("run", job=self.job, run=clock.run):
             return self.run_timed(clock)
 
     def run_timed(self, clock: Clock) -> Receipt:
