@@ -68,11 +68,15 @@ def row_counts(report: Report) -> dict[str, int]:
 
 
 def _streams(watch: Watch, store: MarkStore) -> list[JobWatch]:
-    """Streams stand in no project file: the store knows which there are."""
+    """Streams and mills may stand in no project file: the store knows which there are."""
     known = {job.name for job in watch.jobs}
     records = {name: store.read(name) for name in store.jobs() if name not in known}
-    streams = [name for name, record in records.items() if record and record.extras.healing is not None]
-    return [JobWatch(name, watch.limits) for name in streams]
+    return [JobWatch(name, watch.limits) for name, record in records.items() if is_a_program(record)]
+
+
+def is_a_program(record: JobRecord | None) -> bool:
+    """Whether a program of the user's keeps this record, and no job of a project file: a stream, or a mill."""
+    return record is not None and (record.extras.healing is not None or record.extras.is_of_a_mill)
 
 
 def _of_table(table: TableWatch, facts: TableFacts, now: datetime, before: Mapping[str, int]) -> list[Finding]:
@@ -261,6 +265,8 @@ def _rows_waiting(job: JobWatch, held: Mapping[str, Json], now: datetime, detail
 
 def _run(job: JobWatch, facts: JobFacts) -> str:
     """How it is run: a stream is the user's own program."""
+    if facts.record is not None and facts.record.extras.is_of_a_mill:
+        return "start the program of this mill"
     return "start the program of this stream" if facts.is_a_stream() else f"`floodmark run --select {job.name}`"
 
 
