@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from floodmark.cli.app import GLOBAL_OPTIONS, load_command, options_first
-from tests.docs.pages import PAGES, ROOT, blocks
+from tests.docs.pages import PAGES, ROOT, Block, blocks
 
 CALL = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?P<call>floodmark .+?)(?:\s+#.*)?$", re.MULTILINE)
 INLINE = re.compile(r"`(?P<call>floodmark [a-z][^`]*)`")
@@ -65,3 +66,9 @@ def test_every_test_that_a_page_names_is_there() -> None:
     known |= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
     named = {found["name"] for page in PAGES for found in TEST.finditer(page.read_text(encoding="utf-8"))}
     assert named - known == set()
+
+
+@pytest.mark.parametrize("block", [b for page in PAGES for b in blocks(page, "py")], ids=str)
+def test_code_that_needs_others_to_run_is_python_at_least(block: Block) -> None:
+    """The before and after of a migration: one side needs a library that we do not have, the other a server."""
+    assert ast.parse(block.text).body
