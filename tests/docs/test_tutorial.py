@@ -17,7 +17,7 @@ BIN = Path(sys.executable).parent
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     """Every block, in order, in one shell that stops at the first failure; then every order is there once."""
     script = "set -e\n" + "\n".join(block.text for block in blocks(ROOT / "docs" / "tutorial.md", "sh"))

@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 5.0
 class EventPlace(Protocol):
     """Where events go."""
 
-    def put(self, event: Mapping[str, Json]) -> None:
+    def send(self, event: Mapping[str, Json]) -> None:
         """Hand one over; raises OSError if it was not taken."""
 
 
@@ -52,7 +52,7 @@ class EventFile:
 
     path: Path
 
-    def put(self, event: Mapping[str, Json]) -> None:
+    def send(self, event: Mapping[str, Json]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(event, ensure_ascii=False) + "\n")
@@ -65,7 +65,7 @@ class EventServer:
     url: str
     api_key: str | None = field(default=None, repr=False)
 
-    def put(self, event: Mapping[str, Json]) -> None:
+    def send(self, event: Mapping[str, Json]) -> None:
         from urllib.error import HTTPError
         from urllib.request import Request, urlopen
 
@@ -91,22 +91,24 @@ class RunEvents:
 
     def began(self, job: str, run: str, at: datetime) -> None:
         self._begun.add(run)
-        self.place.put(self._event("START", job, run, at))
+        self.place.send(self._event("START", job, run, at))
 
     def ended(self, receipt: Receipt) -> None:
         self._begun.discard(receipt.run)
         event = self._event("COMPLETE", receipt.job, receipt.run, end_time(receipt))
-        self.place.put({**event, "outputs": self._counted(receipt)})
+        self.place.send({**event, "outputs": self._counted(receipt)})
 
     def failed(self, receipt: Receipt) -> None:
         """A run that failed before it began is told from its beginning: each has one START and one end."""
         if receipt.run not in self._begun:
-            self.place.put(self._event("START", receipt.job, receipt.run, receipt.started))
+            self.place.send(self._event("START", receipt.job, receipt.run, receipt.started))
         self._begun.discard(receipt.run)
         event = self._event("FAIL", receipt.job, receipt.run, end_time(receipt))
         facts = {"message": redact(receipt.error or ""), "programmingLanguage": "python"}
         error: dict[str, Json] = {"errorMessage": {"_producer": PRODUCER, "_schemaURL": ERROR, **facts}}
-        self.place.put({**event, "run": {"runId": run_uuid(self.namespace, receipt.job, receipt.run), "facets": error}})
+        self.place.send(
+            {**event, "run": {"runId": run_uuid(self.namespace, receipt.job, receipt.run), "facets": error}}
+        )
 
     def _event(self, kind: str, job: str, run: str, at: datetime) -> dict[str, Json]:
         flow = self._flows.get(job)

@@ -265,21 +265,21 @@ class Receipt:
 
     def __repr__(self) -> str:
         moved = f"mark {short_mark(self.mark_before)} → {short_mark(self.mark_after)}"
-        parts = [f"{self.rows_read} rows read", self._written(), moved, f"{self.seconds:.1f} s", self.error]
+        parts = [f"{self.rows_read} rows read", self._written_text(), moved, f"{self.seconds:.1f} s", self.error]
         return f"Receipt({self.job}: {self.outcome}, {', '.join(filter(None, parts))})"
 
     def _repr_html_(self) -> str:
         from floodmark.notebook import fact_table
 
         facts: dict[str, object] = {"run": self.run, "started": self.started, "seconds": round(self.seconds, 3)}
-        facts |= {"batch": self.number or None, "rows read": self.rows_read, "rows written": self._written()}
+        facts |= {"batch": self.number or None, "rows read": self.rows_read, "rows written": self._written_text()}
         aside = {"quarantined": self.rows_quarantined, "dropped": self.rows_dropped, "dead": self.rows_dead}
         facts |= {f"rows {what}": rows for what, rows in {**aside, "held back": self.rows_held_back}.items() if rows}
         facts |= {"mark before": short_mark(self.mark_before), "mark after": short_mark(self.mark_after)}
         facts |= {f"rule {rule.name}": f"{rule.failed:,} of {rule.checked:,} broke it" for rule in self.rules}
         return fact_table(f"{self.job}: {self.outcome}", {**facts, "error": self.error, "notes": "; ".join(self.notes)})
 
-    def _written(self) -> str:
+    def _written_text(self) -> str:
         return ", ".join(f"{sink} {rows:,}" for sink, rows in self.rows_written.items())
 
     def followed_by(self, later: Receipt) -> Receipt:
@@ -314,8 +314,8 @@ class Receipt:
         started = datetime.fromisoformat(stored["started"])
         rules = tuple(RuleOutcome.deserialize(each) for each in stored.get("rules", ()))
         dates = {sink: RestatedDates.deserialize(each) for sink, each in stored.get("restated", {}).items()}
-        told = {"started": started, "notes": tuple(stored["notes"]), "rules": rules, "restated": dates}
-        return cls(**{**stored, **told})
+        changed = {"started": started, "notes": tuple(stored["notes"]), "rules": rules, "restated": dates}
+        return cls(**{**stored, **changed})
 
 
 def combine_dates(earlier: Mapping[str, RestatedDates], later: Mapping[str, RestatedDates]) -> dict[str, RestatedDates]:

@@ -117,12 +117,12 @@ class RunLog(LineKeeper):
 
     def add(self, level: str, logger: str, event: str, facts: Mapping[str, object]) -> None:
         """Take one line, with the run and the job on it."""
-        told = {name: fact for name, fact in facts.items() if name not in ("exc_info", "job")}
+        own = {name: fact for name, fact in facts.items() if name not in ("exc_info", "job")}
         line: dict[str, object] = {"timestamp": self._time(), "level": level}
-        line |= {"run": self.run, "job": self.job, "logger": logger, "event": event, **told}
+        line |= {"run": self.run, "job": self.job, "logger": logger, "event": event, **own}
         if trace := _trace(facts.get("exc_info")):
             line["exception"] = trace
-        self._put(json.dumps(line, default=str, ensure_ascii=False))
+        self._keep_line(json.dumps(line, default=str, ensure_ascii=False))
 
     def begin(self) -> None:
         """There is work to do: the file is made, with the lines that were held."""
@@ -137,7 +137,7 @@ class RunLog(LineKeeper):
             self._write(json.dumps({**first, "event": "the log begins"}))
             held, self._held = self._held, []
             for line in held:
-                self._put(line)
+                self._keep_line(line)
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -149,7 +149,7 @@ class RunLog(LineKeeper):
             self._file.close()
         self._file = None
 
-    def _put(self, line: str) -> None:
+    def _keep_line(self, line: str) -> None:
         text = redact(line)
         text = text if len(text) <= LINE_CHARACTERS else _shortened(text, self.run, self.job)
         if self._file is None:
