@@ -35,7 +35,8 @@ def report(ctx: typer.Context, output: Output = Path("report.html"), as_json: As
     if as_json:
         print_json({"report": str(output), "overall_status": snapshot.report.overall, "jobs": len(snapshot.jobs)})
     else:
-        print_line(f"{output}: {snapshot.report.overall}, {len(snapshot.jobs)} jobs")
+        count = len(snapshot.jobs)
+        print_line(f"{output}: {snapshot.report.overall}, {count} {'job' if count == 1 else 'jobs'}")
 
 
 def last_changes(invocation: Invocation, snapshot: Snapshot) -> list[str]:

@@ -88,6 +88,8 @@ def _run_entry(receipt: Receipt, invocation: Invocation) -> dict[str, object]:
     error = invocation.scrub(receipt.error) if receipt.error else None
     started = receipt.started.isoformat()
     more = {"run": receipt.run, "started": started, "number": receipt.number, "durations": dict(receipt.durations)}
+    dates = {sink: "all" if each.whole else list(each.dates) for sink, each in receipt.restated.items()}
+    more |= {"restated": dates, "resources": dict(receipt.resources)}
     return {**run_entry(receipt), "error": error, **more, "notes": list(receipt.notes)}
 
 
