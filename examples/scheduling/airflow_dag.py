@@ -9,8 +9,8 @@ import os
 import subprocess
 from datetime import datetime, timedelta, timezone
 
-from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk import chain, dag, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 SHOP = os.environ.get("SHOP", "/opt/shop")
 FLOODMARK = os.environ.get("FLOODMARK", f"{SHOP}/.venv/bin/floodmark")
