@@ -48,6 +48,12 @@ class Retention:
         logs, age = RunLogs.of(store), timedelta(seconds=seconds_in(self.logs, field="retention.logs"))
         return logs.prune(job, before=now - age, keep_at_least=self.keep_at_least) if logs else 0
 
+    def forget_logs(self, store: MarkStore, job: str) -> None:
+        """Remove every log of a job that is forgotten."""
+        logs = RunLogs.of(store)
+        if logs is not None:
+            logs.make_room(job, 0)
+
     def _limits(self, now: datetime) -> tuple[datetime, datetime]:
         history = timedelta(seconds=seconds_in(self.history, field="retention.history"))
         return now - history, now - timedelta(seconds=seconds_in(self.runs, field="retention.runs"))

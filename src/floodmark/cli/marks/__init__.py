@@ -172,6 +172,7 @@ def prune(
             retention.prune_logs(store, job, now)
         for job in forgotten:
             _forget(store, job)
+            retention.forget_logs(store, job)
     if as_json:
         pruned = [{"job": job, "history": each.history, "runs": each.runs} for job, each in counts.items()]
         print_json({"pruned": pruned, "forgotten": forgotten, "open": still_open, "dry_run": dry_run})
