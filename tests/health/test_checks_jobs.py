@@ -85,6 +85,15 @@ def test_a_stream_that_is_stuck_is_found_in_the_store_with_its_record() -> None:
     assert (found.subject, found.status, found.kind, line in found.message) == ("readers", "WARNING", "stuck", True)
 
 
+@pytest.mark.parametrize(
+    ("minutes", "told"), [(0, "up to date just now"), (12, "up to date 12 min ago"), (300, "up to date 5.0 h ago")]
+)
+def test_a_healthy_job_says_when_it_was_last_up_to_date(minutes: int, told: str) -> None:
+    """The lag of a mark, in words."""
+    record = replace(RECORD, modified_time=NOON - timedelta(minutes=minutes))
+    assert processing_offset(ORDERS, JobFacts(record, (DONE,)), NOON).message == told
+
+
 def test_a_mill_of_the_same_store_is_watched() -> None:
     """Known by what it remembers of its streams; who starts it is told, since `floodmark run` may not."""
     store = MemoryMarkStore()

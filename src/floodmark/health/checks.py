@@ -225,7 +225,7 @@ def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
         return Finding("processing_offsets", job.name, "WARNING", "it has never run", details, "lag", advice)
     age = (now - sign).total_seconds()
     if age > job.limits.lag_seconds:
-        message = f"its mark has not been looked after for {age / HOUR:.1f} h"
+        message = f"no run or loop has looked at its source for {age / HOUR:.1f} h"
         advice = f"{job.name}: is its loop or schedule alive? {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "WARNING", message, details, "lag", advice)
     return _open_or_held(job, facts, now, details)
@@ -249,7 +249,13 @@ def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, details: dict[s
     if held:
         message = f"{held} rows are held back: {'; '.join(facts.runs[0].notes)}"
         return Finding("processing_offsets", job.name, "HEALTHY", message, details, "stuck")
-    return Finding("processing_offsets", job.name, "HEALTHY", "its mark is looked after", details, "lag")
+    return Finding("processing_offsets", job.name, "HEALTHY", f"up to date {_ago(facts, now)}", details, "lag")
+
+
+def _ago(facts: JobFacts, now: datetime) -> str:
+    sign = facts.last_sign()
+    minutes = (now - sign).total_seconds() / 60 if sign else 0.0
+    return "just now" if minutes < 1 else f"{minutes:.0f} min ago" if minutes < 90 else f"{minutes / 60:.1f} h ago"
 
 
 def _rows_waiting(job: JobWatch, held: Mapping[str, Json], now: datetime, details: dict[str, Json]) -> Finding:
