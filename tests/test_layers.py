@@ -16,21 +16,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "floodmark"
-FREE = frozenset(
-    {
-        "errors",
-        "failpoints",
-        "fields",
-        "formats",
-        "lazy",
-        "locations",
-        "logs",
-        "machine",
-        "patience",
-        "phases",
-        "postgres",
-    }
-)
+FREE = frozenset({
+    "errors", "failpoints", "fields", "formats", "lazy", "locations", "logs", "machine", "notebook", "patience",
+    "phases", "postgres",
+})  # fmt: skip
 LAYERS = FREE | {
     "hwm", "stores", "probes", "spark", "sources", "sinks", "rules", "step", "streams", "jobs", "mill", "medallion",
     "project", "lineage", "health", "cli", "web", "compat", "testing",

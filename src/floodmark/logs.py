@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Literal, TextIO
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
@@ -21,6 +23,28 @@ Format = Literal["json", "pretty"]
 
 _URL_PASSWORD = re.compile(r"(?P<before>[a-zA-Z][\w+.-]*://[^\s/@:]*:)[^\s@/]+(?=@)")
 _NAMED_SECRET = re.compile(r"(?i)(?P<before>\b(?:password|passwd|pwd|secret|token|api_?key|sslpassword)=)[^\s&;'\"]+")
+
+
+class LineKeeper(Protocol):
+    """Takes every line of a run, whatever the standard loggers let through."""
+
+    run: str
+
+    def add(self, level: str, logger: str, event: str, facts: Mapping[str, object]) -> None:
+        """Keep one line; it must not fail."""
+
+
+_keeper: ContextVar[LineKeeper | None] = ContextVar("line_keeper", default=None)
+
+
+@contextmanager
+def keeping_lines(keeper: LineKeeper) -> Iterator[None]:
+    """Hand every line of this block, in this thread, to the keeper as well."""
+    token = _keeper.set(keeper)
+    try:
+        yield
+    finally:
+        _keeper.reset(token)
 
 
 class Logger:
@@ -56,6 +80,9 @@ class Logger:
         self._log(logging.ERROR, event, {**facts, "exc_info": True})
 
     def _log(self, level: int, event: str, facts: Mapping[str, object]) -> None:
+        keeper = _keeper.get()
+        if keeper is not None:
+            keeper.add(logging.getLevelName(level).lower(), self.name, event, {**self._facts, **facts})
         if self._standard.isEnabledFor(level):
             _structlog_logger(self._standard).log(level, event, **{**self._facts, **facts})
 
@@ -129,6 +156,8 @@ class _LineFormatter(logging.Formatter):
         import json
 
         facts = {"timestamp": self._time(record), "level": record.levelname.lower(), "logger": record.name}
+        keeper = _keeper.get()
+        facts |= {"run": keeper.run} if keeper else {}
         facts |= {"event": record.__dict__.get("event", record.getMessage()), **record.__dict__.get("facts", {})}
         if record.exc_info:
             facts["exception"] = self.formatException(record.exc_info)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from floodmark.lineage.run_events import run_uuid
 from tests.cli.conftest import CommandResult
 
 Floodmark = Callable[..., CommandResult]
@@ -66,3 +67,44 @@ def test_two_failures_are_two_runs(failing: Callable[[str], None], floodmark: Fl
     floodmark("run")
     floodmark("run")
     assert len({run["run"] for run in listed(floodmark)}) == 2
+
+
+def test_the_log_of_a_failed_run_is_kept_under_the_id_of_its_receipt(
+    failing: Callable[[str], None], floodmark: Floodmark
+) -> None:
+    """With the place in the user's file where it was raised, which the receipt does not tell."""
+    failing("ZeroDivisionError('odd')")
+    floodmark("run")
+    [kept] = listed(floodmark)
+    shown = floodmark("runs", "--log", kept["run"][:6])
+    assert (shown.code, "the run failed error=odd" in shown.out, "failing_source.py" in shown.out) == (0, True, True)
+    document = json.loads(floodmark("runs", "--log", "last", "--json").out)
+    assert {line["run"] for line in document["lines"]} == {kept["run"]}
+
+
+def test_a_run_without_a_log_is_an_error_that_names_those_that_have_one(floodmark: Floodmark) -> None:
+    """And exits as any wrong use does."""
+    floodmark("init", ".")
+    shown = floodmark("runs", "--log", "zzz")
+    assert (shown.code, "there is no run 'zzz'" in shown.err) == (2, True)
+
+
+def test_a_project_that_asks_for_it_tells_openlineage_of_its_runs(
+    failing: Callable[[str], None], floodmark: Floodmark, folder: Path
+) -> None:
+    """Where the file says, under the id that the receipt has."""
+    failing("SourceUnreadable('a table', reason='it is gone')")
+    file = folder / "floodmark.yaml"
+    file.write_text(f"openlineage: {{file: lineage/events.jsonl}}\n{file.read_text()}")
+    floodmark("run")
+    events = [json.loads(line) for line in (folder / "lineage" / "events.jsonl").read_text().splitlines()]
+    [kept] = listed(floodmark)
+    assert [event["eventType"] for event in events] == ["START", "FAIL"]
+    assert {event["run"]["runId"] for event in events} == {run_uuid("default", "orders", kept["run"])}
+
+
+def test_a_key_for_openlineage_does_not_go_in_the_clear(floodmark: Floodmark, folder: Path) -> None:
+    """As no login of a mail server does."""
+    (folder / "floodmark.yaml").write_text("openlineage: {url: 'http://collector/api', api_key: k}\n")
+    linted = floodmark("lint")
+    assert (linted.code, "in the clear" in linted.err + linted.out) == (2, True)

@@ -111,6 +111,14 @@ def test_lists_of_files_history_receipts_leases_and_looks_are_read(store: PagedM
     assert newest.rules == (RuleOutcome("not_null(id)", "quarantine", 1, 100, ("{}",)),)
 
 
+def test_a_receipt_of_the_second_version_is_read() -> None:
+    """It knew by which way a sink was written, and neither restated dates nor what Spark used."""
+    stored = Receipt("orders", "run-2", "done", NOON, written_by={"lake": "arrow"}).serialize()
+    of_then = {name: fact for name, fact in stored.items() if name not in ("restated", "resources")}
+    read = Receipt.deserialize(of_then)
+    assert (read.written_by, read.restated, read.resources) == ({"lake": "arrow"}, {}, {})
+
+
 def test_what_health_and_workflows_remember_is_read(store: PagedMarkStore) -> None:
     """The next examination compares with the last one, and the next run of a workflow goes on where it stopped."""
     assert recall(store) == HealthMemory({"lake/orders": 12}, {"late:orders": "critical"})
@@ -232,7 +240,7 @@ def newer_record(text: str) -> str:
 
 
 def newer_receipts(text: str) -> str:
-    return text.replace('{"run":{', '{"run":{"format":3,')
+    return text.replace('{"run":{', '{"run":{"format":4,')
 
 
 def kafka_page(text: str) -> LedgerPage | None:

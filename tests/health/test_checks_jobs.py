@@ -11,6 +11,7 @@ from floodmark.errors import SinkBehind
 from floodmark.health.checks import JobFacts, examine, performance, processing_offset, quality, rows_agree
 from floodmark.health.report import JobWatch, SinkUnseen, Watch
 from floodmark.hwm import ColumnIntHWM, Json
+from floodmark.mill.pending import StreamMemory
 from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
@@ -82,6 +83,35 @@ def test_a_stream_that_is_stuck_is_found_in_the_store_with_its_record() -> None:
         store.commit(stream, expected=0, lease=held.lease, receipt=receipt)
     found = {finding.check: finding for finding in examine(Watch(), store, NOON).findings}["processing_offsets"]
     assert (found.subject, found.status, found.kind, line in found.message) == ("readers", "WARNING", "stuck", True)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "told"), [(0, "up to date just now"), (12, "up to date 12 min ago"), (300, "up to date 5.0 h ago")]
+)
+def test_a_healthy_job_says_when_it_was_last_up_to_date(minutes: int, told: str) -> None:
+    """The lag of a mark, in words."""
+    record = replace(RECORD, modified_time=NOON - timedelta(minutes=minutes))
+    assert processing_offset(ORDERS, JobFacts(record, (DONE,)), NOON).message == told
+
+
+def test_a_mill_of_the_same_store_is_watched() -> None:
+    """Known by what it remembers of its streams; who starts it is told, since `floodmark run` may not."""
+    store = MemoryMarkStore()
+    extras = RecordExtras({"Order": StreamMemory().to_json()})
+    with hold(store, "joined") as held:
+        mill = replace(RECORD, job="joined", number=1, extras=extras, modified_time=NOON - timedelta(days=9))
+        store.commit(mill, expected=0, lease=held.lease, receipt=replace(DONE, job="joined"))
+    found = {finding.check: finding for finding in examine(Watch(), store, NOON).findings}["processing_offsets"]
+    assert (found.subject, found.status, found.kind) == ("joined", "WARNING", "lag")
+    assert "start the program of this mill" in (found.advice or "")
+
+
+def test_a_job_that_no_file_names_and_no_program_keeps_is_not_watched() -> None:
+    """It may be another project's, or left over."""
+    store = MemoryMarkStore()
+    with hold(store, "orders") as held:
+        store.commit(replace(RECORD, number=1), expected=0, lease=held.lease, receipt=DONE)
+    assert examine(Watch(), store, NOON).findings == ()
 
 
 def test_a_sink_that_lost_batches_is_critical_with_both_numbers() -> None:

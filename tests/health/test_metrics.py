@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from floodmark.health.metrics import LoopMetrics, Sample, exposition, metrics
+from floodmark.health.metrics import LoopMetrics, Sample, count_retries, exposition, metrics
 from floodmark.health.report import JobWatch, TableWatch, Watch
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
@@ -35,7 +36,7 @@ def test_a_job_is_told_by_its_receipts_and_its_mark() -> None:
         Sample("pipeline_duration_seconds", of_job, 1.5),
         Sample("pipeline_error_count", of_job, 1),
         Sample("pipeline_records_processed", of_job, 3),
-        Sample("pipeline_retry_count", of_job, 0),
+        Sample("pipeline_retry_count", of_job, 1),
         Sample("pipeline_start_count", of_job, 2),
         Sample("rows_held_back", of_job, 0),
         Sample("validation_failure_count", {**of_job, "rule": "not_null(id)", "action": "quarantine"}, 2),
@@ -118,3 +119,31 @@ def test_a_run_after_a_failed_one_is_a_retry() -> None:
     assert value(loop, "pipeline_error_count_total") == 2
     assert value(loop, "pipeline_retry_count_total") == 2
     assert value(loop, "pipeline_records_processed_total") == 0
+
+
+def test_what_spark_used_is_told_where_it_is_known() -> None:
+    """Under the names of the specification; what is not known is absent."""
+    opened = MemoryMarkStore()
+    used = {"cpu_seconds": 1.25, "peak_memory_bytes": 4096.0}
+    opened.add_run(Receipt("orders", "r1", "done", NOON, resources=used))
+    found = {each.name: each.value for each in metrics(Watch(jobs=(JobWatch("orders"),)), opened, NOON)}
+    assert {name: value for name, value in found.items() if name.startswith("step_")} == {
+        "step_cpu_seconds": 1.25,
+        "step_peak_memory_bytes": 4096.0,
+    }
+
+
+def test_a_loop_shows_what_spark_used_for_the_last_batch() -> None:
+    """Beside what it counts."""
+    counted = LoopMetrics()
+    counted.count(Receipt("orders", "r1", "done", NOON, resources={"shuffle_bytes": 10.0}))
+    assert counted.registry.get_sample_value("step_shuffle_bytes", {"job": "orders"}) == 10.0
+    assert counted.registry.get_sample_value("step_spill_bytes", {"job": "orders"}) is None
+
+
+def test_a_retry_is_a_run_after_a_failed_one_or_one_that_finishes_its_batch() -> None:
+    """Each is counted once."""
+    failed, done = Receipt("o", "a", "failed", NOON), Receipt("o", "b", "done", NOON)
+    assert count_retries([done, failed, failed, done]) == 2
+    assert count_retries([replace(done, recovered=True), failed]) == 1
+    assert count_retries([]) == 0

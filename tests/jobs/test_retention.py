@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
+from floodmark import stores
 from floodmark.errors import StoreUnreachable
 from floodmark.hwm import ColumnIntHWM
 from floodmark.jobs.retention import Cleaner, Retention
+from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import hold
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import JobRecord, Receipt
+from floodmark.stores.run_logs import RunLogs, begin_log, keeping_log
 
 NOW = datetime.now(timezone.utc)
 SHORT = Retention(history="10d", keep_at_least=1, runs="10d")
@@ -75,3 +80,31 @@ def test_a_store_that_cannot_be_cleaned_does_not_fail_the_run() -> None:
     asked: list[str] = []
     Cleaner(Stuck(), SHORT).after(receipt())
     assert asked == ["orders"]
+
+
+def kept_logs(store: MarkStore) -> list[str]:
+    logs = RunLogs.of(store)
+    assert logs is not None
+    return sorted(path.stem for path in logs.folder.glob("orders/*.jsonl"))
+
+
+def test_logs_of_runs_go_with_the_retention(tmp_path: Path) -> None:
+    """The newest few stay, as of receipts."""
+    store = stores.open("sqlite:///marks.db", folder=tmp_path)
+    for run in ("old", "new"):
+        with keeping_log(store, "orders", run):
+            begin_log()
+    logs = RunLogs.of(store)
+    assert logs is not None
+    os.utime(logs.path("orders", "old"), (1, 1))
+    Cleaner(store, Retention(keep_at_least=1)).after(receipt())
+    assert kept_logs(store) == ["new"]
+
+
+def test_a_job_that_is_forgotten_leaves_no_log(tmp_path: Path) -> None:
+    """As it leaves no receipt."""
+    store = stores.open("sqlite:///marks.db", folder=tmp_path)
+    with keeping_log(store, "orders", "only"):
+        begin_log()
+    Retention().forget_logs(store, "orders")
+    assert kept_logs(store) == []

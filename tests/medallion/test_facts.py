@@ -11,6 +11,7 @@ import floodmark as fm
 from floodmark.errors import ConfigError
 from floodmark.medallion import FactRows, Lookup, fact
 from floodmark.sinks.restatement import Restatement
+from floodmark.stores.record import RestatedDates
 from tests.sinks.batches import delta_rows
 
 if TYPE_CHECKING:
@@ -93,6 +94,18 @@ def test_a_plan_names_the_dates_that_would_be_restated(gold: Gold) -> None:
     touched = Restatement("cost", "dates", 2, values=(20240102, 20240104))
     assert job.plan(gold.spark, gold.store).restated == (touched,)
     assert gold.files() == before
+
+
+def test_a_receipt_keeps_the_dates_that_were_written_anew(gold: Gold) -> None:
+    """All of them the first time, then those that the changes touch; with what Spark used to do it."""
+    job = fact("cost", rows=FactRows("usage", gold.usage), build=LINES, path=gold.out)
+    first = job.run(gold.spark, gold.store)
+    gold.sql("UPDATE {usage} SET date_sk = 20240104 WHERE id = 2")
+    second = job.run(gold.spark, gold.store)
+    assert first.restated == {"cost": RestatedDates(whole=True)}
+    assert second.restated == {"cost": RestatedDates(2, (20240102, 20240104))}
+    assert gold.store.runs("cost")[0].restated == second.restated
+    assert second.resources["cpu_seconds"] > 0
 
 
 def test_a_late_price_restates_the_dates_of_its_interval(gold: Gold) -> None:

@@ -10,10 +10,12 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from floodmark import stores
 from floodmark.hwm import ColumnIntHWM
+from floodmark.logs import get_logger
 from floodmark.sinks.contract import ledger_id
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.lease import hold
-from floodmark.stores.record import JobRecord, Receipt, RuleOutcome
+from floodmark.stores.record import JobRecord, Receipt, RestatedDates, RuleOutcome
+from floodmark.stores.run_logs import begin_log, keeping_log
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 PROJECT = """\
@@ -48,6 +50,9 @@ def prepare_shop(folder: Path) -> Path:
         begun = now - timedelta(hours=4 - number)
         for place, job in enumerate(("orders_bronze", "orders_silver", "revenue_gold")):
             _batch(folder, store, job, number, rows, begun + timedelta(seconds=3 * place))
+    with keeping_log(store, "orders_bronze", "run3orders_bronze"):
+        begin_log()
+        get_logger("test").info("sink has the batch", sink="lake", note=HOSTILE)
     store.add_run(Receipt("orders_silver", "", "failed", now - timedelta(minutes=90), 2.0, error=f"broken {HOSTILE}"))
     store.close()
     put_aside(folder / "lake/aside/orders", "quarantine", ['{"id": 7, "amount": -1}', f'{{"note": "{HOSTILE}"}}'])
@@ -71,6 +76,7 @@ def _batch(folder: Path, store: MarkStore, job: str, number: int, rows: int, beg
         job, f"run{number}{job}", "done", begun, 2.5, 1, number, rows, {"lake": rows},
         mark_before=(number - 1) * 100 or None, mark_after=number * 100,
         durations={"read": 0.5, "write": 2.0}, rules=(broken,) if job == "orders_bronze" else (),
+        restated={"lake": RestatedDates.of([20260130, 20260131])} if (job, number) == ("revenue_gold", 3) else {},
     )  # fmt: skip
     with hold(store, job) as held:
         marks = {"files": ColumnIntHWM(name="seq", value=number * 100)}

@@ -94,6 +94,18 @@ def test_a_table_of_the_graph_is_chosen_by_keyboard(watched: Watched, report_url
     assert watched.page.locator(".graph .node.focus").get_attribute("aria-label") == "lake/gold/revenue, gold, HEALTHY"
 
 
+def test_a_column_of_the_report_shows_where_it_comes_from(watched: Watched, report_url: str) -> None:
+    """Choose a table, choose a column: every step back to the source, without a server."""
+    watched.page.goto(report_url)
+    watched.page.locator(".graph .node", has_text="lake/gold/revenue").click()
+    watched.page.get_by_role("button", name="cents", exact=True).click()
+    told = watched.page.locator("[data-columns] div").inner_text()
+    assert "cents of lake/silver/orders (aggregated, job revenue_gold)" in told
+    assert "amount of lake/bronze/orders (computed, job orders_silver)" in told
+    assert watched.page.locator(".graph .node.lit").count() == 4
+    assert watched.complaints == []
+
+
 def test_every_live_page_is_without_complaint_and_asks_its_own_server_alone(watched: Watched, site: Site) -> None:
     """The strict policy holds for what the pages do."""
     paths = ["/", "/jobs/orders_bronze", "/runs", "/runs/run3orders_bronze", "/lineage", "/aside", "/health"]

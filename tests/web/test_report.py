@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from floodmark.cli.app import run
+from floodmark.stores.record import Receipt, RestatedDates
 from floodmark.web.graph import layer_of
-from floodmark.web.rendering import seconds_text, short_text
+from floodmark.web.rendering import dates_text, reason_for, seconds_text, short_text
 from tests.web.prepared import HOSTILE, put_aside
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
 def make_report(shop: Path) -> str:
@@ -45,6 +50,31 @@ def test_the_graph_goes_from_the_source_through_the_layers(report: str) -> None:
         "lake/gold/revenue": ("gold", "HEALTHY"),
     }
     assert [edge["job"] for edge in drawn["edges"]] == ["orders_bronze", "orders_silver", "revenue_gold"]
+
+
+def test_restated_dates_are_told_with_what_moved(report: str) -> None:
+    """A number that changed in the past has a reason, and the reason is a version."""
+    [row] = re.findall(r"<tr>(?:(?!</tr>).)*2026-01-30, 2026-01-31.*?</tr>", report, re.DOTALL)
+    assert "revenue_gold" in row
+    assert "mark 200 → 300" in row
+
+
+def test_a_restatement_names_the_inputs_that_rose() -> None:
+    """Of a fact the mark is a version of each input."""
+    run = Receipt(
+        "fact", "r", "done", NOON, mark_before={"orders": 3, "prices": 1}, mark_after={"orders": 3, "prices": 2}
+    )
+    assert reason_for(run) == "prices: version 1 → 2"
+    assert dates_text(RestatedDates.of(None)) == "all dates"
+    assert dates_text(RestatedDates.of(range(20260101, 20260132))).endswith("2026-01-31")
+
+
+def test_every_column_of_the_graph_says_what_it_is_made_of(report: str) -> None:
+    """So the picture can answer without a server."""
+    [graph] = re.findall(r'<script type="application/json" id="graph">(.*?)</script>', report)
+    nodes = {node["label"]: node for node in json.loads(graph)["nodes"]}
+    bronze = nodes["lake/bronze/orders"]["id"]
+    assert nodes["lake/silver/orders"]["columns"]["cents"] == [[bronze, "amount", "orders_silver", "computed"]]
 
 
 def test_nothing_in_the_report_is_asked_from_elsewhere(report: str) -> None:
@@ -85,8 +115,7 @@ def test_the_password_of_a_store_is_not_in_the_report(shop: Path) -> None:
 
 def test_a_project_without_a_run_has_a_report(shop: Path) -> None:
     """The first look at a project may come before its first run."""
-    for path in (shop / "state").iterdir():
-        path.unlink()
+    shutil.rmtree(shop / "state")
     assert "Nothing ran yet." in make_report(shop)
 
 

@@ -22,6 +22,8 @@ from tests.web.prepared import HOSTILE
         ("/jobs/orders_bronze", "amount_positive"),
         ("/runs", "What the last run changed"),
         ("/runs/run3orders_bronze", "0.5 s"),
+        ("/runs/run3orders_bronze", "sink has the batch sink=lake"),
+        ("/runs/run2orders_bronze", "No log of this run is kept"),
         ("/lineage", "lake/gold/revenue"),
         ("/lineage?point=lake/silver/orders.cents", "job orders_silver, computed"),
         ("/aside", "2 open rows"),
@@ -57,7 +59,7 @@ def test_every_answer_forbids_what_the_pages_do_not_need(site: Site) -> None:
 
 def test_html_in_a_row_is_shown_as_text(site: Site) -> None:
     """On the live pages as in the report."""
-    assert HOSTILE not in site.get("/aside").text + site.get("/runs").text
+    assert HOSTILE not in site.get("/aside").text + site.get("/runs").text + site.get("/runs/run3orders_bronze").text
 
 
 def test_without_a_token_nobody_acts(site: Site) -> None:

@@ -35,7 +35,8 @@ def report(ctx: typer.Context, output: Output = Path("report.html"), as_json: As
     if as_json:
         print_json({"report": str(output), "overall_status": snapshot.report.overall, "jobs": len(snapshot.jobs)})
     else:
-        print_line(f"{output}: {snapshot.report.overall}, {len(snapshot.jobs)} jobs")
+        count = len(snapshot.jobs)
+        print_line(f"{output}: {snapshot.report.overall}, {count} {'job' if count == 1 else 'jobs'}")
 
 
 def last_changes(invocation: Invocation, snapshot: Snapshot) -> list[str]:
@@ -99,7 +100,17 @@ def pages_of(invocation: Invocation, gate: Gate) -> Pages:
         changes=lambda snapshot: last_changes(invocation, snapshot),
         metrics=lambda: metrics_text(invocation).encode(),
         scrub=invocation.scrub,
+        log_lines=lambda job, run: log_lines(invocation, job, run),
     )
+
+
+def log_lines(invocation: Invocation, job: str, run: str) -> list[str]:
+    """The log of a run for people; nothing if none is kept on this machine."""
+    from floodmark.cli.runs import log_text
+    from floodmark.stores.run_logs import RunLogs
+
+    logs = RunLogs.of(invocation.store())
+    return [log_text(line) for line in (logs.lines(job, run) if logs else None) or ()]
 
 
 def listen(pages: Pages, host: str, port: int) -> None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from floodmark.patience import StopRequest
     from floodmark.project.mills import MillJob
     from floodmark.sinks.restatement import Restatement
+    from floodmark.step.listeners import RunListener
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
 
@@ -135,7 +136,8 @@ class RunCommand:
     """One call of `run`: where jobs get their store and session, and where their outcomes are printed."""
 
     def __init__(self, invocation: Invocation, options: RunRequest, as_json: bool, at_once: int = 1) -> None:
-        self.invocation, self.options, self.as_json, self.at_once = invocation, options, as_json, at_once
+        self.invocation, self.as_json, self.at_once = invocation, as_json, at_once
+        self.options = replace(options, listeners=listeners_of(invocation))
         self.totals: dict[str, Receipt] = {}
         self.alerts = AlertBeat(invocation)
         self.count: Callable[[Receipt], None] = lambda _receipt: None
@@ -274,6 +276,19 @@ class RunCommand:
             progress.work = self.invocation.session().work
             return shown_on_terminal(progress)
         return nullcontext() if progress.idle_words else said_in_lines()
+
+
+def listeners_of(invocation: Invocation) -> tuple[RunListener, ...]:
+    """Who the project says is to be told of its runs."""
+    project = invocation.loaded_project()
+    if project.openlineage is None:
+        return ()
+    from floodmark.lineage.flows import Parts
+    from floodmark.lineage.run_events import run_events_of
+
+    site = invocation.site()
+    parts = [Parts.of_model(job, site) for job in project.jobs]
+    return (run_events_of(project.openlineage, parts, site, invocation.store().namespace),)
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ from floodmark.cli.output import (
     run_entry,
     scrub_document,
 )
-from floodmark.errors import JobNotFound
+from floodmark.errors import ConfigError, JobNotFound
 from floodmark.hwm.mark import mark_text, short_mark
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 
 runs_app = typer.Typer(add_completion=False)
+Log = Annotated[
+    str | None, typer.Option(metavar="RUN", help="Show the log of this run: its id, how it begins, or `last`.")
+]
 
 
 @runs_app.command()
@@ -35,10 +38,14 @@ def runs(
     ctx: typer.Context,
     job: Annotated[str | None, typer.Option(help="Only the runs of this job.")] = None,
     last: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
+    log: Log = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what past runs did, newest first."""
+    """Show what past runs did, newest first, or the log of one of them."""
     invocation: Invocation = ctx.obj
+    if log is not None:
+        print_log(invocation, log, job, as_json=as_json)
+        return
     receipts = invocation.store().runs(job, limit=last)
     if job is not None and not receipts:
         require_known(invocation, job)
@@ -63,10 +70,36 @@ def require_known(invocation: Invocation, job: str) -> None:
         raise JobNotFound(job, known=known)
 
 
+def print_log(invocation: Invocation, wanted: str, job: str | None, *, as_json: bool) -> None:
+    """The lines that a run logged, also one that was killed; the newest run that has a log is `last`."""
+    from floodmark.stores.run_logs import RunLogs
+
+    logs = RunLogs.of(invocation.store())
+    if logs is None:
+        raise ConfigError("a store in memory keeps no logs.", hint="store: sqlite:///state/marks.db keeps them")
+    name, run = logs.find(wanted, job)
+    lines = logs.lines(name, run) or []
+    if as_json:
+        print_json(scrub_document({"run": run, "job": name, "lines": list(lines)}, invocation.scrub))
+        return
+    for line in lines:
+        print_line(invocation.scrub(log_text(line)))
+
+
+def log_text(line: Mapping[str, Json]) -> str:
+    """One line of a log for people: when, how grave, what, and the facts."""
+    apart = ("format", "timestamp", "level", "run", "job", "logger", "event", "exception")
+    facts = " ".join(f"{name}={value}" for name, value in line.items() if name not in apart)
+    head = f"{line.get('timestamp', '')} {line.get('level', ''):<7} {line.get('event', '')}"
+    return "\n".join(filter(None, [f"{head} {facts}".strip(), str(line.get("exception") or "").rstrip()]))
+
+
 def _run_entry(receipt: Receipt, invocation: Invocation) -> dict[str, object]:
     error = invocation.scrub(receipt.error) if receipt.error else None
     started = receipt.started.isoformat()
     more = {"run": receipt.run, "started": started, "number": receipt.number, "durations": dict(receipt.durations)}
+    dates = {sink: "all" if each.whole else list(each.dates) for sink, each in receipt.restated.items()}
+    more |= {"restated": dates, "resources": dict(receipt.resources)}
     return {**run_entry(receipt), "error": error, **more, "notes": list(receipt.notes)}
 
 

@@ -209,8 +209,12 @@ class Email:
         if self.security == "tls":
             return smtplib.SMTP_SSL(self.host, self.port, timeout=PATIENCE_SECONDS, context=trusted)
         server = smtplib.SMTP(self.host, self.port, timeout=PATIENCE_SECONDS)
-        if self.security == "starttls":
-            server.starttls(context=trusted)
+        try:
+            if self.security == "starttls":
+                server.starttls(context=trusted)
+        except BaseException:
+            server.close()
+            raise
         return server
 
 

@@ -68,11 +68,15 @@ def row_counts(report: Report) -> dict[str, int]:
 
 
 def _streams(watch: Watch, store: MarkStore) -> list[JobWatch]:
-    """Streams stand in no project file: the store knows which there are."""
+    """Streams and mills may stand in no project file: the store knows which there are."""
     known = {job.name for job in watch.jobs}
     records = {name: store.read(name) for name in store.jobs() if name not in known}
-    streams = [name for name, record in records.items() if record and record.extras.healing is not None]
-    return [JobWatch(name, watch.limits) for name in streams]
+    return [JobWatch(name, watch.limits) for name, record in records.items() if is_a_program(record)]
+
+
+def is_a_program(record: JobRecord | None) -> bool:
+    """Whether a program of the user's keeps this record, and no job of a project file: a stream, or a mill."""
+    return record is not None and (record.extras.healing is not None or record.extras.is_of_a_mill)
 
 
 def _of_table(table: TableWatch, facts: TableFacts, now: datetime, before: Mapping[str, int]) -> list[Finding]:
@@ -221,7 +225,7 @@ def processing_offset(job: JobWatch, facts: JobFacts, now: datetime) -> Finding:
         return Finding("processing_offsets", job.name, "WARNING", "it has never run", details, "lag", advice)
     age = (now - sign).total_seconds()
     if age > job.limits.lag_seconds:
-        message = f"its mark has not been looked after for {age / HOUR:.1f} h"
+        message = f"no run or loop has looked at its source for {age / HOUR:.1f} h"
         advice = f"{job.name}: is its loop or schedule alive? {_run(job, facts)}"
         return Finding("processing_offsets", job.name, "WARNING", message, details, "lag", advice)
     return _open_or_held(job, facts, now, details)
@@ -245,7 +249,13 @@ def _open_or_held(job: JobWatch, facts: JobFacts, now: datetime, details: dict[s
     if held:
         message = f"{held} rows are held back: {'; '.join(facts.runs[0].notes)}"
         return Finding("processing_offsets", job.name, "HEALTHY", message, details, "stuck")
-    return Finding("processing_offsets", job.name, "HEALTHY", "its mark is looked after", details, "lag")
+    return Finding("processing_offsets", job.name, "HEALTHY", f"up to date {_ago(facts, now)}", details, "lag")
+
+
+def _ago(facts: JobFacts, now: datetime) -> str:
+    sign = facts.last_sign()
+    minutes = (now - sign).total_seconds() / 60 if sign else 0.0
+    return "just now" if minutes < 1 else f"{minutes:.0f} min ago" if minutes < 90 else f"{minutes / 60:.1f} h ago"
 
 
 def _rows_waiting(job: JobWatch, held: Mapping[str, Json], now: datetime, details: dict[str, Json]) -> Finding:
@@ -261,6 +271,8 @@ def _rows_waiting(job: JobWatch, held: Mapping[str, Json], now: datetime, detail
 
 def _run(job: JobWatch, facts: JobFacts) -> str:
     """How it is run: a stream is the user's own program."""
+    if facts.record is not None and facts.record.extras.is_of_a_mill:
+        return "start the program of this mill"
     return "start the program of this stream" if facts.is_a_stream() else f"`floodmark run --select {job.name}`"
 
 

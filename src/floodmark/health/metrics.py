@@ -5,10 +5,10 @@ What nobody recorded is absent, and not 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -31,10 +31,11 @@ RUNS_COUNTED = 10_000
 UPKEEPS_READ = 100
 SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 """The buckets of a run's duration."""
+RESOURCES = ("cpu_seconds", "peak_memory_bytes", "shuffle_bytes", "spill_bytes")
 HELP = {
     "pipeline_start_count": "runs whose receipts are kept",
     "pipeline_error_count": "failed runs whose receipts are kept",
-    "pipeline_retry_count": "runs, among those kept, that finished a batch which an earlier one had begun",
+    "pipeline_retry_count": "runs, among those kept, after a failed one, or that finished its batch",
     "pipeline_duration_seconds": "how long the last run took",
     "pipeline_records_processed": "rows that the last run read",
     "rows_held_back": "rows that the last run left for later",
@@ -42,6 +43,10 @@ HELP = {
     "validation_failure_count": "rows of the last batch that broke a rule",
     "mark_lag_seconds": "since the job last knew that it was up to date",
     "mark_lag_rows": "rows above the mark that the source has now, as it tells them",
+    "step_cpu_seconds": "CPU time of Spark's tasks in the last run",
+    "step_peak_memory_bytes": "the highest execution memory of one of its stages",
+    "step_shuffle_bytes": "what its tasks read and wrote for shuffles",
+    "step_spill_bytes": "what they spilled, in memory and on disk",
     "optimize_duration_seconds": "how long the last upkeep of the table took that did something",
     "data_age_hours": "since rows of the table last changed",
     "table_files": "files that the table is made of",
@@ -120,6 +125,9 @@ class LoopMetrics:
         self._last_good = Gauge(
             "pipeline_last_success_timestamp_seconds", "when the job last was up to date", job, registry=self.registry
         )
+        self._used = {
+            name: Gauge(f"step_{name}", HELP[f"step_{name}"], job, registry=self.registry) for name in RESOURCES
+        }
         self._failed: set[str] = set()
 
     def count(self, receipt: Receipt) -> None:
@@ -142,6 +150,9 @@ class LoopMetrics:
         self._rows.labels(job).inc(receipt.rows_read)
         self._dead.labels(job).inc(receipt.rows_dead)
         self._seconds.labels(job).observe(receipt.seconds)
+        for name, used in receipt.resources.items():
+            if name in self._used:
+                self._used[name].labels(job).set(used)
         for rule in receipt.rules:
             self._broken.labels(job, rule.name, rule.action).inc(rule.failed)
 
@@ -168,7 +179,7 @@ def _of_job(job: JobWatch, store: MarkStore, now: datetime) -> Iterator[Sample]:
     runs, labels = tuple(store.runs(job.name, RUNS_COUNTED)), {"job": job.name}
     yield Sample("pipeline_start_count", labels, len(runs))
     yield Sample("pipeline_error_count", labels, sum(run.status == "failed" for run in runs))
-    yield Sample("pipeline_retry_count", labels, sum(run.recovered for run in runs))
+    yield Sample("pipeline_retry_count", labels, count_retries(runs))
     facts = JobFacts(store.read(job.name), runs, store.last_looked(job.name))
     sign, last = facts.last_sign(), facts.last_of("done")
     if sign is not None:
@@ -177,7 +188,14 @@ def _of_job(job: JobWatch, store: MarkStore, now: datetime) -> Iterator[Sample]:
         yield from _of_run(last, labels)
 
 
+def count_retries(runs: Sequence[Receipt]) -> int:
+    """Of runs, newest first: those that come after a failed one, or finished a batch that an earlier one had begun."""
+    after_failure = sum(earlier.status == "failed" and not run.recovered for run, earlier in pairwise(runs))
+    return after_failure + sum(run.recovered for run in runs)
+
+
 def _of_run(last: Receipt, labels: Mapping[str, str]) -> Iterator[Sample]:
+    yield from (Sample(f"step_{name}", labels, used) for name, used in last.resources.items() if f"step_{name}" in HELP)
     yield Sample("pipeline_duration_seconds", labels, last.seconds)
     yield Sample("pipeline_records_processed", labels, last.rows_read)
     yield Sample("rows_held_back", labels, last.rows_held_back)

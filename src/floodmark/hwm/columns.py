@@ -104,7 +104,11 @@ class ColumnHWM(OrderedHWM[T]):
 
 @register
 class ColumnIntHWM(ColumnHWM[int]):
-    """A whole number of any size, which never passes through a float."""
+    """A whole number of any size, which never passes through a float.
+
+    >>> ColumnIntHWM("id", 7).update(5)
+    ColumnIntHWM(name='id', value=7)
+    """
 
     kind: ClassVar[str] = "column_int"
 
@@ -120,7 +124,11 @@ class ColumnIntHWM(ColumnHWM[int]):
 
 @register
 class ColumnDecimalHWM(ColumnHWM[Decimal]):
-    """An exact decimal, kept as text."""
+    """An exact decimal, kept as text.
+
+    >>> ColumnDecimalHWM("price", "10.50").update("9.99")
+    ColumnDecimalHWM(name='price', value='10.50')
+    """
 
     kind: ClassVar[str] = "column_decimal"
 
@@ -137,7 +145,11 @@ class ColumnDecimalHWM(ColumnHWM[Decimal]):
 
 @register
 class ColumnDateHWM(ColumnHWM[date]):
-    """A day."""
+    """A day.
+
+    >>> ColumnDateHWM("day", "2026-01-31").update("2026-02-01")
+    ColumnDateHWM(name='day', value='2026-02-01')
+    """
 
     kind: ClassVar[str] = "column_date"
 
@@ -158,7 +170,11 @@ class ColumnDateHWM(ColumnHWM[date]):
 
 @register
 class ColumnDateTimeHWM(ColumnHWM[datetime]):
-    """A timestamp with all its microseconds; without a zone it stays so, and is never compared with one that has it."""
+    """A timestamp with all its microseconds; without a zone it stays so, and is never compared with one that has it.
+
+    >>> ColumnDateTimeHWM("updated_at", "2026-01-31 12:00:00").covers("2026-01-31 11:00:00")
+    True
+    """
 
     kind: ClassVar[str] = "column_datetime"
 
@@ -219,6 +235,9 @@ class ColumnTextHWM(ColumnHWM[str]):
     """A text that grows, such as a ULID or a UUIDv7; `collation` names the order that the source must use with it.
 
     In the order of a DATABASE, only that can compare: here a mark reaches its own value alone, and moves to any other.
+
+    >>> ColumnTextHWM("code", "b").covers("a")
+    True
     """
 
     kind: ClassVar[str] = "column_text"
@@ -278,7 +297,11 @@ class ColumnTextHWM(ColumnHWM[str]):
 
 @register
 class VersionHWM(OrderedHWM[int]):
-    """The last version of a table that was read; version 0 is one that was."""
+    """The last version of a table that was read; version 0 is one that was.
+
+    >>> VersionHWM("orders", 0) < VersionHWM("orders", 3)
+    True
+    """
 
     kind: ClassVar[str] = "version"
     entity_alias: ClassVar[str | None] = "source"

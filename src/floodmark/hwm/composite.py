@@ -42,6 +42,9 @@ class CompositeHWM(ColumnHWM[tuple[Any, ...]]):
     """A tuple such as `(updated_at, id)`; `kinds` are the classes (or wire types) of its parts.
 
     Left out, the kinds follow from the Python types in the value: text is then text, and never a date.
+
+    >>> CompositeHWM("place", ("2026-01-31", 7)).covers(("2026-01-31", 6))
+    True
     """
 
     kind: ClassVar[str] = "composite"

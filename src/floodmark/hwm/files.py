@@ -101,6 +101,9 @@ class FileListHWM(HWM[Files]):
     """Every file that was read: absolute paths under `directory`, each with its size and modification time if known.
 
     A value is a map from paths to (size, nanoseconds since 1970), or one path or many without them.
+
+    >>> FileListHWM("files", ["/in/a.json"], directory="/in").covers("/in/a.json")
+    True
     """
 
     kind: ClassVar[str] = "file_list"
@@ -208,6 +211,9 @@ class FileModifiedTimeHWM(OrderedHWM[FileMoment]):
     A time is a datetime, ISO text or seconds since 1970; no zone is UTC.
 
     Nanoseconds, as `st_mtime_ns` gives them, are told from seconds by a `FileMoment`.
+
+    >>> FileModifiedTimeHWM("files", ("2026-01-31T12:00:00Z", "/b.json")).covers(("2026-01-31T12:00:00Z", "/a.json"))
+    True
     """
 
     kind: ClassVar[str] = "file_modification_time"

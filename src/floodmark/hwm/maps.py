@@ -138,7 +138,11 @@ class KeyValueHWM(HWM[FrozenMap[int, V]], Generic[V]):
 
 @register
 class KeyValueIntHWM(KeyValueHWM[int]):
-    """A whole number for each key. For Kafka it is the next offset to read: 110 means that 0 to 109 were read."""
+    """A whole number for each key. For Kafka it is the next offset to read: 110 means that 0 to 109 were read.
+
+    >>> KeyValueIntHWM("orders", {0: 110, 1: 90}).update({1: 120})
+    KeyValueIntHWM(name='orders', value={'0': 110, '1': 120})
+    """
 
     kind: ClassVar[str] = "key_value_int"
 
@@ -154,7 +158,11 @@ TopicOffsets = FrozenMap[str, FrozenMap[int, int]]
 
 @register
 class TopicOffsetsHWM(HWM[TopicOffsets]):
-    """The next offsets of several topics, a `KeyValueIntHWM` for each, that are read and committed together."""
+    """The next offsets of several topics, a `KeyValueIntHWM` for each, that are read and committed together.
+
+    >>> TopicOffsetsHWM("both", {"orders": {0: 110}}).update({"payments": {0: 7}})
+    TopicOffsetsHWM(name='both', value={'orders': {'0': 110}, 'payments': {'0': 7}})
+    """
 
     kind: ClassVar[str] = "topic_offsets"
     entity_alias: ClassVar[str | None] = "topics"
@@ -191,7 +199,11 @@ TableVersions = FrozenMap[str, int]
 
 @register
 class TableVersionsHWM(HWM[TableVersions]):
-    """The last version of each of several tables that was read; every table rises on its own."""
+    """The last version of each of several tables that was read; every table rises on its own.
+
+    >>> TableVersionsHWM("inputs", {"/lake/orders": 3}).update({"/lake/prices": 1})
+    TableVersionsHWM(name='inputs', value={'/lake/orders': 3, '/lake/prices': 1})
+    """
 
     kind: ClassVar[str] = "table_versions"
     entity_alias: ClassVar[str | None] = "tables"

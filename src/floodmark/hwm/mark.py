@@ -189,6 +189,15 @@ class HWM(ABC, Generic[V]):
         entity = f", entity={self.entity!r}" if self.entity else ""
         return f"{type(self).__name__}(name={self.name!r}, value={self.show()!r}{entity})"
 
+    def _repr_html_(self) -> str:
+        from floodmark.notebook import fact_table
+
+        facts = {"value": self.show(), "entity": self.entity, "expression": self.expression}
+        return fact_table(
+            f"{type(self).__name__} {self.name}",
+            {**facts, "description": self.description, "changed": self.modified_time},
+        )
+
     def _identity(self) -> tuple[object, ...]:
         own = (getattr(self, field.name) for field in fields(self) if field.name != "modified_time")
         return (self.kind, *own)
@@ -217,7 +226,11 @@ class HWM(ABC, Generic[V]):
 
 
 def deserialize(stored: Mapping[str, Any]) -> HWM[Any]:
-    """The mark that was serialised, of whatever kind its type says."""
+    """The mark that was serialised, of whatever kind its type says.
+
+    >>> deserialize({"type": "column_int", "name": "id", "value": 7})
+    ColumnIntHWM(name='id', value=7)
+    """
     mark: HWM[Any] = HWM.deserialize(stored)
     return mark
 

@@ -10,21 +10,22 @@ from floodmark import stores
 from floodmark.errors import SinkBehind, SinkShared
 from floodmark.hwm import HWM, Json
 from floodmark.jobs.borrowed_events import with_borrowed_events
+from floodmark.jobs.display import Preview, job_html, job_text, plan_html, plan_text
 from floodmark.jobs.parts import require_name, require_names, require_parts
-from floodmark.jobs.planned_rows import PlannedRows
+from floodmark.jobs.planned_rows import PlannedRows, looked_at, planned_intent, preview
 from floodmark.jobs.running import Chunks, noting_failure, run_to_the_end
 from floodmark.locations import quote
 from floodmark.rules import NotNull, Rule, RuleSet
 from floodmark.sinks import Delta
-from floodmark.sinks.contract import Session, Sink, answering_at_once
+from floodmark.sinks.contract import Session, Sink
 from floodmark.sinks.refusals import Demanding
 from floodmark.sinks.restatement import Restatement
 from floodmark.sources.contract import Source
 from floodmark.spark.session import spark_session
 from floodmark.step import Function, Identity, RunRequest, Sql, Step, Transform, Work
 from floodmark.step.engine import LastSeen
-from floodmark.step.intents import named_as_begun, new_intent
-from floodmark.step.looking import Outlook, marks_after, read_ledgers, require_a_beginning, require_agreement
+from floodmark.step.intents import named_as_begun
+from floodmark.step.looking import Outlook, marks_after, read_ledgers
 from floodmark.step.run import accept_sinks, reset_marks, set_mark
 from floodmark.step.work import OnSchemaChange, TransformMaker, display_marks, with_stored_rows, without_repeats
 from floodmark.stores.contract import MarkStore
@@ -42,13 +43,17 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a loop tries again before it gives up on a batch, and how long it waits the first time."""
+    """How often a loop tries again before it gives up on a batch, and how long it waits the first time.
+
+    >>> Retries(attempts=3, backoff_seconds=2.0).attempts
+    3
+    """
 
     attempts: int = 1
     backoff_seconds: float = 2.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Job:
     """Read what lies above the mark of `source`, transform it, write it to every sink in order, raise the mark.
 
@@ -56,6 +61,13 @@ class Job:
     a Delta table; True: one beside the marks) a record that cannot be parsed fails the run. A run reads one batch, of
     `max_rows` at most; with `chunk_rows` it reads batches of so many rows, each with a mark of its own, until it has
     caught up.
+
+    >>> Job(
+    ...     name="orders",
+    ...     source=fm.sources.Files("/incoming", schema="id long, amount double"),
+    ...     sinks=[fm.sinks.Delta("/lake/orders", mode="merge", key="id")],
+    ... )
+    Job(orders: Files /incoming → delta table /lake/orders)
     """
 
     name: str
@@ -79,6 +91,12 @@ class Job:
         require_names(self.name, "sink", [sink.name for sink in self.sinks])
         require_names(self.name, "source", [source.name for source in self.sources])
         RuleSet(tuple(self.rules))
+
+    def __repr__(self) -> str:
+        return job_text(self)
+
+    def _repr_html_(self) -> str:
+        return job_html(self)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -132,6 +150,14 @@ class Job:
         limits = [limit for limit in (request.max_rows or self.max_rows, self.chunk_rows) if limit]
         request = replace(request, max_rows=min(limits, default=None), waits_for_settling=False)
         return plan(self.step(spark, store, request))
+
+    def preview(
+        self, rows: int = 10, spark: SparkSession | Session | None = None, store: MarkStore | None = None
+    ) -> Preview:
+        """Some rows that the next run would write, after transform and rules; nothing is written, and nothing held."""
+        limits = [limit for limit in (self.max_rows, self.chunk_rows) if limit]
+        request = RunRequest(max_rows=min(limits, default=None))
+        return preview(self.step(spark, store, request), rows)
 
     def reset(self, spark: SparkSession | Session | None = None, store: MarkStore | None = None) -> None:
         """Forget the marks: the next run delivers everything again."""
@@ -249,7 +275,7 @@ def rules_of_sinks(sinks: Sequence[Sink]) -> Iterator[NotNull]:
         yield NotNull(quote(name), action="quarantine", name=f"{what} column {name} is NULL")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """Marks from and to, rows expected (None: not known before they are read), and what would change on the way."""
 
@@ -265,6 +291,12 @@ class Plan:
     rules: tuple[str, ...] = ()
     has_work: bool = False
     restated: tuple[Restatement, ...] = ()
+
+    def __repr__(self) -> str:
+        return plan_text(self)
+
+    def _repr_html_(self) -> str:
+        return plan_html(self)
 
 
 def plan(step: Step) -> Plan:
@@ -295,11 +327,7 @@ def plan_of_open_batch(step: Step, record: JobRecord, intent: Intent) -> Plan:
 
 def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
     """Everything a run checks before it writes, without writing."""
-    ledgers = read_ledgers(looked_at(step.work), step.store.namespace, step.session)
-    if not step.request.full_refresh:
-        require_agreement(step.work, step.store.namespace, record, ledgers)
-    require_a_beginning(step.work, record, step.request, step.session, ledgers)
-    intent = new_intent(step.work, record, outlook, ledgers, step.request, step.session)
+    intent = planned_intent(step, record, outlook)
     planned = PlannedRows(step, intent)
     return Plan(
         job=record.job,
@@ -314,11 +342,6 @@ def plan_of_new_batch(step: Step, record: JobRecord, outlook: Outlook) -> Plan:
         has_work=True,
         restated=planned.restated(outlook.expected_rows),
     )
-
-
-def looked_at(work: Work) -> Work:
-    """The work as it is asked without the lease: nobody is waited for who writes to a sink."""
-    return replace(work, sinks=tuple(map(answering_at_once, work.sinks)))
 
 
 def session_of(spark: SparkSession | Session | None) -> Session:

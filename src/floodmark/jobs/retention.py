@@ -12,6 +12,7 @@ from floodmark.errors import FloodmarkError
 from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.stores.paged import surplus
+from floodmark.stores.run_logs import RunLogs
 
 if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
@@ -25,11 +26,12 @@ CLEANED_EVERY_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Retention:
-    """What is kept: history and receipts of so long, and the newest `keep_at_least` of each in any case."""
+    """What is kept: history, receipts and logs of so long, and the newest `keep_at_least` of each in any case."""
 
     history: str = "90d"
     keep_at_least: int = 20
     runs: str = "180d"
+    logs: str = "30d"
 
     def surplus(self, store: MarkStore, job: str, now: datetime) -> PruneCounts:
         """How much would go."""
@@ -40,6 +42,17 @@ class Retention:
         """How much went."""
         history, runs = self._limits(now)
         return store.prune(job, history_before=history, keep_at_least=self.keep_at_least, runs_before=runs)
+
+    def prune_logs(self, store: MarkStore, job: str, now: datetime) -> int:
+        """How many logs of runs went."""
+        logs, age = RunLogs.of(store), timedelta(seconds=seconds_in(self.logs, field="retention.logs"))
+        return logs.prune(job, before=now - age, keep_at_least=self.keep_at_least) if logs else 0
+
+    def forget_logs(self, store: MarkStore, job: str) -> None:
+        """Remove every log of a job that is forgotten."""
+        logs = RunLogs.of(store)
+        if logs is not None:
+            logs.make_room(job, 0)
 
     def _limits(self, now: datetime) -> tuple[datetime, datetime]:
         history = timedelta(seconds=seconds_in(self.history, field="retention.history"))
@@ -61,8 +74,10 @@ class Cleaner:
         if receipt.status == "nothing_new" or (last is not None and self.clock() - last < CLEANED_EVERY_SECONDS):
             return
         self._cleaned_at[receipt.job] = self.clock()
+        now = datetime.now(timezone.utc)
         try:
-            gone = self.retention.prune(self.store, receipt.job, datetime.now(timezone.utc))
+            gone = self.retention.prune(self.store, receipt.job, now)
+            self.retention.prune_logs(self.store, receipt.job, now)
         except FloodmarkError as error:
             log.info("the store was not cleaned", job=receipt.job, reason=error.message)
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -23,8 +22,10 @@ from floodmark.hwm.parsing import seconds_in
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause, stop_requested
 from floodmark.step.engine import Clock
+from floodmark.step.listeners import tell
 from floodmark.step.work import RunRequest, display_marks
 from floodmark.stores.record import Receipt, RuleOutcome
+from floodmark.stores.run_logs import begun_run, noting_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -107,9 +108,12 @@ class Runner:
             return Outcome(receipt)
         except Exception as error:
             log.debug("run failed", job=job.name, exc_info=True)
-            ended = Receipt(job.name, new_run_id(), "failed", clock.started, clock.elapsed(), error=str(error))
+            ended = Receipt(job.name, clock.run, "failed", clock.started, clock.elapsed(), error=str(error))
             is_store = isinstance(error, StoreUnreachable)  # asked again, it would be waited for again
-            return Outcome(ended if is_store else self._with_store_facts(ended), error)
+            receipt = ended if is_store else self._with_store_facts(ended)
+            if not isinstance(error, LeaseHeld):
+                tell(self.options.listeners, lambda each: each.failed(receipt))
+            return Outcome(receipt, error)
 
     def run_patiently(self, job: Runnable, wait: Callable[[float], bool]) -> Outcome:
         """Run the job, and again as its `retries` say while that may help; `wait` is True if somebody asks to stop."""
@@ -333,11 +337,12 @@ class Pace:
 def noting_failure(step: Step) -> Iterator[None]:
     """Whatever is raised is kept for `floodmark runs`, with an id and how long it took, and goes on."""
     clock = Clock()
-    try:
-        yield
-    except Exception as error:
-        note_failure(step, error, clock)
-        raise
+    with noting_run():
+        try:
+            yield
+        except Exception as error:
+            note_failure(step, error, replace(clock, run=begun_run() or clock.run))  # the run that failed has a log
+            raise
 
 
 def note_failure(step: Step, error: Exception, clock: Clock) -> None:
@@ -354,10 +359,5 @@ def failed(job: str, store: MarkStore, error: str, clock: Clock, rules: tuple[Ru
     """A run that ended badly: it has an id as any other, and the mark stands where the store has it."""
     record = store.read(job)
     mark = display_marks(record.marks) if record else None
-    ended = Receipt(job, new_run_id(), "failed", clock.started, clock.elapsed(), error=error, rules=rules)
+    ended = Receipt(job, clock.run, "failed", clock.started, clock.elapsed(), error=error, rules=rules)
     return replace(ended, mark_before=mark, mark_after=mark)
-
-
-def new_run_id() -> str:
-    """By which `runs`, `diff` and `rollback` know a run."""
-    return uuid.uuid4().hex[:12]

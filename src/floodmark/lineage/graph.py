@@ -223,7 +223,7 @@ def job_event(flow: Flow, namespace: str, now: datetime) -> dict[str, Json]:
         "schemaURL": JOB_EVENT,
         "job": {"namespace": namespace, "name": flow.job},
         "inputs": [name_parts(dataset) for dataset in flow.inputs],
-        "outputs": [{**name_parts(dataset), "facets": _facets(rows)} for dataset, rows in flow.outputs.items()],
+        "outputs": [{**name_parts(dataset), "facets": facets_of(rows)} for dataset, rows in flow.outputs.items()],
     }
 
 
@@ -232,7 +232,7 @@ def name_parts(dataset: Dataset) -> dict[str, Json]:
     return {"namespace": dataset.namespace, "name": dataset.name}
 
 
-def _facets(rows: Relation) -> dict[str, Json]:
+def facets_of(rows: Relation) -> dict[str, Json]:
     """The schema where it is whole, the lineage as far as it is known."""
     fields: dict[str, Json] = {name: {"inputFields": _inputs(origins)} for name, origins in rows.columns.items()}
     lineage = _facet(COLUMNS, fields=fields, dataset=_inputs(rows.influences))

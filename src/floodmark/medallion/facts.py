@@ -55,6 +55,9 @@ class Lookup:
     With `at`, the rows' moment, it has versions (`valid_from`, `valid_to`), of which one is valid at a time. When a
     row of it changes, `restate` builds the dates again that saw it; `freeze` leaves them as they were. `columns` are
     those that matter; by default all but the interval.
+
+    >>> Lookup("prices", path="silver/prices", on={"sku": "sku"}, at="ordered_at").when_moved
+    'restate'
     """
 
     name: str

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, ClassVar
 
 from floodmark.errors import (
     BatchClosed,
     FloodmarkError,
+    LeaseHeld,
     MarkMissing,
     SinkAhead,
     SinkBehind,
@@ -23,6 +26,7 @@ from floodmark.errors import (
     SourceRegressed,
     SourceRewritten,
     SpoolLost,
+    StoreError,
 )
 from floodmark.hwm import Json
 from floodmark.hwm.parsing import seconds_in, wait_seconds
@@ -47,7 +51,8 @@ from floodmark.step.run import reset_marks
 from floodmark.stores.contract import MarkStore
 from floodmark.stores.opening import spool_folder
 from floodmark.stores.project import open_default
-from floodmark.stores.record import Receipt
+from floodmark.stores.record import Receipt, new_run_id
+from floodmark.stores.run_logs import begun_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +61,7 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
+LOOK_NOTED_SECONDS = 30.0
 # What to do next where a mill needs a decision: the command line of jobs does not know it.
 START_AGAIN = "`mill.reset()` to read every stream from its beginning (its output comes once more)"
 HINTS: Mapping[type[FloodmarkError], str] = {
@@ -135,6 +141,7 @@ class WaterMill:
         self.name = name or mill_name(broker, self.declared)
         self._session = session_of(spark)
         self._store, self._stop = store, threading.Event()
+        self._looked_at = -LOOK_NOTED_SECONDS
         self._broker = broker
         self._streams = stream_inputs(self.declared, broker)
         self._outlet = outlet_of(self.declared, output_broker or broker)
@@ -169,6 +176,9 @@ class WaterMill:
             raise
         if receipt.status == "done":
             self._follow_up(step, receipt)
+        elif time.monotonic() - self._looked_at > LOOK_NOTED_SECONDS:
+            self._looked_at = time.monotonic()
+            step.store.looked(self.name, receipt.started)  # so that health can tell an idle mill from a dead one
         return receipt
 
     def plan(self) -> TurnPlan:
@@ -263,6 +273,11 @@ class WaterMill:
     def _note_failure(self, error: FloodmarkError) -> None:
         advise(error)
         log.error("turn failed", mill=self.name, error=str(error))
+        if isinstance(error, LeaseHeld):
+            return
+        now, run = datetime.now(timezone.utc), begun_run() or new_run_id()  # the turn that failed has a log
+        with suppress(StoreError):
+            self._open_store().add_run(Receipt(self.name, run, "failed", now, error=str(error)))
 
 
 def preview(step: MillStep) -> TurnPlan:

@@ -171,11 +171,12 @@ class JobModel(Model):
 
 
 class Retention(Model):
-    """How long old records and receipts are kept; a run that did something drops what is older."""
+    """How long old records, receipts and logs of runs are kept; a run that did something drops what is older."""
 
     history: Duration = "90d"
     keep_at_least: int = Field(default=20, ge=1)
     runs: Duration = "180d"
+    logs: Duration = "30d"
 
     def build(self) -> StoreRetention:
         """The limits as the store is cleaned by them."""
@@ -243,6 +244,22 @@ class Alerts(Model):
         return self
 
 
+class OpenLineage(Model):
+    """Where the events of runs go, for tools that collect lineage."""
+
+    file: Text | None = Field(default=None, description="one event per line")
+    url: Text | None = Field(default=None, description="of the collector, such as https://host/api/v1/lineage")
+    api_key: Text | None = Field(default=None, description="sent to the url as a bearer token")
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> OpenLineage:
+        if bool(self.file) == bool(self.url):
+            raise ValueError("events go to one place: give `file` or `url`")
+        if self.api_key and not (self.url or "").startswith(("https://", "http://localhost", "http://127.0.0.1")):
+            raise ValueError("a key would go in the clear: use https://")
+        return self
+
+
 class Target(Model):
     """What `--target` puts over the fields of the file."""
 
@@ -263,6 +280,7 @@ class Project(Model):
     health: Health = Health()
     alerts: tuple[Alerts, ...] = ()
     retention: Retention = Retention()
+    openlineage: OpenLineage | None = None
     targets: Mapping[str, Target] = {}
 
     @model_validator(mode="after")

@@ -26,6 +26,9 @@ class Unique:
     """No two rows of the batch have the same values here; with `path` or `table`, nor has a row of that Delta table.
 
     Of several rows with one key the first in the source's order is good. A key with a NULL in it is not.
+
+    >>> Unique("id").describe()
+    'id unique'
     """
 
     columns: ColumnNames = ColumnNames()
@@ -70,7 +73,11 @@ class Unique:
 
 @dataclass(frozen=True)
 class References:
-    """The values of `columns` are a `key` of the Delta table at `path`, or called `table`."""
+    """The values of `columns` are a `key` of the Delta table at `path`, or called `table`.
+
+    >>> References("customer_id", key="id", path="silver/customers").describe()
+    'customer_id in silver/customers (id)'
+    """
 
     columns: ColumnNames = ColumnNames()
     key: ColumnNames = ColumnNames()
@@ -145,7 +152,11 @@ class KnownKeys:
 
 @dataclass(frozen=True)
 class RowCount:
-    """The batch has at least `min` and at most `max` rows, before any is dropped or quarantined."""
+    """The batch has at least `min` and at most `max` rows, before any is dropped or quarantined.
+
+    >>> RowCount(min=1).describe()
+    '1 <= rows'
+    """
 
     min: int = 1
     max: int | None = None
@@ -172,7 +183,11 @@ class RowCount:
 
 @dataclass(frozen=True)
 class Fresh:
-    """The newest value of the column is at most `within` older than the batch."""
+    """The newest value of the column is at most `within` older than the batch.
+
+    >>> Fresh("ordered_at", within=timedelta(hours=24)).describe()
+    'newest ordered_at within 1 day, 0:00:00'
+    """
 
     column: str
     within: timedelta

@@ -21,7 +21,11 @@ Value: TypeAlias = "Bound | bool"
 
 @dataclass(frozen=True)
 class NotNull(FromColumns):
-    """Every one of these columns has a value."""
+    """Every one of these columns has a value.
+
+    >>> NotNull(["id", "amount"]).describe()
+    'id, amount not null'
+    """
 
     columns: ColumnNames = ColumnNames()
     action: Action = "fail"
@@ -45,7 +49,11 @@ class NotNull(FromColumns):
 
 @dataclass(frozen=True)
 class Range(FromColumns):
-    """The column lies between `min` and `max`, both included; one of the two may be left out."""
+    """The column lies between `min` and `max`, both included; one of the two may be left out.
+
+    >>> Range("amount", min=0, max=1_000_000).describe()
+    '0 <= amount <= 1000000'
+    """
 
     column: str
     min: Bound | None = None
@@ -80,7 +88,11 @@ class Range(FromColumns):
 
 @dataclass(frozen=True)
 class Accepted(FromColumns):
-    """The column has one of these values."""
+    """The column has one of these values.
+
+    >>> Accepted("status", ["new", "paid"]).describe()
+    "status in 'new', 'paid'"
+    """
 
     column: str
     values: TupleOf[Value] = TupleOf()
@@ -106,7 +118,11 @@ class Accepted(FromColumns):
 
 @dataclass(frozen=True)
 class Matches(FromColumns):
-    """The regular expression (Java's) is found in the column; `^…$` asks for the whole of it."""
+    """The regular expression (Java's) is found in the column; `^…$` asks for the whole of it.
+
+    >>> Matches("email", "^[^@]+@[^@]+$").describe()
+    'email matches ^[^@]+@[^@]+$'
+    """
 
     column: str
     pattern: str
@@ -130,7 +146,11 @@ class Matches(FromColumns):
 
 @dataclass(frozen=True)
 class TimeOrder(FromColumns):
-    """`earlier` is not after `later`."""
+    """`earlier` is not after `later`.
+
+    >>> TimeOrder("ordered_at", "shipped_at").describe()
+    'ordered_at <= shipped_at'
+    """
 
     earlier: str
     later: str
@@ -154,7 +174,11 @@ class TimeOrder(FromColumns):
 
 @dataclass(frozen=True)
 class Predicate:
-    """A condition in SQL that is true for a good row."""
+    """A condition in SQL that is true for a good row.
+
+    >>> Predicate("amount > 0", action="quarantine").describe()
+    'amount > 0'
+    """
 
     condition: str
     action: Action = "fail"

@@ -22,7 +22,11 @@ WIDTHS_FROM = 100
 
 @dataclass(frozen=True)
 class Console(AtLeastOnce):
-    """Rows on stdout or stderr, one JSON object per line or as a table; a batch that is repeated is shown again."""
+    """Rows on stdout or stderr, one JSON object per line or as a table; a batch that is repeated is shown again.
+
+    >>> Console(format="table", limit=20).describe()
+    'stdout'
+    """
 
     format: Literal["jsonl", "table"] = "jsonl"
     limit: int | None = None

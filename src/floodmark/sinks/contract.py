@@ -54,6 +54,8 @@ class WriteNotes:
     is_partly_observed: bool = False
     """Whether some of the rows were read to see if they are few, and all of them again later: what was observed the
     first time is not the whole batch."""
+    restated: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    """By sink name, the dates that were written anew; None: all."""
 
 
 @dataclass(frozen=True)

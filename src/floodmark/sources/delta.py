@@ -37,6 +37,9 @@ class Delta(Immutable):
     `changes="append"` gives rows that were added, and stops on anything else; `"feed"` gives every change with
     `_change_type`, `_commit_version` and `_commit_timestamp`. `start` is "earliest" (a snapshot, then what follows),
     "latest" (only what follows) or a version, from which on the change feed is read.
+
+    >>> Delta("bronze/orders", changes="feed").start
+    'earliest'
     """
 
     path: str | None = None

@@ -13,6 +13,7 @@ from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleB
 from floodmark.hwm import Span
 from floodmark.sinks.contract import POSITION, Batch, BatchSize, Sink
 from floodmark.sources.contract import Comparable, Explaining, Reading, Source, Telling
+from floodmark.spark.usage import Meter
 from floodmark.step.checks import Judgement, judge_on_the_way
 from floodmark.step.looking import Outlook, confirmed_numbers, marks_after
 from floodmark.step.set_aside import saved_letters, union_all
@@ -40,6 +41,8 @@ class PreparedBatch:
     """Where the rows lie, if all of them, and nothing else, are there."""
     dead_records: DataFrame | None = None
     """What could not be parsed, if it was frozen with the rows."""
+    meter: Meter | None = None
+    """Knows what Spark has used for it, where that can be told."""
 
     def row_counts(self, *, was_executed: bool) -> RowCounts:
         """What was counted on the way to the sinks; where nothing was written, the rows are counted on their own."""

@@ -28,13 +28,14 @@ from floodmark.step.batch import (
 )
 from floodmark.step.checks import log_rules
 from floodmark.step.engine import Clock, OpenBatch, done
+from floodmark.step.listeners import span
 from floodmark.step.looking import Outlook, last_confirmed, ledgers_of, marks_after
 from floodmark.step.refused import SinkRefusals, letters_sink, puts_rows_aside, quarantine_broken, write_dead_letters
 from floodmark.step.spool import RowCounts
 from floodmark.step.work import KEY_OF_ASIDE, OUTSIDE_KINDS, gives_same_rows
 from floodmark.stores.contract import JoiningStore, MarkStore
 from floodmark.stores.extras import RecordExtras
-from floodmark.stores.record import Intent, JobRecord, Receipt, RuleOutcome
+from floodmark.stores.record import Intent, JobRecord, Receipt, RestatedDates, RuleOutcome
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -107,10 +108,14 @@ class BatchCommit:
             refusals.rows_taken(written), counts.read, dead or 0, quarantined or 0, counts.tally, notes
         )
         receipt, expected = receipt_of(self.open_batch, outcome, self.clock), self.open_batch.record.number
-        receipt = replace(receipt, written_by=dict(self.batch.notes.ways))
+        dates = {sink: RestatedDates.of(each) for sink, each in self.batch.notes.restated.items()}
+        receipt = replace(receipt, written_by=dict(self.batch.notes.ways), restated=dates)
+        if self.prepared.meter is not None:
+            receipt = replace(receipt, resources=self.prepared.meter.end())
         letters = letters_sink(self.work)
         aside = [sink for sink, rows in ((letters, dead), (self.work.quarantine, quarantined)) if rows is not None]
-        save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)
+        with span("commit"):
+            save(self.record_after(filter(None, aside)), expected=expected, lease=self.lease.lease, receipt=receipt)
         return receipt
 
     def exact_counts(self, written: Mapping[str, int | None]) -> RowCounts | None:

@@ -7,7 +7,6 @@ streams runs records one by one. Both fill in the same verbs, so that a kill is 
 from __future__ import annotations
 
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,10 +20,12 @@ from floodmark.logs import get_logger
 from floodmark.phases import phase
 from floodmark.sources.contract import Session
 from floodmark.spark.session import jvm_pid
+from floodmark.step.listeners import span
 from floodmark.step.work import display_marks
 from floodmark.stores.contract import LevelledStore, MarkStore
 from floodmark.stores.lease import HeldLease, hold
-from floodmark.stores.record import Intent, JobRecord, Receipt
+from floodmark.stores.record import Intent, JobRecord, Receipt, new_run_id
+from floodmark.stores.run_logs import begin_log, keeping_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,13 +75,16 @@ class Clock:
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     start_seconds: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
+    run: str = field(default_factory=new_run_id)
+    """The id of the run that is timed: its receipt and its log have it."""
 
     @contextmanager
     def timing(self, part: str) -> Iterator[None]:
         """Note under this name how long the block takes."""
         start = time.monotonic()
         try:
-            yield
+            with span(part):
+                yield
         finally:
             self.seconds[part] = round(time.monotonic() - start, 3)
 
@@ -148,7 +152,13 @@ class Engine(ABC, Generic[LookT]):
 
     def run(self) -> Receipt:
         """Look; hold the lease; finish the open batch or plan the next; make it durable; carry it out."""
-        clock, record = Clock(), self.read()
+        clock = Clock()
+        with keeping_log(self.store, self.job, clock.run), span("run", job=self.job, run=clock.run):
+            return self.run_timed(clock)
+
+    def run_timed(self, clock: Clock) -> Receipt:
+        """The run, with what it logs kept under the id of the clock."""
+        record = self.read()
         self.log_mark(record)
         with clock.timing("look"), phase("looking", self.job):
             look = None if record.intent else self.look(record)
@@ -184,7 +194,9 @@ class Engine(ABC, Generic[LookT]):
         with clock.timing("intent"):
             self.store.intend(record, expected=batch.record.number, lease=lease.lease)
         reach("after_intent")
-        return self.carry_out(batch, lease, clock)
+        with keeping_log(self.store, self.job, clock.run):
+            begin_log()
+            return self.carry_out(batch, lease, clock)
 
     def read(self) -> JobRecord:
         """The record as it is now; a blank one if there is none. What was read last is not parsed again."""
@@ -223,7 +235,7 @@ def done(record: JobRecord, number: int, marks: Mapping[str, HWM[Any]], clock: C
     """A batch that was carried out from this record, and where its marks are now; what it did is for its own kind."""
     return Receipt(
         job=record.job,
-        run=uuid.uuid4().hex[:12],
+        run=clock.run,
         status="done",
         started=clock.started,
         seconds=clock.elapsed(),

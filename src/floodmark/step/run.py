@@ -30,6 +30,7 @@ from floodmark.logs import get_logger
 from floodmark.phases import phase
 from floodmark.sinks.contract import Batch, Secluded, Sink, Transactional
 from floodmark.spark.faults import fault_in
+from floodmark.spark.usage import Meter
 from floodmark.step.batch import PreparedBatch, batch_of, prepare, size_of, source_error
 from floodmark.step.checks import fit, require_columns
 from floodmark.step.commit import BatchCommit, JoinedCommit
@@ -50,6 +51,7 @@ from floodmark.step.intents import (
     spool_flaw,
     work_of,
 )
+from floodmark.step.listeners import tell
 from floodmark.step.looking import (
     Ledgers,
     Outlook,
@@ -208,7 +210,10 @@ class Step(Engine[Outlook]):
             intent = replace(intent, extras=replace(intent.extras, sinks=sinks, identity=owner))
         if intent.spool:
             self.begin_spool(intent.spool)
-        return super().write_batch(replace(batch, record=record, intent=intent), lease, clock)
+        tell(self.request.listeners, lambda each: each.began(self.job, clock.run, clock.started))
+        receipt = super().write_batch(replace(batch, record=record, intent=intent), lease, clock)
+        tell(self.request.listeners, lambda each: each.ended(receipt))
+        return receipt
 
     def begin_spool(self, folder: str) -> None:
         """Make the place for the frozen rows; a disk that does not take it fails the run before the batch is open."""
@@ -233,8 +238,9 @@ class Step(Engine[Outlook]):
     def prepare(self, intent: Intent) -> PreparedBatch:
         """The rows of the batch, transformed and judged; frozen, if they might be others when they are read again."""
         spark = self.session()
+        meter = Meter.begin(spark, intent.attempt)
         try:
-            return prepare(self.work, intent, spark)
+            return replace(prepare(self.work, intent, spark), meter=meter)
         except Exception as error:
             raise self.error_for(error, None, intent, spark) from error
 

@@ -45,6 +45,7 @@ from floodmark.stores.opening import HIDDEN_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from floodmark.step.listeners import RunListener
     from floodmark.stores.record import Intent
 
 
@@ -172,6 +173,8 @@ class RunRequest:
     finish: bool = False
     abandon: bool = False
     waits_for_settling: bool = True
+    listeners: tuple[RunListener, ...] = ()
+    """Who is told when a batch begins and when its mark has moved."""
 
     @property
     def drops_open_batch(self) -> bool:

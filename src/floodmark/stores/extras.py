@@ -22,6 +22,8 @@ SINKS = "@sinks"
 IDENTITY = "@identity"
 """Nor so."""
 HEALING = "healing"
+OF_A_STREAM = frozenset({"last", "seen", "ended", "done", "stopped"})
+"""What a mill remembers of each of its streams; no source remembers these."""
 WORKFLOW = "workflow"
 HEALTH = "health"
 INTENT_PARTS = ("sources", "remember", "frozen", "healing", "flushes", "outside", "sinks", "identity")
@@ -202,6 +204,11 @@ class RecordExtras:
     def health(self) -> Mapping[str, Any] | None:
         """What the health check remembers between two looks, in its own record."""
         return self.part(HEALTH)
+
+    @property
+    def is_of_a_mill(self) -> bool:
+        """Whether it has what a mill remembers of its streams."""
+        return any(isinstance(part, dict) and part.keys() >= OF_A_STREAM for part in self.stored.values())
 
     @property
     def is_of_a_job(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
+from floodmark.hwm.mark import short_mark
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord
 
@@ -20,7 +21,25 @@ if TYPE_CHECKING:
 
 
 class HwmAccess:
-    """Marks by their own name, for users of etl-entities: a record with one mark, named as the mark is."""
+    """Marks by their own name, for users of etl-entities: a record with one mark, named as the mark is.
+
+    And how a store shows itself: where it is, and in a notebook the marks that are in it.
+    """
+
+    def __repr__(self: MarkStore) -> str:
+        return f"{type(self).__name__}({self.describe()}, namespace {self.namespace!r})"
+
+    def _repr_html_(self: MarkStore) -> str:
+        from floodmark.notebook import row_table
+
+        records = [self.read(job) for job in self.jobs()]
+        rows = [
+            (record.job, source, mark.kind, short_mark(mark.show()), record.number, record.modified_time)
+            for record in records
+            if record is not None
+            for source, mark in record.marks.items()
+        ]
+        return row_table(repr(self), ("job", "source", "type", "mark", "batch", "changed"), rows)
 
     def get_hwm(self: MarkStore, name: str) -> HWM[Any] | None:
         """The mark of that name, or the only mark of the job of that name; None if there is none."""

@@ -85,7 +85,11 @@ def register(scheme: str, loader: Loader) -> None:
 def open(  # noqa: A001 - it is read as stores.open
     store: str | Sequence[str], *, namespace: str = "default", folder: str | Path | None = None
 ) -> LevelStore | LayeredMarkStore:
-    """The store of a text, or of a list of texts as levels; relative paths start from `folder` (the working folder)."""
+    """The store of a text, or of a list of texts as levels; relative paths start from `folder` (the working folder).
+
+    >>> open("memory", namespace="dev").jobs()
+    []
+    """
     start = Path(folder) if folder is not None else Path()
     if isinstance(store, str):
         return _open_one(store, namespace, start)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from floodmark.formats import KEY, require_known
 from floodmark.hwm import HWM, Json, Span, deserialize, digest, signed_digest
+from floodmark.hwm.mark import short_mark
 from floodmark.stores.extras import IntentExtras, RecordExtras
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
-RECEIPT_FORMAT = 2
-"""Since 2 it says by which way a sink was written."""
+RECEIPT_FORMAT = 3
+"""Since 2 it says by which way a sink was written; since 3 which dates were restated, and what Spark used."""
+DATES_KEPT = 366
 FORMAT = 1
 """Of the record as JSON, with all that is in it: marks, the open intent, extras."""
 Origin = Literal["commit", "set", "reset", "import", "rollback"]
@@ -187,6 +190,32 @@ class RuleOutcome:
 
 
 @dataclass(frozen=True)
+class RestatedDates:
+    """Dates that a batch wrote anew: `whole`, all of them; else how many, and the first of them."""
+
+    count: int = 0
+    dates: tuple[int, ...] = ()
+    whole: bool = False
+
+    @classmethod
+    def of(cls, dates: Sequence[int] | None) -> RestatedDates:
+        """Dates as yyyyMMdd; None means all."""
+        return cls(whole=True) if dates is None else cls(len(dates), tuple(sorted(dates)[:DATES_KEPT]))
+
+    def followed_by(self, later: RestatedDates) -> RestatedDates:
+        """Two batches as one; where not all dates are known, a date of both may be counted twice."""
+        if self.whole or later.whole:
+            return RestatedDates(whole=True)
+        known = sorted({*self.dates, *later.dates})
+        twice = len(self.dates) + len(later.dates) - len(known)
+        return RestatedDates(self.count + later.count - twice, tuple(known[:DATES_KEPT]))
+
+    @classmethod
+    def deserialize(cls, stored: Mapping[str, Any]) -> RestatedDates:
+        return cls(**{**stored, "dates": tuple(stored["dates"])})
+
+
+@dataclass(frozen=True, repr=False)
 class Receipt:
     """What one run did, in numbers that were counted and not believed. Marks are shown as their stored values."""
 
@@ -217,6 +246,12 @@ class Receipt:
     """By sink, where it has two ways: `arrow` from the driver, `spark` by Spark's writer. Of several batches, the last.
 
     Receipts of version 1 do not tell."""
+    restated: Mapping[str, RestatedDates] = field(default_factory=dict)
+    """By sink, the dates of a fact that were written anew."""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """What Spark says that the run used: `cpu_seconds`, `peak_memory_bytes`, `shuffle_bytes`, `spill_bytes`.
+
+    What it does not tell is absent."""
 
     @property
     def outcome(self) -> str:
@@ -227,6 +262,25 @@ class Receipt:
     def score(self) -> float | None:
         """How good the rows were: the mean of the rules' scores, or None if there was no rule."""
         return sum(each.score for each in self.rules) / len(self.rules) if self.rules else None
+
+    def __repr__(self) -> str:
+        moved = f"mark {short_mark(self.mark_before)} → {short_mark(self.mark_after)}"
+        parts = [f"{self.rows_read} rows read", self._written_text(), moved, f"{self.seconds:.1f} s", self.error]
+        return f"Receipt({self.job}: {self.outcome}, {', '.join(filter(None, parts))})"
+
+    def _repr_html_(self) -> str:
+        from floodmark.notebook import fact_table
+
+        facts: dict[str, object] = {"run": self.run, "started": self.started, "seconds": round(self.seconds, 3)}
+        facts |= {"batch": self.number or None, "rows read": self.rows_read, "rows written": self._written_text()}
+        aside = {"quarantined": self.rows_quarantined, "dropped": self.rows_dropped, "dead": self.rows_dead}
+        facts |= {f"rows {what}": rows for what, rows in {**aside, "held back": self.rows_held_back}.items() if rows}
+        facts |= {"mark before": short_mark(self.mark_before), "mark after": short_mark(self.mark_after)}
+        facts |= {f"rule {rule.name}": f"{rule.failed:,} of {rule.checked:,} broke it" for rule in self.rules}
+        return fact_table(f"{self.job}: {self.outcome}", {**facts, "error": self.error, "notes": "; ".join(self.notes)})
+
+    def _written_text(self) -> str:
+        return ", ".join(f"{sink} {rows:,}" for sink, rows in self.rows_written.items())
 
     def followed_by(self, later: Receipt) -> Receipt:
         """Two batches of one run as one receipt."""
@@ -247,6 +301,8 @@ class Receipt:
             rows_dropped=self.rows_dropped + later.rows_dropped,
             rules=combine_outcomes(self.rules, later.rules),
             written_by={**self.written_by, **later.written_by},
+            restated=combine_dates(self.restated, later.restated),
+            resources=combine_resources(self.resources, later.resources),
         )
 
     def serialize(self) -> dict[str, Json]:
@@ -257,7 +313,26 @@ class Receipt:
     def deserialize(cls, stored: Mapping[str, Any]) -> Receipt:
         started = datetime.fromisoformat(stored["started"])
         rules = tuple(RuleOutcome.deserialize(each) for each in stored.get("rules", ()))
-        return cls(**{**stored, "started": started, "notes": tuple(stored["notes"]), "rules": rules})
+        dates = {sink: RestatedDates.deserialize(each) for sink, each in stored.get("restated", {}).items()}
+        changed = {"started": started, "notes": tuple(stored["notes"]), "rules": rules, "restated": dates}
+        return cls(**{**stored, **changed})
+
+
+def combine_dates(earlier: Mapping[str, RestatedDates], later: Mapping[str, RestatedDates]) -> dict[str, RestatedDates]:
+    """The dates of two batches, sink by sink."""
+    both = {sink: earlier[sink].followed_by(later[sink]) for sink in earlier if sink in later}
+    return {**earlier, **later, **both}
+
+
+def combine_resources(earlier: Mapping[str, float], later: Mapping[str, float]) -> dict[str, float]:
+    """What two batches used: the higher peak, and the sum of the rest."""
+    names = {**earlier, **later}
+    return {n: (max if "peak" in n else sum)([earlier.get(n, 0), later.get(n, 0)]) for n in names}
+
+
+def new_run_id() -> str:
+    """By which `runs`, `diff` and `rollback` know a run."""
+    return uuid.uuid4().hex[:12]
 
 
 def combine_outcomes(earlier: tuple[RuleOutcome, ...], later: tuple[RuleOutcome, ...]) -> tuple[RuleOutcome, ...]:

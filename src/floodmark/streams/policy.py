@@ -45,7 +45,11 @@ dead_letter = OnError(then="dead_letter")
 
 
 def retry(times: int, backoff: str | float = 1.0, *, then: Then = "stop") -> OnError:
-    """Try a failed record so many times again, after `backoff` (seconds, or text like '1s'), twice that, and so on."""
+    """Try a failed record so many times again, after `backoff` (seconds, or text like '1s'), twice that, and so on.
+
+    >>> retry(3, "1s", then="dead_letter")
+    OnError(attempts=4, backoff_seconds=1.0, then='dead_letter')
+    """
     if times < 1:
         raise ConfigError(f"retry({times}) tries nothing again.", hint="retry(3, backoff='1s'), or on_error='stop'")
     return on_error_of(OnError(times + 1, seconds_in(backoff, field="backoff"), then))

@@ -33,6 +33,9 @@ def heal(function: RecordFunction, *, schema: str, on_error: str | OnError = "st
     The function gets a dict and returns a dict, several in a list, or None to drop the record. `schema` is what it
     returns, as in `"id long, total decimal(10,2)"`. `on_error`: "stop" fails the run and writes nothing, and names
     the record; "dead_letter" puts the record into the job's dead letters; `retry(n, backoff)` tries it again first.
+
+    >>> heal(lambda row: {"id": row["id"]}, schema="id long", on_error="dead_letter").schema
+    'id long'
     """
     if not callable(function):
         raise ConfigError(

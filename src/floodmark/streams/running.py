@@ -17,7 +17,8 @@ from typing import TypeAlias
 from floodmark.errors import FloodmarkError, HealingFailed, LeaseHeld, RecordsFailed, SourceUnreadable, StoreError
 from floodmark.logs import get_logger
 from floodmark.patience import StopRequest, doubling_pause
-from floodmark.stores.record import Receipt
+from floodmark.stores.record import Receipt, new_run_id
+from floodmark.stores.run_logs import begun_run
 from floodmark.streams.healer import Healer
 from floodmark.streams.healer.unsettled import TurnLimit
 
@@ -132,7 +133,8 @@ def _note(healer: Healer, error: FloodmarkError) -> None:
     """Keep the failure for `floodmark runs`; a store that is itself the trouble cannot, and the error says so."""
     if isinstance(error, LeaseHeld):
         return
-    receipt = Receipt(healer.job, "", "failed", started=datetime.now(timezone.utc), error=str(error))
+    run = begun_run() or new_run_id()  # the turn that failed has a log
+    receipt = Receipt(healer.job, run, "failed", started=datetime.now(timezone.utc), error=str(error))
     try:
         healer.store.add_run(receipt)
     except StoreError:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from floodmark.health.report import Status, worst
 from floodmark.lineage import Dataset, Lineage
@@ -25,6 +25,15 @@ LAYER_WORDS: Mapping[str, Layer] = {
 """What people call the layers, as a folder, a schema or the first word of a table's name."""
 
 
+class ColumnOrigin(NamedTuple):
+    """A column that another one is made of, by a job; short, since a picture may have many thousands of them."""
+
+    dataset: str
+    column: str
+    job: str
+    how: str
+
+
 @dataclass(frozen=True)
 class Node:
     """A table, a topic or a folder of files."""
@@ -36,7 +45,8 @@ class Node:
     """None: nobody watches it."""
     jobs: tuple[str, ...] = ()
     """Which jobs fill it."""
-    columns: tuple[str, ...] = ()
+    columns: Mapping[str, tuple[ColumnOrigin, ...]] = field(default_factory=dict)
+    """Each with the columns that it is made of."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +97,17 @@ def _node(dataset: Dataset, flows: Sequence[Flow], statuses: Mapping[str, Status
     jobs = [flow.job for flow in flows]
     known = [statuses[job] for job in jobs if job in statuses]
     columns = dict.fromkeys(name for flow in flows for name in flow.outputs[dataset].columns)
+    origins = {name: tuple(_origins(dataset, name, flows)) for name in columns}
     label = str(dataset).removeprefix(f"{folder}/")
     status = worst(known) if known else None
     layer: Layer = layer_of(label) if jobs else "source"
-    return Node(str(dataset), label, layer, status, tuple(jobs), tuple(columns))
+    return Node(str(dataset), label, layer, status, tuple(jobs), origins)
+
+
+def _origins(dataset: Dataset, column: str, flows: Sequence[Flow]) -> Iterator[ColumnOrigin]:
+    for flow in flows:
+        for origin in flow.outputs[dataset].origins(column):
+            yield ColumnOrigin(str(origin.dataset), origin.column, flow.job, origin.how)
 
 
 def _flows_by_dataset(lineage: Lineage) -> dict[Dataset, list[Flow]]:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from floodmark.hwm.mark import short_mark
-from floodmark.stores.record import Receipt
+from floodmark.stores.record import Receipt, RestatedDates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,6 +30,7 @@ GANTT_WIDTH = 1_000.0
 ROW_HEIGHT = 22
 LABEL_WIDTH = 260
 SHORTEST_BAR = 2.0
+DATES_SHOWN = 31
 
 
 def report_html(snapshot: Snapshot, changes: Sequence[str] = ()) -> str:
@@ -74,6 +75,7 @@ def environment() -> Environment:
         moment=moment_text, seconds=seconds_text, number=number_text, short=short_text, mark=short_mark, json=json_text
     )
     made.globals.update(gantt=gantt, task_gantt=task_gantt, series=series, plural=plural, phases=phases)
+    made.globals.update(restatements=restatements)
     return made
 
 
@@ -199,6 +201,46 @@ def series(receipts: Sequence[Receipt]) -> dict[str, Json]:
         "rows": [run.rows_read for run in runs],
         "seconds": [round(run.seconds, 3) for run in runs],
     }
+
+
+@dataclass(frozen=True)
+class RestatementView:
+    """Dates of a table that a run wrote anew, and why: what moved since the run before."""
+
+    run: Receipt
+    sink: str
+    dates: str
+    reason: str
+
+
+def restatements(runs: Sequence[Receipt]) -> list[RestatementView]:
+    """Every restatement of these runs, in their order."""
+    return [
+        RestatementView(run, sink, dates_text(restated), reason_for(run))
+        for run in runs
+        for sink, restated in run.restated.items()
+        if restated.whole or restated.count
+    ]
+
+
+def dates_text(restated: RestatedDates) -> str:
+    """The dates as people write them, a long list cut."""
+    if restated.whole:
+        return "all dates"
+    shown = [f"{date // 10000}-{date // 100 % 100:02}-{date % 100:02}" for date in restated.dates[:DATES_SHOWN]]
+    rest = restated.count - len(shown)
+    return ", ".join(shown) + (f", and {number_text(rest)} more" if rest else "")
+
+
+def reason_for(run: Receipt) -> str:
+    """Which inputs rose from which version to which; of a job that has other marks, from which mark to which."""
+    before, after = run.mark_before, run.mark_after
+    if not isinstance(after, dict) or not isinstance(before, (dict, type(None))):
+        return f"mark {short_mark(before)} → {short_mark(after)}"
+    moved = {name: ((before or {}).get(name), version) for name, version in after.items()}
+    steps = [f"{name}: version {was} → {now}" for name, (was, now) in moved.items() if was not in (None, now)]
+    new = [f"{name} for the first time, at version {now}" for name, (was, now) in moved.items() if was is None]
+    return "; ".join([*steps, *new]) or "asked for"
 
 
 def phases(durations: Mapping[str, float]) -> str:

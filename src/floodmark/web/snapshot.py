@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SourceUnreadable
+from floodmark.health.checks import is_a_program
 from floodmark.health.report import worst
 from floodmark.hwm.mark import short_mark
 from floodmark.jobs.workflow.memory import WorkflowState, last_run_in
@@ -71,7 +72,8 @@ class JobView:
     open_batch: int | None = None
     changed: datetime | None = None
     runs: tuple[Receipt, ...] = ()
-    is_stream: bool = False
+    is_program: bool = False
+    """A stream or a mill: a program of the user's runs it, so no page does."""
 
     @property
     def last(self) -> Receipt | None:
@@ -128,7 +130,7 @@ def take_snapshot(
     report, memory = examine_project(project, site, store, now)
     names = [job.name for job in project.jobs]
     records = {name: store.read(name) for name in [*names, *store.jobs()]}
-    streams = [name for name, record in records.items() if name not in names and _is_stream(record)]
+    streams = [name for name, record in records.items() if name not in names and is_a_program(record)]
     about = _findings_by_job(report)
     statuses = {name: worst([each.status for each in about.get(name, ())]) for name in [*names, *streams]}
     lineage, unread = lineage_as_far_as_known(project, site)
@@ -188,7 +190,7 @@ def _job(
         open_batch=record.intent.number if record and record.intent else None,
         changed=record.modified_time if record else None,
         runs=tuple(runs),
-        is_stream=_is_stream(record),
+        is_program=is_a_program(record),
     )
 
 
@@ -206,10 +208,6 @@ def _findings_by_job(report: Report) -> dict[str, list[Finding]]:
 def _marks(record: JobRecord | None) -> tuple[MarkView, ...]:
     marks = record.marks if record else {}
     return tuple(MarkView(source, mark.kind, short_mark(mark.show())) for source, mark in marks.items())
-
-
-def _is_stream(record: JobRecord | None) -> bool:
-    return record is not None and record.extras.healing is not None
 
 
 def _asides(project: Project, site: Site) -> list[AsideView]:

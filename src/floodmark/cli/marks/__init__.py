@@ -168,8 +168,11 @@ def prune(
     has_work = bool(forgotten) or any(each.history or each.runs for each in counts.values())
     if has_work and not dry_run and (yes or typer.confirm("drop them?", abort=True)):
         counts = {job: retention.prune(store, job, now) for job in jobs}
+        for job in jobs:
+            retention.prune_logs(store, job, now)
         for job in forgotten:
             _forget(store, job)
+            retention.forget_logs(store, job)
     if as_json:
         pruned = [{"job": job, "history": each.history, "runs": each.runs} for job, each in counts.items()]
         print_json({"pruned": pruned, "forgotten": forgotten, "open": still_open, "dry_run": dry_run})

@@ -49,6 +49,9 @@ class Delta(Atomic):
     none. `replace` exchanges the rows with the batch's values of `by`, or without `by` all.
     A table that is made with `change_feed` tells its readers what changed. A small batch is committed by `deltalake`
     where that makes the same table (see `choice`), any other, and all with `writer` "spark", by Spark's writer.
+
+    >>> Delta("lake/orders", mode="merge", key="id", sequence="updated_at").key
+    ('id',)
     """
 
     path: str | None = None
@@ -272,6 +275,9 @@ class DeltaDates(Atomic):
 
     The rows of a batch take the place of all rows with its dates, which it says by `with_dates`; other dates' files
     are not touched.
+
+    >>> DeltaDates("gold/sales", date="date_sk").name
+    'facts'
     """
 
     path: str | None = None
@@ -332,8 +338,10 @@ class DeltaDates(Atomic):
 
     def write(self, rows: DataFrame, batch: Batch) -> int | None:
         dates = self._dates(rows)
+        is_whole = batch.kind == "refresh" or dates == ALL
+        batch.notes.restated[self.name] = None if is_whole else tuple(sorted(map(int, dates)))
         plain = rows.withMetadata(self.date, {})  # else it would become a part of the table's schema
-        if batch.kind == "refresh" or dates == ALL or self.schema(lambda: rows.sparkSession) is None:
+        if is_whole or self.schema(lambda: rows.sparkSession) is None:
             return self._sink.write(plain, batch)
         if not dates:
             return replace(self._sink, mode="append").write(plain.limit(0), batch)  # only the number is recorded

@@ -48,7 +48,11 @@ LOCK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Files(Atomic):
-    """Rows as files below `path`, one folder `batch=<number>` per batch; `json` files hold a JSON list each."""
+    """Rows as files below `path`, one folder `batch=<number>` per batch; `json` files hold a JSON list each.
+
+    >>> Files("out/orders", format="parquet").mode
+    'append'
+    """
 
     path: str
     format: FileFormat = "jsonl"

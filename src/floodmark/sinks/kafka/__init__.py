@@ -58,6 +58,9 @@ class Kafka:
     names a column of maps or of Spark's own header type; such a column is not part of the JSON. `partition` is an
     expression; where it is null, key or content decide. `create` is {"partitions": n, "replication": r}, for a topic
     that is missing.
+
+    >>> Kafka("localhost:9092", topic="orders", key="id").describe()
+    'kafka topic orders at localhost:9092'
     """
 
     bootstrap: str | Sequence[str]

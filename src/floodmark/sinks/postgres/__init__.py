@@ -48,6 +48,9 @@ class Postgres(Atomic):
     without `by` all.
     Where the tasks run on this machine, rows stream into the transaction while they are read; with `staged` they wait
     in a staging table first, as they do on a cluster: twice the work for the server, and a shorter transaction.
+
+    >>> Postgres("postgresql://host/shop", table="mart.orders", mode="merge", key="id").table
+    'mart.orders'
     """
 
     url: str = field(repr=False)

@@ -43,6 +43,9 @@ class Scd1:
     `events`: "own" keeps the log; "source" takes the job's Delta source, which only ever gets rows added, for it, so
     that no event is stored twice: its rows have to stay there. `keep_events` is the age to which `prune_events` goes.
     With `deletion_vectors` a change of few keys costs less in a large table, and readers have to know that feature.
+
+    >>> Scd1("silver/customers", key="id", sequence="changed_at").sequence
+    ('changed_at',)
     """
 
     path: str | None = None
@@ -260,6 +263,9 @@ class Scd2(Scd1):
 
     A version ends where a tracked column changes or the key is deleted; other columns show their last value in it. The
     first version of a key begins at the value of the column `first_valid_from`, if one is named.
+
+    >>> Scd2("silver/customers", key="id", sequence="changed_at", track=["tier"]).track
+    ('tier',)
     """
 
     first_valid_from: str | None = None

@@ -38,6 +38,9 @@ class Files(Immutable):
     `options` say otherwise, and without a schema its columns are text. A `schema` (DDL text or StructType) saves the
     pass that infers one, and keeps batches from differing. `by` list remembers every file; by modified keeps one time
     and the files of the last `lag`. A file younger than `settle` may still be written, and waits.
+
+    >>> Files("incoming", format="jsonl", schema="id long, amount double").by
+    'list'
     """
 
     path: str | os.PathLike[str]

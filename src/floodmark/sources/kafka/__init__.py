@@ -70,6 +70,9 @@ class Kafka(Immutable):
     `start` is "earliest", "latest", "group:<id>" or offsets: {partition: offset}, for several topics
     {topic: {partition: offset}}; partitions that it does not name begin at their earliest offset.
     `on_gap` "skip" goes on where retention has passed the mark. `options` reach both clients: see KafkaOptions.
+
+    >>> Kafka("localhost:9092", "orders", value={"format": "json", "schema": "id long"}).on_gap
+    'fail'
     """
 
     bootstrap: str | Sequence[str]

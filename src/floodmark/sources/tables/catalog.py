@@ -70,6 +70,9 @@ class Table(TableSource):
     With `snapshot` all rows are compared by `key` with what the job's first sink has, and those that are new or changed
     are read, with the moment as `snapshot_at`. A key that is gone is left alone, or with `absent="delete"` comes once
     more, `_deleted`. A snapshot without any row is refused then, unless `allow_empty`.
+
+    >>> Table("main.shop.orders", cursor="updated_at").snapshot
+    False
     """
 
     table: str | None = None

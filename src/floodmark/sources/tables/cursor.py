@@ -60,6 +60,9 @@ class Cursor:
     the database's clock. `safety` says what is done about rows that commit late: "fence" (left out, it is this on
     PostgreSQL), "none" (left out elsewhere), {"delay": "30s"} or {"lag": "1h"}. `collation` "database" compares text as
     the database orders the column, so that its index serves; else text is compared by its bytes.
+
+    >>> Cursor(["updated_at", "id"], start="latest", max_future="1h").on_null
+    'fail'
     """
 
     column: str | Sequence[str] = ()

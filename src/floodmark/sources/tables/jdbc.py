@@ -68,6 +68,9 @@ class Jdbc(TableSource):
     are asked which columns are unique; for any other database name several, or say `Cursor("id", unique=True)`.
     `types` may name columns to read as string. Timestamps of other databases than PostgreSQL pass through the JVM's
     zone: set user.timezone to UTC.
+
+    >>> Jdbc("jdbc:mariadb://host/shop", table="orders", cursor="id").name
+    'jdbc'
     """
 
     url: str = field(repr=False)

@@ -61,6 +61,9 @@ class Postgres(TableSource):
     `types` says what a column becomes that Spark has no type for, as in `{"total": "decimal(38,10)"}`. `partitions`
     left out means one per core, at most 8: each is a connection. `key` tells rows apart that share a value of the
     cursor; left out, it is the primary key.
+
+    >>> Postgres("postgresql://host/shop", table="public.orders", cursor="seq").table
+    'public.orders'
     """
 
     url: str = field(repr=False)

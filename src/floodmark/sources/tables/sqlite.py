@@ -66,6 +66,9 @@ class Sqlite(TableSource):
     The file has to be on a disk that Spark's tasks see: local mode, or a shared folder. Values are held to the
     declared types of their columns, or to `types`; one that does not fit stops the batch with its column and row.
     `key` tells rows apart that share a value of the cursor; left out, it is the primary key.
+
+    >>> Sqlite("shop.db", table="orders", cursor="id").table
+    'orders'
     """
 
     path: str | os.PathLike[str]

@@ -18,6 +18,7 @@ from floodmark.step.intents import new_attempt
 from floodmark.stores.extras import IntentExtras
 from floodmark.stores.lease import HeldLease, hold
 from floodmark.stores.record import Intent, JobRecord, Receipt
+from floodmark.stores.run_logs import begin_log, keeping_log
 from floodmark.streams.healer.commit import TurnCommit, stuck_lines
 from floodmark.streams.healer.looking import StreamOutlook, TopicLook, reads_in
 from floodmark.streams.healer.progress import Progress, extras_with, planned_progress, progress_in
@@ -142,12 +143,19 @@ class Healer(Engine[TurnLook]):
 
     def run_unhealed(self) -> Receipt:
         """A turn of a stream without healing: its mark never moves, and there is nothing to finish after a crash."""
-        clock, record = Clock(), self.read()
+        clock = Clock()
+        with keeping_log(self.store, self.job, clock.run):
+            return self.run_unhealed_timed(clock)
+
+    def run_unhealed_timed(self, clock: Clock) -> Receipt:
+        """The turn, with what it logs kept under the id of the clock."""
+        record = self.read()
         look = self.look(replace(record, marks={}, intent=None, extras=extras_with(record, self.unhealed_progress)))
         if look.plan.is_empty:
             self.unhealed_progress.update(look.outlook.progress)
             return nothing_new(record, look, clock)
         with hold(self.store, self.job) as lease:
+            begin_log()
             plan = replace(look.plan, retries={})
             turn = self.heal(plan, session_under(lease, self.session))
             for place, progress in plan.progress.items():

@@ -11,6 +11,7 @@
     element.textContent = text;
     return element;
   };
+  const html = (name, text = "") => { const element = document.createElement(name); element.textContent = text; return element; };
   const cut = (text, most) => (text.length <= most ? text : `…${text.slice(1 - most)}`);
   const statusOf = (thing) => (thing.status || "none").toLowerCase();
 
@@ -25,6 +26,8 @@
         this.near.get(edge.source).add(edge.target);
         this.near.get(edge.target).add(edge.source);
       });
+      this.panel = root.querySelector("[data-columns]");
+      this.lit = new Set();
       this.focus = root.dataset.focus || this.worst();
       this.shown = this.data.nodes.length <= FIRST_LOOK ? this.everything() : this.around(this.focus, 2);
       root.querySelector("[data-all]").addEventListener("click", () => this.show(this.everything()));
@@ -58,7 +61,48 @@
 
     show(ids) { this.shown = ids; this.draw(); }
 
-    widen(id) { this.focus = id; this.show(new Set([...this.shown, ...this.around(id, 1)])); this.refocus(); }
+    widen(id) { this.focus = id; this.lit = new Set(); this.show(new Set([...this.shown, ...this.around(id, 1)])); this.refocus(); this.listColumns(id); }
+
+    listColumns(id) {
+      const names = Object.keys(this.byId.get(id).columns);
+      const head = html("p", `Columns of ${this.byId.get(id).label}${names.length ? ": choose one to see where it comes from" : " are not known"}`);
+      const buttons = names.map((name) => {
+        const button = html("button", name);
+        button.type = "button";
+        button.setAttribute("aria-pressed", "false");
+        button.addEventListener("click", () => this.trace(id, name, button));
+        return button;
+      });
+      const row = html("p");
+      row.append(...buttons);
+      this.panel.replaceChildren(head, row);
+    }
+
+    trace(id, column, chosen) {
+      this.panel.querySelectorAll("button").forEach((each) => each.setAttribute("aria-pressed", String(each === chosen)));
+      this.panel.querySelectorAll("div").forEach((each) => each.remove());
+      this.lit = new Set([id]);
+      const box = html("div");
+      box.append(html("p", `${column} of ${this.byId.get(id).label} comes from:`), this.origins(id, column, new Set([`${id}\n${column}`])));
+      this.panel.append(box);
+      this.shown = new Set([...this.shown, ...this.lit]);
+      this.draw();
+    }
+
+    origins(id, column, seen) {
+      const list = html("ul");
+      const own = this.byId.get(id) ? this.byId.get(id).columns[column] || [] : [];
+      if (!own.length) list.append(html("li", "nothing that is known"));
+      own.forEach(([dataset, from, job, how]) => {
+        const place = this.byId.get(dataset);
+        const item = html("li", `${from} of ${place ? place.label : dataset} (${how}, job ${job})`);
+        if (place) this.lit.add(dataset);
+        const key = `${dataset}\n${from}`;
+        if (place && place.jobs.length && !seen.has(key)) item.append(this.origins(dataset, from, new Set([...seen, key])));
+        list.append(item);
+      });
+      return list;
+    }
 
     refocus() {
       const drawn = this.canvas.querySelector(".node.focus");
@@ -100,7 +144,7 @@
 
     box(graph, node) {
       const { x, y, width } = graph.node(node.id);
-      const group = make("g", { class: node.id === this.focus ? "node focus" : "node", tabindex: 0, role: "button", transform: `translate(${x - width / 2},${y - NODE_HEIGHT / 2})` });
+      const group = make("g", { class: `node${node.id === this.focus ? " focus" : ""}${this.lit.has(node.id) ? " lit" : ""}`, tabindex: 0, role: "button", transform: `translate(${x - width / 2},${y - NODE_HEIGHT / 2})` });
       const said = `${node.label}, ${node.layer}, ${node.status || "not watched"}`;
       group.setAttribute("aria-label", said);
       group.append(

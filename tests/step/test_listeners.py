@@ -1,0 +1,100 @@
+"""Who is told of runs: listeners, which cannot fail one, and the user's own tracing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from floodmark import stores
+from floodmark.step.work import RunRequest
+from floodmark.stores.record import Receipt
+from tests.step.unsparked import LedgerSink, RunPaused, step_of
+
+
+@dataclass
+class Notebook:
+    """Writes down what it is told."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def began(self, job: str, run: str, at: datetime) -> None:
+        self.lines.append(f"began {job}")
+
+    def ended(self, receipt: Receipt) -> None:
+        self.lines.append(f"ended {receipt.rows_read}")
+
+    def failed(self, receipt: Receipt) -> None:
+        self.lines.append("failed")
+
+
+class Broken(Notebook):
+    """Fails at whatever it is told."""
+
+    def began(self, job: str, run: str, at: datetime) -> None:
+        raise ConnectionError("nobody there")
+
+    def ended(self, receipt: Receipt) -> None:
+        raise ConnectionError("nobody there")
+
+
+def test_a_listener_is_told_of_a_batch_and_not_of_an_idle_look() -> None:
+    """A loop looks every few seconds."""
+    store, notes, sink = stores.open("memory"), Notebook(), LedgerSink("list")
+    step = step_of(store, [1, 2], sink, request=RunRequest(listeners=(notes,)))
+    step.run()
+    step.run()
+    assert notes.lines == ["began numbers", "ended 2"]
+
+
+def test_a_listener_that_fails_does_not_fail_the_run() -> None:
+    """Whoever only listens must not break the pipeline."""
+    store, notes, sink = stores.open("memory"), Notebook(), LedgerSink("list")
+    receipt = step_of(store, [1, 2], sink, request=RunRequest(listeners=(Broken(), notes))).run()
+    assert (receipt.status, sink.rows, notes.lines) == ("done", [1, 2], ["began numbers", "ended 2"])
+
+
+@pytest.fixture(scope="module")
+def exporter() -> InMemorySpanExporter:
+    """A process sets its tracing up once."""
+    kept, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    trace.set_tracer_provider(provider)
+    return kept
+
+
+def test_every_phase_of_a_run_is_a_span_under_the_run(exporter: InMemorySpanExporter) -> None:
+    """With the job and the run's id on it, so that a trace leads to the receipt."""
+    exporter.clear()
+    receipt = step_of(stores.open("memory"), [1, 2], LedgerSink("list")).run()
+    spans = exporter.get_finished_spans()
+    [run] = [span for span in spans if span.name == "floodmark run"]
+    phases = [s.name for s in spans if s.parent and run.context and s.parent.span_id == run.context.span_id]
+    assert phases == [f"floodmark {name}" for name in ("look", "plan", "intent", "read", "list", "commit")]
+    assert dict(run.attributes or {}) == {"floodmark.job": "numbers", "floodmark.run": receipt.run}
+
+
+def test_a_phase_that_fails_says_so_in_its_span(exporter: InMemorySpanExporter) -> None:
+    """As tracing tools show it."""
+    exporter.clear()
+    with pytest.raises(RunPaused):
+        step_of(stores.open("memory"), [1], LedgerSink("list", pauses=True)).run()
+    [write] = [span for span in exporter.get_finished_spans() if span.name == "floodmark list"]
+    assert write.status.status_code is trace.StatusCode.ERROR
+
+
+def test_a_process_without_tracing_does_not_load_it() -> None:
+    """Even where it is installed."""
+    program = (
+        "import sys; from floodmark.step.listeners import span\n"
+        "with span('look'): pass\nprint('opentelemetry' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
