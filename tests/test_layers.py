@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "floodmark"
 FREE = frozenset(
-    {"errors", "failpoints", "fields", "formats", "lazy", "locations", "logs", "machine", "patience", "postgres"}
+    {"errors", "failpoints", "fields", "formats", "inputs", "lazy", "locations", "logs", "machine", "patience"}
+    | {"postgres"}
 )
 LAYERS = FREE | {
     "hwm", "stores", "probes", "spark", "sources", "sinks", "rules", "step", "streams", "jobs", "mill", "medallion",

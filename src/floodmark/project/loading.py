@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from floodmark.hwm import Json
-    from floodmark.project.file import Place
+    from floodmark.inputs.yaml import Place
 
 
 SHAPES = {

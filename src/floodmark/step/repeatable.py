@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import parse_sql, sql_tokens
 
 if TYPE_CHECKING:
     from sqlglot import Token, exp
@@ -283,15 +284,19 @@ def table_name(table: exp.Table) -> str:
 @lru_cache(maxsize=64)
 def parse(sql: str) -> exp.Expr:
     """The query as a tree, which nobody may change. Raises ConfigError."""
-    import sqlglot
+    from sqlglot.errors import SqlglotError
 
     try:
-        return sqlglot.parse_one(sql, read="spark")
-    except sqlglot.errors.SqlglotError as error:
+        return parse_sql(sql)
+    except SqlglotError as error:
         raise ConfigError(f"the SQL cannot be parsed: {error}", hint="floodmark lint") from error
 
 
 def _tokens(sql: str) -> list[Token]:
-    import sqlglot
+    """The words and signs of the query. Raises ConfigError."""
+    from sqlglot.errors import SqlglotError
 
-    return sqlglot.tokenize(sql, read="spark")
+    try:
+        return sql_tokens(sql)
+    except SqlglotError as error:
+        raise ConfigError(f"the SQL cannot be parsed: {error}", hint="floodmark lint") from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import floodmark
 from floodmark.errors import ColumnReserved, ConfigError, TransformFailed
+from floodmark.inputs import sql_tokens
 from floodmark.locations import quote
 from floodmark.sinks.contract import OWN, POSITION
 from floodmark.step.repeatable import aggregates, calls_unknown, makes_other_rows, parse, tables_read, why_volatile
@@ -200,9 +201,7 @@ class Sql:
 
     def _clock_places(self) -> Iterator[tuple[int, int]]:
         """Where `:batch_time` stands as a parameter, and not inside a text."""
-        import sqlglot
-
-        tokens = sqlglot.tokenize(self.text, read="spark")
+        tokens = sql_tokens(self.text)
         for sign, name in pairwise(tokens):
             if sign.text == ":" and name.text.lower() == "batch_time" and name.start == sign.end + 1:
                 yield sign.start, name.end
@@ -223,10 +222,8 @@ class Sql:
         return plain and is_of_one and not aggregates(self.text)
 
     def _place_of_from(self) -> int:
-        import sqlglot
-
         depth = 0
-        for token in sqlglot.tokenize(self.text, read="spark"):
+        for token in sql_tokens(self.text):
             depth += {"(": 1, ")": -1}.get(token.text, 0)
             if depth == 0 and token.text.lower() == "from":
                 return int(token.start)

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import sql_tokens
 from floodmark.locations import importable
 from floodmark.logs import get_logger
 
@@ -128,9 +129,8 @@ def has_main(file: Path) -> bool:
 
 def run_statements(around: Surroundings, sql: str, parameters: Mapping[str, str]) -> object:
     """Run one statement after the other, with `:name` for parameters; gives the last one's rows."""
-    import sqlglot
 
-    ends = [token.end for token in sqlglot.tokenize(sql, read="spark") if token.token_type.name == "SEMICOLON"]
+    ends = [token.end for token in sql_tokens(sql) if token.token_type.name == "SEMICOLON"]
     begins = [0, *(end + 1 for end in ends)]
     statements = [sql[begin:end].strip() for begin, end in zip(begins, [*ends, len(sql)], strict=True)]
     rows: object = None

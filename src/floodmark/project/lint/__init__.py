@@ -40,7 +40,8 @@ from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
 
 if TYPE_CHECKING:
-    from floodmark.project.file import Document, Place
+    from floodmark.inputs.yaml import Place
+    from floodmark.project.file import Document
     from floodmark.project.kinds.rules import RuleModel
     from floodmark.step.transform import Transform
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import parse_sql, parse_statements
 from floodmark.probes.tables.databases import KnownDatabase, database_behind
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
@@ -27,7 +28,7 @@ from floodmark.project.kinds.servers import (
 from floodmark.step.repeatable import table_name, tables_read, volatile_calls
 
 if TYPE_CHECKING:
-    from floodmark.project.file import Place
+    from floodmark.inputs.yaml import Place
     from floodmark.project.kinds import SinkModel, Site
     from floodmark.project.kinds.rules import RuleModel
     from floodmark.project.models import JobModel, Project
@@ -162,22 +163,24 @@ def _way(cursor: CursorModel, otherwise: str) -> str | None:
 def lint_sql(sql: str, finding: FindingInSql, sources: Sequence[str] = ("source",)) -> Iterator[Finding]:
     """The findings on one query over these sources; `finding` makes one of a rule, a message and a hint."""
     try:
-        statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
-    except sqlglot.errors.SqlglotError as error:
+        statements = parse_statements(sql)
+    except SqlglotError as error:
         yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_name_list(sources)}")
         return
-    yield from _tables(statements[0], finding, sources)
-    yield from _functions(sql, finding)
+    try:
+        yield from [*_tables(statements[0], finding, sources), *_functions(sql, finding)]
+    except RecursionError:
+        yield finding("FM101", "the SQL has too many parts in each other", "split the query")
 
 
 def lint_expression(sql: str, finding: FindingInSql) -> Iterator[Finding]:
     """The findings on one expression over a row."""
     try:
-        sqlglot.parse_one(sql, read="spark")
-    except sqlglot.errors.SqlglotError as error:
+        parse_sql(sql)
+    except SqlglotError as error:
         yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
     yield from _functions(f"select {sql}", finding)
@@ -208,9 +211,9 @@ def repeated_calls(condition: str) -> list[str]:
     return sorted(call for call, why in volatile_calls(f"select {condition}").items() if why in VOLATILE_CALLS)
 
 
-def parse_mistake(error: sqlglot.errors.SqlglotError) -> str:
+def parse_mistake(error: SqlglotError) -> str:
     """What is wrong and where in the query; sqlglot's own text is coloured for a terminal."""
-    first = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
+    first = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
     if not first:
         return "the SQL cannot be parsed"
     near = f"line {first.get('line')}, column {first.get('col')}, near '{first.get('highlight')}'"
@@ -242,8 +245,8 @@ def lint_rule(model: RuleModel, name: str, columns: frozenset[str] | None, findi
     named = list(model.columns())
     if model.check is not None:
         try:
-            condition = sqlglot.parse_one(model.check, read="spark", into=exp.Condition)
-        except sqlglot.errors.SqlglotError as error:
+            condition = parse_sql(model.check, into=exp.Condition)
+        except SqlglotError as error:
             yield finding(
                 "FM121", f"rule '{name}': {parse_mistake(error)}", "fix the SQL; it is a condition on one row"
             )
@@ -278,8 +281,8 @@ def columns_of(job: JobModel) -> frozenset[str] | None:
 def selected_columns(sql: str, source: frozenset[str] | None) -> frozenset[str] | None:
     """What a query gives, if its list says so; a bare `*` stands for the columns of the source."""
     try:
-        tree: Any = sqlglot.parse_one(sql, read="spark")
-    except sqlglot.errors.SqlglotError:
+        tree: Any = parse_sql(sql)
+    except SqlglotError:
         return None
     stars = [each for each in tree.expressions if isinstance(each, exp.Star)] if isinstance(tree, exp.Select) else []
     if not isinstance(tree, exp.Select) or tree.args.get("joins") or tree.args.get("laterals") or len(stars) > 1:
