@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
@@ -253,24 +253,30 @@ def tables_read(tree: exp.Expr) -> Iterator[exp.Table]:
     """The tables of a query that it does not define itself; a function that gives rows is none."""
     from sqlglot import exp
 
+    aliases = {id(each): [cte.alias.lower() for cte in each.expressions] for each in tree.find_all(exp.With)}
+    defined = {name for names in aliases.values() for name in names}  # asked first: looking up from a table is slow
     for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and (table.db or not _is_defined(table)):
+        is_own = table.name.lower() in defined and not table.db and _is_defined(table, aliases)
+        if isinstance(table.this, exp.Identifier) and not is_own:
             yield table
 
 
-def _is_defined(table: exp.Table) -> bool:
-    """Whether a common table expression that is in sight has its name; one sees those before it, and not itself."""
+def _is_defined(table: exp.Table, aliases: Mapping[int, Sequence[str]]) -> bool:
+    """Whether a common table expression that is in sight has its name; one sees those before it, and not itself.
+
+    `aliases` has the names that each WITH of the query defines.
+    """
     from sqlglot import exp
 
     node: exp.Expr = table
     while node.parent is not None:
         inside, node = node, node.parent
-        names: list[str] = []
+        names: Sequence[str] = ()
         if isinstance(node, exp.With):
-            earlier = [cte.alias.lower() for cte in node.expressions]
-            names = earlier[: node.expressions.index(inside) + bool(node.args.get("recursive"))]
+            place = next(place for place, each in enumerate(node.expressions) if each is inside)
+            names = aliases[id(node)][: place + bool(node.args.get("recursive"))]
         elif isinstance(node.args.get("with_"), exp.With) and inside is not node.args["with_"]:
-            names = [cte.alias.lower() for cte in node.args["with_"].expressions]
+            names = aliases[id(node.args["with_"])]
         if table.name.lower() in names:
             return True
     return False
