@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "floodmark"
 FREE = frozenset(
     {"errors", "failpoints", "fields", "formats", "inputs", "lazy", "locations", "logs", "machine", "patience"}
-    | {"postgres"}
+    | {"object_stores", "postgres"}
 )
 LAYERS = FREE | {
     "hwm", "stores", "probes", "spark", "sources", "sinks", "rules", "step", "streams", "jobs", "mill", "medallion",

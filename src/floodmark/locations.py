@@ -18,6 +18,7 @@ from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote, urlsplit
 
 from floodmark.errors import ConfigError
+from floodmark.object_stores import SETTINGS
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -86,6 +87,11 @@ def arrow_place(path: str) -> tuple[FileSystem, str]:
     remote = REMOTE.match(path)
     if not remote:
         return LocalFileSystem(), path
+    access = SETTINGS.s3(path)
+    if access is not None:
+        from pyarrow.fs import S3FileSystem
+
+        return S3FileSystem(**access.arrow_options()), path[remote.end() :].rstrip("/")
     scheme = NATIVE_SCHEMES.get(remote[1].lower(), remote[1].lower())
     system, below = FileSystem.from_uri(f"{scheme}://{percent_encoded(path[remote.end() :], safe='/:@')}")
     return system, below.rstrip("/")

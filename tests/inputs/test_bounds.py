@@ -66,7 +66,6 @@ def test_a_yaml_text_that_grows_is_refused_with_its_name(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a: \ue00012\ue001", "holds characters that no alphabet has"),
         ("a: " + "9" * 5000, "is not a kind of value this file can hold"),
         ("a: {<<: 5}", "expected a mapping"),
         ("? [a]\n: 1", "a field name has to be text"),
@@ -77,6 +76,19 @@ def test_a_value_that_no_file_can_hold_is_refused_with_its_line(text: str, reaso
     with pytest.raises(ConfigError, match=reason) as refused:
         parse(f"first: 1\n{text}", "it.yaml")
     assert "it.yaml:2" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("\ue00012\ue001", "\ue00012\ue001"),
+        (r'"\ue0000\ue001"', "\ue0000\ue001"),
+        ("\ue0000\ue001 ${A}", "\ue0000\ue001 ${A}"),
+    ],
+)
+def test_characters_that_no_alphabet_has_are_text_like_any_other(text: str, value: str) -> None:
+    """References are put aside by such a character, and by a word that no text can hold."""
+    assert parse(f"a: {text}\nb: {{c: ${{B}}}}", "it.yaml")[0] == {"a": value, "b": {"c": "${B}"}}
 
 
 def test_many_fields_of_one_mapping_are_read_in_time() -> None:

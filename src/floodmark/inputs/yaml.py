@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +26,6 @@ MOST_VALUES = 200_000
 """In one text, with every alias written out."""
 
 _EVENTS = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-_ASIDE = re.compile("\ue000(\\d{1,9})\ue001")
 _TAG = "tag:yaml.org,2002:"
 _KINDS = (_TAG + "map", _TAG + "seq")
 
@@ -36,15 +36,27 @@ def parse(text: str, name: str) -> tuple[Json, dict[Place, int]]:
     `${…}` may stand unquoted inside `{…}`, where YAML would take its brace for its own, so references are put aside
     while YAML reads. They come back unexpanded, and what a variable holds can never be taken for YAML.
     """
-    references: list[str] = []
-
-    def put_aside(reference: re.Match[str]) -> str:
-        references.append(reference[0])
-        return f"\ue000{len(references) - 1}\ue001"
-
-    loader, node = _compose(REFERENCE.sub(put_aside, _ASIDE.sub(_refuse_aside(name), text)), name, _Loader)
-    reader = _Reader(name, loader, references)
+    aside = _Aside(f"\ue000{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}.")
+    loader, node = _compose(REFERENCE.sub(aside.put, text), name, _Loader)
+    reader = _Reader(name, loader, aside)
     return reader.value(node, ()), reader.lines
+
+
+@dataclass
+class _Aside:
+    """References that are put aside; the word in their place is made of the whole text, so no text can hold it."""
+
+    word: str
+    references: list[str] = field(default_factory=list)
+
+    def put(self, reference: re.Match[str]) -> str:
+        self.references.append(reference[0])
+        return f"{self.word}{len(self.references) - 1}\ue001"
+
+    def back(self, text: str) -> str:
+        if self.word not in text:
+            return text
+        return re.sub(f"{re.escape(self.word)}(\\d+)\ue001", lambda mark: self.references[int(mark[1])], text)
 
 
 def plain_values(text: str, name: str) -> Any:  # noqa: ANN401  (as yaml.safe_load)
@@ -171,23 +183,13 @@ def _children(node: yaml.CollectionNode) -> list[yaml.Node]:
     return [each for pair in node.value for each in pair]
 
 
-def _refuse_aside(name: str) -> Any:  # noqa: ANN401  (what re.sub takes)
-    """The two characters that mark a place are of nobody's alphabet; a text that has them so means no good."""
-
-    def refuse(found: re.Match[str]) -> str:
-        line = found.string.count("\n", 0, found.start()) + 1
-        raise ConfigError(f"{name}:{line} holds characters that no alphabet has (U+E000).", hint="remove them")
-
-    return refuse
-
-
 @dataclass
 class _Reader:
     """Walks the nodes once and remembers their lines; a key that stands twice is refused."""
 
     name: str
     loader: BoundedLoader
-    references: list[str]
+    aside: _Aside
     lines: dict[Place, int] = field(default_factory=dict)
 
     def value(self, node: yaml.Node | None, place: Place) -> Json:
@@ -208,11 +210,11 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a field name has to be text")
             if own[key.value] > 1 and key.tag != _TAG + "merge":
-                raise self._error(key, f"field '{self._with_references(key.value)}' stands here twice")
+                raise self._error(key, f"field '{self.aside.back(key.value)}' stands here twice")
         self._merge(node)
         values: dict[str, Json] = {}
         for key, inner in node.value:
-            name = self._with_references(str(key.value))
+            name = self.aside.back(str(key.value))
             inside: Place = (*place, name)
             self.lines[inside] = key.start_mark.line + 1
             values[name] = self.value(inner, inside)
@@ -229,10 +231,7 @@ class _Reader:
             value: Json = self.loader.construct_object(node)
         except (ValueError, ConstructorError):
             raise self._error(node, f"{node.tag} is not a kind of value this file can hold") from None
-        return self._with_references(value) if isinstance(value, str) else value
-
-    def _with_references(self, text: str) -> str:
-        return _ASIDE.sub(lambda mark: self.references[int(mark[1])], text)
+        return self.aside.back(value) if isinstance(value, str) else value
 
     def _error(self, node: yaml.Node, reason: str) -> ConfigError:
         return ConfigError(f"{self.name}:{node.start_mark.line + 1}: {reason}.", hint="fix that line")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from pydantic import ValidationError
 
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
+from floodmark.object_stores import SETTINGS
 from floodmark.project.file import Document, chosen_target
 from floodmark.project.kinds import DURATION, NAME, PYTHON_NAME
 from floodmark.project.models import Project
@@ -36,6 +37,7 @@ def load(document: Document) -> Project:
     project, wrong = examine(document)
     if project is None:
         raise wrong[0]
+    SETTINGS.remember(project.spark_settings())  # looks need them, and start no Spark
     return project
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from floodmark.errors import SparkUnavailable
+from floodmark.object_stores import SETTINGS, is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -59,8 +60,10 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
     """
     active = active_session()
     if active is not None:
+        SETTINGS.remember(active.conf.getAll)
         return _with_delta(active)
     chosen = full_names(settings or {})
+    SETTINGS.remember(chosen)
     if _is_provided(chosen):
         return _start(chosen, app_name)
     return _start_own(chosen, app_name)
@@ -328,7 +331,7 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    conf = SparkConf(loadDefaults=False).setAll(list(launch_settings(settings).items()))
     try:
         with environment({"JAVA_HOME": str(java.home), LAUNCHER: os.environ.get(LAUNCHER, SHORT_LIVED)}):
             gateway = launch_gateway(conf, {"stderr": PIPE})  # type: ignore[no-untyped-call]
@@ -338,6 +341,11 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
         ) from error
     threading.Thread(target=_relay, args=(gateway.proc.stderr,), name="floodmark-jvm-stderr", daemon=True).start()
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def launch_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM is started with: everybody may read its command line, so a secret follows with the session."""
+    return {name: value for name, value in settings.items() if not is_secret(name)}
 
 
 @contextmanager
