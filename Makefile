@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check crash mutants bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash mutants bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ check: setup ## lint, format, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_layers.py
+	@$(BIN)/python scripts/audit.py --quick
+
+audit: setup ## ask for known weaknesses of every package in requirements.lock
+	@$(BIN)/python scripts/audit.py
 
 crash: setup ## kill runs at every point and compare the rows; and what takes minutes
 	@$(BIN)/python -m pytest -m crash -n 2 --dist loadfile --no-loadscope-reorder
@@ -67,5 +71,5 @@ lock: setup ## resolve requirements.lock anew from pyproject.toml
 		--no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements.lock
 
 clean: ## remove what was built; .venv and the cache folder stay
-	@rm -rf dist build .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo
+	@rm -rf dist build .audit .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
