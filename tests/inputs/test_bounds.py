@@ -14,9 +14,11 @@ from floodmark.errors import ConfigError, FloodmarkError, MarkInvalid
 from floodmark.hwm import ColumnIntHWM, KeyValueIntHWM
 from floodmark.inputs import LARGEST_DOCUMENT, parse_json, parse_sql, read_text
 from floodmark.inputs.yaml import parse, plain_values
+from floodmark.jobs.workflow.schedule import parse_schedule
 from floodmark.lineage.datasets import Relation
 from floodmark.lineage.queries import columns_of
 from floodmark.logs import redact
+from floodmark.medallion.dates import require_zone
 from floodmark.project.file import read_env_file
 from floodmark.project.lint.parts import lint_expression, lint_sql
 from floodmark.stores import open as open_store
@@ -229,3 +231,12 @@ def test_a_url_in_the_place_of_a_path_is_refused_for_what_it_is(store: str) -> N
     """It would be a folder whose name holds a password."""
     with pytest.raises(ConfigError, match=r"names a URL and not a path: postgresql://ann:\*\*\*@h/db"):
         open_store(store)
+
+
+@pytest.mark.parametrize("zone", ["x" * 300, "Europe", "../../etc/passwd", "a\0b"])
+def test_a_time_zone_that_is_no_name_is_refused(zone: str) -> None:
+    """A zone is a file in Python's own folder: a name that is too long, a folder or a way out is none."""
+    with pytest.raises(ConfigError, match="time zone"):
+        parse_schedule("0 0 4 * * ?", zone)
+    with pytest.raises(ConfigError, match="zone"):
+        require_zone(zone)

@@ -171,27 +171,38 @@ def _is_provided(chosen: Mapping[str, str]) -> bool:
 
 
 def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
-    from floodmark.spark.connectors import brings_connectors, connectors, package_jars  # only for a new session
+    from floodmark.spark import connectors as own  # only for a new session
     from floodmark.spark.java import find_java
     from floodmark.spark.sharing import archive_file, make_later, sharing_options
 
     java, ivy_settings = find_java(), chosen.get("spark.jars.ivySettings")
-    jars = connectors(ivy_settings) if brings_connectors() else ()
+    jars = own.connectors(ivy_settings) if own.brings_connectors() else ()
+    if jars and own.asks_for_s3(chosen):
+        jars += own.s3_connectors(ivy_settings)
     if jars and is_local(chosen.get("spark.master", "local[*]")):  # Spark itself would ask the registry at every start
-        jars += package_jars(chosen.get(PACKAGES, ""), ivy_settings)
+        jars += own.package_jars(chosen.get(PACKAGES, ""), ivy_settings)
         chosen = {name: value for name, value in chosen.items() if name != PACKAGES}
     archive = archive_file(java, jars)
     sharing = sharing_options(archive, chosen.get("spark.driver.extraJavaOptions", ""))
     settings = session_settings(chosen, jars, sharing)
     if not is_local(settings["spark.master"]):
         ensure_gateway(settings, java, ())
-        return _start(settings, app_name)
+        return _with_modules(_start(settings, app_name), settings)
     if jars:
         make_later(archive)
     _quiet_pyspark()
     with environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):  # not any python3 of PATH
         ensure_gateway(settings, java, jars)
         return _start(settings, app_name)
+
+
+def _with_modules(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """The executors of a cluster know neither this package nor the user's modules, unless they are handed over."""
+    from floodmark.spark.shipping import SHIPPING, ship_modules
+
+    if settings.get(SHIPPING, "true").lower() != "false":
+        ship_modules(spark, own_folders())
+    return spark
 
 
 def _quiet_pyspark() -> None:
