@@ -60,7 +60,7 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
     shared, private = home / "shared", home / "private"
     for folder in (shared, private):
         folder.mkdir()
-    port, java = _free_port(), find_java().program
+    port, java = free_port(), find_java().program
     classes = f"{Path(pyspark.__file__).parent}/jars/*"
     command = [str(java), "-Xmx512m", "-cp", classes]
     deploy = "org.apache.spark.deploy"
@@ -72,7 +72,7 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
     )
     workers: list[subprocess.Popen[bytes]] = []
     try:
-        _wait_for(port)
+        wait_for(port)
         url = f"spark://127.0.0.1:{port}"
         for number in range(2):
             work = home / f"worker-{number}"
@@ -134,17 +134,19 @@ def _kill(pid: int) -> None:
         return
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
-def _wait_for(port: int) -> None:
+def wait_for(port: int) -> None:
+    """Until somebody listens there."""
     until = time.monotonic() + STARTED_SECONDS
     while time.monotonic() < until:
         with socket.socket() as asked:
             if asked.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.2)
-    raise TimeoutError("the master of the cluster did not start")
+    raise TimeoutError(f"nobody listens on port {port}")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.object_stores import S3Access
-from tests.cluster.objects import REGION, SECRET, Bucket
+from tests.cluster.objects import SECRET, Bucket
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -70,8 +69,7 @@ def ids(bucket: Bucket, home: Path, table: str) -> list[int]:
     from deltalake import DeltaTable, QueryBuilder
 
     test = next(line for line in (home / "floodmark.yaml").read_text().splitlines() if "spool:" in line).split("/")[3]
-    access = S3Access(bucket.endpoint, REGION, "ann", SECRET, is_path_style=True)
-    found = DeltaTable(f"s3://lake/{test}/{table}", storage_options=access.delta_options())
+    found = DeltaTable(f"s3://lake/{test}/{table}", storage_options=bucket.access.delta_options())
     rows = QueryBuilder().register("t", found).execute("select id from t order by id").read_all()
     return [each.as_py() for each in rows.column(0)]
 
