@@ -32,8 +32,8 @@ jobs:
       - {{type: delta, name: all, path: "s3a://lake/{test}/all"}}
       - {{type: delta, name: newest, path: "s3a://lake/{test}/newest", mode: merge, key: [id]}}
     spool: s3a://lake/{test}/spool
-    dead_letters: s3a://lake/{test}/dead
-    quarantine: s3a://lake/{test}/quarantine
+    dead_letters: {{path: "s3a://lake/{test}/dead"}}
+    quarantine: {{path: "s3a://lake/{test}/quarantine"}}
 """
 
 

@@ -228,7 +228,8 @@ class JobLint:
         """What tasks write to a disk of their own, the driver never sees."""
         if is_local(self.project.master):
             return
-        sinks = [(("sinks", n), sink.path) for n, sink in enumerate(self.job.sinks) if isinstance(sink, FilesSink)]
+        own = [(n, sink) for n, sink in enumerate(self.job.sinks) if isinstance(sink, FilesSink | DeltaSink)]
+        sinks: list[tuple[Place, str]] = [(("sinks", n), sink.path) for n, sink in own if sink.path is not None]
         spool: list[tuple[Place, str]] = [((), self.job.spool)] if self._why_spooled() else []
         for place, path in (*sinks, *spool):
             if local_path(path) is not None:
