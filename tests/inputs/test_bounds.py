@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from sqlglot.errors import SqlglotError
 
-from floodmark.errors import ConfigError, FloodmarkError, MarkInvalid
+from floodmark.errors import ConfigError, ElementInvalid, FloodmarkError, MarkInvalid
 from floodmark.hwm import ColumnIntHWM, KeyValueIntHWM
 from floodmark.inputs import LARGEST_DOCUMENT, parse_json, parse_sql, read_text
 from floodmark.inputs.yaml import parse, plain_values
@@ -19,6 +20,7 @@ from floodmark.lineage.datasets import Relation
 from floodmark.lineage.queries import columns_of
 from floodmark.logs import redact
 from floodmark.medallion.dates import require_zone
+from floodmark.mill.codec import Codec
 from floodmark.project.file import read_env_file
 from floodmark.project.lint.parts import lint_expression, lint_sql
 from floodmark.stores import open as open_store
@@ -240,3 +242,19 @@ def test_a_time_zone_that_is_no_name_is_refused(zone: str) -> None:
         parse_schedule("0 0 4 * * ?", zone)
     with pytest.raises(ConfigError, match="zone"):
         require_zone(zone)
+
+
+def test_an_element_that_is_nested_too_deeply_is_refused_as_an_element() -> None:
+    """Whatever a topic holds: a message of a few kilobytes may have more levels than Python can walk."""
+    codec = Codec(Deep)
+    with pytest.raises(ElementInvalid, match="it is no JSON"):
+        codec.parse('{"a":' + "[" * 200_000 + "]" * 200_000 + "}")
+    with pytest.raises(ValueError, match="recursion"):
+        codec.parse_all(['{"a":' + "[" * 200_000 + "]" * 200_000 + "}"])
+
+
+@dataclass
+class Deep:
+    """An element."""
+
+    a: list[int]

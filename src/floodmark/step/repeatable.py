@@ -202,7 +202,7 @@ def calls_unknown(sql: str) -> bool:
 
 def called_names(sql: str) -> set[str]:
     """Every name before a parenthesis that is no syntax, as it was written: sqlglot has names of its own for many."""
-    tokens, found = _tokens(sql), Counter[str]()
+    tokens, found = tokens_of(sql), Counter[str]()
     for place, (name, after) in enumerate(pairwise(tokens)):
         if after.text != "(" or not _may_be_called(name):
             continue
@@ -235,7 +235,7 @@ def _column_lists(sql: str) -> Counter[str]:
 
 def _hidden_calls(sql: str) -> Iterator[tuple[str, Volatility]]:
     """Calls without parentheses, and what is a call only with, or without, an argument."""
-    tokens = _tokens(sql)
+    tokens = tokens_of(sql)
     for place, token in enumerate(tokens):
         kind, name = token.token_type.name, token.text.lower()
         before = tokens[place - 1].text.lower() if place else ""
@@ -298,7 +298,7 @@ def parse(sql: str) -> exp.Expr:
         raise ConfigError(f"the SQL cannot be parsed: {error}", hint="floodmark lint") from error
 
 
-def _tokens(sql: str) -> list[Token]:
+def tokens_of(sql: str) -> list[Token]:
     """The words and signs of the query. Raises ConfigError."""
     from sqlglot.errors import SqlglotError
 

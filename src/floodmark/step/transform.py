@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import floodmark
 from floodmark.errors import ColumnReserved, ConfigError, TransformFailed
-from floodmark.inputs import sql_tokens
 from floodmark.locations import quote
 from floodmark.sinks.contract import OWN, POSITION
-from floodmark.step.repeatable import aggregates, calls_unknown, makes_other_rows, parse, tables_read, why_volatile
+from floodmark.step.repeatable import (
+    aggregates,
+    calls_unknown,
+    makes_other_rows,
+    parse,
+    tables_read,
+    tokens_of,
+    why_volatile,
+)
 from floodmark.step.spool import RowCounts, Spool
 
 if TYPE_CHECKING:
@@ -201,7 +208,7 @@ class Sql:
 
     def _clock_places(self) -> Iterator[tuple[int, int]]:
         """Where `:batch_time` stands as a parameter, and not inside a text."""
-        tokens = sql_tokens(self.text)
+        tokens = tokens_of(self.text)
         for sign, name in pairwise(tokens):
             if sign.text == ":" and name.text.lower() == "batch_time" and name.start == sign.end + 1:
                 yield sign.start, name.end
@@ -223,7 +230,7 @@ class Sql:
 
     def _place_of_from(self) -> int:
         depth = 0
-        for token in sql_tokens(self.text):
+        for token in tokens_of(self.text):
             depth += {"(": 1, ")": -1}.get(token.text, 0)
             if depth == 0 and token.text.lower() == "from":
                 return int(token.start)
