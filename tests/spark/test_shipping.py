@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from floodmark.errors import ConfigError
 from floodmark.spark import shipping
 from floodmark.spark.connectors import asks_for_s3, connectors_folder
 from floodmark.spark.shipping import module_files, ship_modules
@@ -57,11 +56,16 @@ def test_this_package_goes_along_whole_and_once(folder: Path) -> None:
     assert theirs == ["pack/__init__.py", "pack/inner/deep.py", "pack/words.txt", "steps.py"]
 
 
-def test_a_folder_of_data_is_not_shipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be copied to every executor at every start."""
-    monkeypatch.setattr(shipping, "MOST_BYTES", 1)
-    with pytest.raises(ConfigError, match="are shipped to the executors"):
-        ship_modules(cast("SparkSession", Recorder()), [str(folder)])
+def test_a_folder_of_data_is_not_shipped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would be copied to every executor at every start; a warning names it."""
+    (folder / "pack" / "words.txt").write_text("x" * 10_000_000)
+    monkeypatch.setattr(shipping, "MOST_BYTES", 9_000_000)
+    session = Recorder()
+    ship_modules(cast("SparkSession", session), [str(folder)])
+    assert [names[0] for names in session.names] == ["floodmark/__init__.py"]
+    assert f"folder={folder}" in caplog.text
 
 
 @pytest.mark.parametrize(

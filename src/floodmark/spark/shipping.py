@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError
 from floodmark.inputs import MEBIBYTE
+from floodmark.logs import get_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = get_logger(__name__)
 OWN_PACKAGE = Path(__file__).parent.parent
 MOST_BYTES = 64 * MEBIBYTE
 """Of modules in one folder: what is larger is data, or somebody's whole disk."""
@@ -32,9 +33,14 @@ def ship_modules(spark: SparkSession, folders: Sequence[str]) -> None:
     """Hand this package and the modules in these folders to every executor, also to one that comes later."""
     target = Path(tempfile.mkdtemp(prefix="floodmark-modules-"))
     atexit.register(shutil.rmtree, target, ignore_errors=True)
-    for position, folder in enumerate([OWN_PACKAGE.parent, *map(Path, folders)]):
-        files = [*_package_files(OWN_PACKAGE)] if position == 0 else [*module_files(folder)]
-        if files and (position == 0 or folder != OWN_PACKAGE.parent):
+    own = {OWN_PACKAGE.parent: [*_package_files(OWN_PACKAGE)]}
+    theirs = {Path(folder): [*module_files(Path(folder))] for folder in folders}
+    for position, (folder, files) in enumerate((theirs | own).items()):  # from its sources, ours is a folder of theirs
+        size = sum(file.stat().st_size for file in files)
+        if size > MOST_BYTES:
+            hint = f"install them on the workers; {SHIPPING}: false says that they are there"
+            log.warning("modules not shipped", folder=str(folder), mebibytes=size // MEBIBYTE, hint=hint)
+        elif files:
             spark.sparkContext.addPyFile(str(_zip(target / f"modules-{position}.zip", folder, files)))
 
 
@@ -54,13 +60,6 @@ def _package_files(package: Path) -> Iterator[Path]:
 
 
 def _zip(target: Path, folder: Path, files: Sequence[Path]) -> Path:
-    size = sum(file.stat().st_size for file in files)
-    if size > MOST_BYTES:
-        raise ConfigError(
-            f"the modules in {folder} have {size // MEBIBYTE} MiB, and at most {MOST_BYTES // MEBIBYTE} are shipped to "
-            "the executors.",
-            hint=f"move data out of its packages, or install them on the workers and set {SHIPPING}: false",
-        )
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made:
         for file in files:
             made.write(file, file.relative_to(folder))
