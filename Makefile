@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster mutants bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults mutants bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,10 +31,10 @@ example-003: setup ## seed 003: streams joined by typed functions, on files and 
 	@$(BIN)/python examples/seed_003/run.py
 
 test: setup ## run the tests, all but crash and bench
-	@$(BIN)/python -m pytest -m "not crash and not bench and not cluster" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -m "not crash and not bench and not cluster and not faults" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## run the tests that need neither Spark nor a server: the inner loop
-	@$(BIN)/python -m pytest -q -m "not crash and not bench and not cluster and not spark and not server" -n auto --maxprocesses 4
+	@$(BIN)/python -m pytest -q -m "not crash and not bench and not cluster and not faults and not spark and not server" -n auto --maxprocesses 4
 
 test-versions: setup ## import, init and a run on every Python from 3.10 to 3.13 that is found here
 	@$(BIN)/python scripts/test_versions.py
@@ -57,6 +57,9 @@ crash: setup ## kill runs at every point and compare the rows; and what takes mi
 
 cluster: setup ## run on a real cluster of Spark (a master, two workers with disks of their own) and on an S3 double
 	@$(BIN)/python -m pytest -m cluster
+
+faults: setup ## break disks, servers and processes below a run, and compare what is left
+	@$(BIN)/python -m pytest -m faults
 
 mutants: setup ## break step, stores and sinks in one place at a time: which test notices? (an hour; goes on where it was)
 	@$(BIN)/python scripts/mutants.py --write
