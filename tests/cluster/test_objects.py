@@ -27,6 +27,7 @@ spark:
 jobs:
   - name: orders
     source: {{type: files, path: in, format: jsonl, schema: "id int, amount double"}}
+    transform: {{python: "flow:as_they_are"}}
     rules: [{{check: "amount >= 0", action: quarantine}}]
     sinks:
       - {{type: delta, name: all, path: "s3a://lake/{test}/all"}}
@@ -39,7 +40,10 @@ jobs:
 
 @pytest.fixture
 def home(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A project folder with a first day's rows: four good ones, one to quarantine, one that is no JSON."""
+    """A project folder with a first day's rows: two good ones, one to quarantine, one that is no JSON.
+
+    A function in Python may give other rows when it is called again, so every batch is frozen in the spool.
+    """
     (tmp_path / "floodmark.yaml").write_text(PROJECT.format(test=request.node.name[-20:].strip("_")))
     deliver(
         tmp_path, "day1", ['{"id": 1, "amount": 5}', '{"id": 2, "amount": 7.5}', '{"id": 3, "amount": -1}', "{oops"]
