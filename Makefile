@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check crash mutants bench dist lock clean
+.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults mutants bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,10 +31,10 @@ example-003: setup ## seed 003: streams joined by typed functions, on files and 
 	@$(BIN)/python examples/seed_003/run.py
 
 test: setup ## run the tests, all but crash and bench
-	@$(BIN)/python -m pytest -m "not crash and not bench" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -m "not crash and not bench and not cluster and not faults" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## run the tests that need neither Spark nor a server: the inner loop
-	@$(BIN)/python -m pytest -q -m "not crash and not bench and not spark and not server" -n auto --maxprocesses 4
+	@$(BIN)/python -m pytest -q -m "not crash and not bench and not cluster and not faults and not spark and not server" -n auto --maxprocesses 4
 
 test-versions: setup ## import, init and a run on every Python from 3.10 to 3.13 that is found here
 	@$(BIN)/python scripts/test_versions.py
@@ -47,9 +47,19 @@ check: setup ## lint, format, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_layers.py
+	@$(BIN)/python scripts/audit.py --quick
+
+audit: setup ## ask for known weaknesses of every package in requirements.lock
+	@$(BIN)/python scripts/audit.py
 
 crash: setup ## kill runs at every point and compare the rows; and what takes minutes
 	@$(BIN)/python -m pytest -m crash -n 2 --dist loadfile --no-loadscope-reorder
+
+cluster: setup ## run on a real cluster of Spark (a master, two workers with disks of their own) and on an S3 double
+	@$(BIN)/python -m pytest -m cluster
+
+faults: setup ## break disks, servers and processes below a run, and compare what is left
+	@$(BIN)/python -m pytest -m faults
 
 mutants: setup ## break step, stores and sinks in one place at a time: which test notices? (an hour; goes on where it was)
 	@$(BIN)/python scripts/mutants.py --write
@@ -67,5 +77,5 @@ lock: setup ## resolve requirements.lock anew from pyproject.toml
 		--no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements.lock
 
 clean: ## remove what was built; .venv and the cache folder stay
-	@rm -rf dist build .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo
+	@rm -rf dist build .audit .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

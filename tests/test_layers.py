@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "floodmark"
 FREE = frozenset({
-    "errors", "failpoints", "fields", "formats", "lazy", "locations", "logs", "machine", "notebook", "patience",
-    "phases", "postgres",
+    "errors", "failpoints", "fields", "formats", "inputs", "lazy", "locations", "logs", "machine", "notebook",
+    "object_stores", "patience", "phases", "postgres",
 })  # fmt: skip
 LAYERS = FREE | {
     "hwm", "stores", "probes", "spark", "sources", "sinks", "rules", "step", "streams", "jobs", "mill", "medallion",

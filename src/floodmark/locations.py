@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from floodmark.errors import ConfigError, ModuleNeedsSpark
 from floodmark.errors.causes import cause_of
 from floodmark.errors.tracebacks import is_raised_by, modules_in
+from floodmark.object_stores import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 REMOTE = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+URL_WITHIN = re.compile(r"(?:^|/)[a-zA-Z][a-zA-Z0-9+.-]+:/{1,2}")
+"""A URL, also behind a folder; path libraries make one slash of two."""
 NATIVE_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "wasb": "az", "wasbs": "az"}
 """Hadoop's names of object stores, and what native readers call the same."""
 SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
@@ -36,6 +39,14 @@ SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
 def is_remote(path: str) -> bool:
     """Whether the path is a URL with a host; a local one never is, see `path_in_marks`."""
     return REMOTE.match(path) is not None
+
+
+def require_path(where: str | os.PathLike[str], what: str) -> str:
+    """The place as text, if it is on a disk. Raises ConfigError for a URL: it would become a folder of that name."""
+    text = os.fspath(where)
+    if URL_WITHIN.search(text):
+        raise ConfigError(f"{what} names a URL and not a path: {text}.", hint="give a path on this machine's disks")
+    return text
 
 
 def is_url(where: str) -> bool:
@@ -80,6 +91,11 @@ def arrow_place(path: str) -> tuple[FileSystem, str]:
     remote = REMOTE.match(path)
     if not remote:
         return LocalFileSystem(), path
+    access = SETTINGS.s3(path)
+    if access is not None:
+        from pyarrow.fs import S3FileSystem
+
+        return S3FileSystem(**access.arrow_options()), path[remote.end() :].rstrip("/")
     scheme = NATIVE_SCHEMES.get(remote[1].lower(), remote[1].lower())
     system, below = FileSystem.from_uri(f"{scheme}://{percent_encoded(path[remote.end() :], safe='/:@')}")
     return system, below.rstrip("/")

@@ -66,7 +66,7 @@ def test_tags_can_be_seen_one_by_one(spark: SparkSession) -> None:
     [
         ("columns: {team: [team]}\ndefault: {team: x}", "default: Extra inputs"),
         ("columns: {team: [team]}\ndefaults: {crew: x}", "'crew' is in defaults"),
-        ("columns: [", "cannot be read"),
+        ("columns: [", "tags.yaml:2 is not YAML"),
         ("", "Input should be"),
     ],
 )

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from floodmark.logs import redact
+
+LONGEST_NAME = 200
+"""Of a name that others are compared with."""
+LONGEST_MESSAGE = 4000
+LONGEST_VALUE = 200
+"""Of a value within a message."""
+SHOWN = 20
+"""So many names are listed where one is not found."""
+
 
 def nearest_names(name: str, known: Iterable[str], *, most: int = 1, likeness: float = 0.6) -> list[str]:
     """The known names that are most like this one; none, if none is like it."""
+    if len(name) > LONGEST_NAME:  # nobody mistyped that, and comparing it takes long
+        return []
     return get_close_matches(name, list(known), n=most, cutoff=likeness)
 
 
@@ -16,19 +28,19 @@ def did_you_mean(near: Sequence[str]) -> str:
     return f"did you mean {', '.join(near)}?" if near else ""
 
 
-SHOWN = 20
-"""So many names are listed where one is not found."""
+def _presentable(text: str) -> str:
+    """Without a password, and cut where somebody gave a name of a thousand pages."""
+    return redact(text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…")
 
 
 class FloodmarkError(Exception):
-    """An error with a next step; `exit_code` is what the command line returns for it."""
+    """An error with a next step; `exit_code` is what the command line returns for it. It shows no password of a URL."""
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = _presentable(message), _presentable(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} Try: {self.hint}" if self.hint else self.message
@@ -197,8 +209,17 @@ class MarkInvalid(MarkError, ValueError):
     """A value that this kind of mark refuses."""
 
     def __init__(self, kind: str, value: object, *, reason: str) -> None:
-        super().__init__(f"{kind} refuses {value!r}: {reason}.", hint="pass a value of the kind's own type")
+        super().__init__(f"{kind} refuses {_shown(value)}: {reason}.", hint="pass a value of the kind's own type")
         self.kind, self.value, self.reason = kind, value, reason
+
+
+def _shown(value: object) -> str:
+    """The value for a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more than 4300 digits
+        text = f"a number of type {type(value).__name__}"
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 class MarkFieldUnknown(MarkError, TypeError):

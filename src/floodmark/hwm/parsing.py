@@ -5,13 +5,13 @@ Nothing is rounded, and nothing depends on the time zone of this process.
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timedelta, timezone
 from decimal import Context, Decimal, Inexact
 from operator import index
 
 from floodmark.errors import ConfigError, MarkInvalid
+from floodmark.inputs import parse_json
 
 LARGEST_EXACT_FLOAT = 2**53
 MOST_DIGITS = 4000
@@ -199,8 +199,10 @@ def from_json_text(kind: str, value: object) -> object:
         return found
 
     try:
-        meant: object = json.loads(value, parse_float=Decimal, object_pairs_hook=without_doubles)
-    except json.JSONDecodeError as error:
+        meant: object = parse_json(value, parse_float=Decimal, object_pairs_hook=without_doubles)
+    except MarkInvalid:
+        raise
+    except ValueError as error:
         raise MarkInvalid(kind, value, reason=f"not JSON: {error}") from error
     return meant
 

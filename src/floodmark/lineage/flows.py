@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from floodmark import sinks, sources
 from floodmark.errors import ConfigError
+from floodmark.inputs import parse_sql
 from floodmark.jobs.job import Job, as_transform
 from floodmark.lineage import datasets as places
 from floodmark.lineage.datasets import Dataset, Origin, Origins, Relation
@@ -225,8 +226,8 @@ def names_in(schema: object) -> list[str] | None:
 
 def _names_in_text(ddl: str) -> list[str] | None:
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", read="spark")
-    except sqlglot.errors.SqlglotError:
+        table = parse_sql(f"CREATE TABLE t ({ddl})")
+    except SqlglotError:
         return None
     return [each.name for each in table.this.expressions if isinstance(each, exp.ColumnDef)]
 

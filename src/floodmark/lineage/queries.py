@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import parse_sql
 from floodmark.lineage.datasets import Direct, Indirect, Influence, Origin, Origins, Relation, Rest, union
 
 Tables = Mapping[str, Relation]
@@ -24,10 +25,12 @@ ORDERING = ("order", "sort", "cluster", "distribute")
 def columns_of(sql: str, tables: Tables, elsewhere: Elsewhere, dialect: str = "spark") -> Relation:
     """The rows that a query gives. Raises ConfigError if it cannot be parsed."""
     try:
-        tree = sqlglot.parse_one(sql, read=dialect)
-    except sqlglot.errors.SqlglotError as error:
+        tree = parse_sql(sql, read=dialect)
+        return QueryReader({name.lower(): table for name, table in tables.items()}, elsewhere).query(tree)
+    except SqlglotError as error:
         raise ConfigError("the SQL cannot be parsed.", hint="floodmark lint says where") from error
-    return QueryReader({name.lower(): table for name, table in tables.items()}, elsewhere).query(tree)
+    except RecursionError:
+        raise ConfigError("the SQL has too many parts in each other.", hint="split the query") from None
 
 
 def expression_origins(sql: str, row: Relation) -> Origins:
@@ -90,6 +93,8 @@ class Select:
     reader: QueryReader
     sources: dict[str, Relation] = field(default_factory=dict)
     columns: dict[str, Origins] = field(default_factory=dict)
+    spelled: dict[str, str] = field(default_factory=dict)
+    """By lower-case name, as the first column of that name is written."""
     rest: list[Rest] = field(default_factory=list)
     inner: list[Relation] = field(default_factory=list)
     influences: list[Influence] = field(default_factory=list)
@@ -119,11 +124,16 @@ class Select:
             return
         if isinstance(projection, exp.Aliases):  # explode(…) AS (key, value)
             names = [each.name for each in projection.aliases]
-            self.columns |= dict.fromkeys(names, self.origins(projection.this, "computed"))
+            self._add_columns(dict.fromkeys(names, self.origins(projection.this, "computed")))
             return
         plain = projection.unalias()
         how: Direct = "as it is" if isinstance(plain, exp.Column) else _kind_of_computation(plain)
-        self.columns[projection.alias_or_name or plain.sql("spark")] = self.origins(plain, how)
+        self._add_columns({projection.alias_or_name or plain.sql("spark"): self.origins(plain, how)})
+
+    def _add_columns(self, columns: Mapping[str, Origins]) -> None:
+        self.columns |= columns
+        for name in columns:
+            self.spelled.setdefault(name.lower(), name)
 
     def _take_all(self, projection: exp.Expr) -> None:
         """`*`, or `t.*`; columns that it leaves out are not there."""
@@ -135,11 +145,11 @@ class Select:
         taken = [self.sources[named]] if named in self.sources else list(self.sources.values())
         is_open = [source for source in taken if source.rest]
         for source in taken:
-            self.columns |= {name: e for name, e in source.columns.items() if name.lower() not in left_out}
+            self._add_columns({name: e for name, e in source.columns.items() if name.lower() not in left_out})
             for rest in source.rest:
                 how: Direct = rest.how if len(is_open) == 1 else "by name"
                 self.rest.append(Rest(rest.dataset, how, rest.without | left_out))
-        self.columns |= {name: self.origins(made, _kind_of_computation(made)) for name, made in replaced.items()}
+        self._add_columns({name: self.origins(made, _kind_of_computation(made)) for name, made in replaced.items()})
 
     def _read_conditions(self) -> None:
         for part, how in DECIDING.items():
@@ -161,11 +171,12 @@ class Select:
     def origins(self, expression: exp.Expr, how: Direct) -> Origins:
         """The columns that an expression reads; those that only order or split a window are influences."""
         found: list[Origin] = []
+        window_parts = _window_parts(expression)
         for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
             if isinstance(node, exp.Query):
                 found += self._nested(node)
             elif isinstance(node, exp.Column):
-                is_split = _splits_a_window(node, expression)
+                is_split = id(node) in window_parts
                 self._add_influences(self._column(node) if is_split else (), "window")
                 found += () if is_split else self._column(node)
         return tuple(dict.fromkeys(each.after_step(how) for each in found))
@@ -193,7 +204,8 @@ class Select:
         if listing:
             return listing[0].origins(name)
         is_open = [source for source in self.sources.values() if source.rest]
-        own = [origins for known, origins in self.columns.items() if known.lower() == name.lower()]
+        spelled = self.spelled.get(name.lower())
+        own = [self.columns[spelled]] if spelled is not None else []
         if own or not is_open:
             around = self.reader.around
             outside = around.find(name) if around else ()
@@ -212,20 +224,12 @@ def _aggregates(node: exp.Expr) -> bool:
     return not isinstance(node.parent, exp.Window)
 
 
-def _splits_a_window(column: exp.Expr, within: exp.Expr) -> bool:
-    path = _path(column, within)
-    return any(each is step for each in _splits(within) for step in path)
+def _window_parts(expression: exp.Expr) -> set[int]:
+    """The nodes, by identity, that only order or split a window."""
+    return {id(node) for part in _splits(expression) for node in part.walk()}
 
 
 def _splits(expression: exp.Expr) -> Iterator[exp.Expr]:
     for window in expression.find_all(exp.Window):
         yield from window.args.get("partition_by") or ()
         yield from filter(None, [window.args.get("order")])
-
-
-def _path(node: exp.Expr, upto: exp.Expr) -> list[exp.Expr]:
-    """The node and what it stands in."""
-    path = [node]
-    while path[-1] is not upto and path[-1].parent is not None:
-        path.append(path[-1].parent)
-    return path

@@ -113,5 +113,5 @@ def require_zone(zone: str) -> None:
     """Raise ConfigError for a zone that nobody knows."""
     try:
         ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: a folder, or a name that is too long
         raise ConfigError(f"zone {zone!r} is not known.", hint="a name such as Europe/Berlin, or UTC") from error

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import LARGEST_DOCUMENT, read_text
+from floodmark.inputs.yaml import plain_values
 from floodmark.locations import quote
 
 if TYPE_CHECKING:
@@ -43,9 +44,8 @@ class Tags(BaseModel):
     def load(cls, path: str | Path = DEFAULT) -> Tags:
         """The mapping in a YAML file. Raises ConfigError for one that cannot be read or means nothing."""
         try:
-            return cls.model_validate(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
-        except (OSError, yaml.YAMLError) as error:
-            raise ConfigError(f"tags file {path} cannot be read: {error}", hint="check path and YAML") from error
+            text = read_text(Path(path), hint="check the path of the tags file", largest=LARGEST_DOCUMENT)
+            return cls.model_validate(plain_values(text, f"tags file {path}"))
         except ValidationError as error:
             raise ConfigError(
                 f"tags file {path}: {_first_mistake(error)}.", hint="it has columns, defaults, words"

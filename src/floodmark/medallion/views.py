@@ -13,10 +13,9 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-import sqlglot
-
 from floodmark.errors import ConfigError
 from floodmark.errors.causes import reason_of
+from floodmark.inputs import parse_sql
 from floodmark.locations import local_path, quote_table
 from floodmark.probes.delta import DeltaProbe
 from floodmark.sinks.contract import Batch, BatchSize, ledger_id
@@ -111,7 +110,7 @@ class ViewPublisher:
 
     def _versions(self, name: str, sql: str) -> dict[str, str]:
         """By name the tables that a view reads, each with its version of now."""
-        wanted = sorted({table.name for table in tables_read(sqlglot.parse_one(sql, read="spark"))})
+        wanted = sorted({table.name for table in tables_read(parse_sql(sql))})
         unknown = [each for each in wanted if each not in self.tables]
         if unknown:
             raise ConfigError(f"view '{name}' reads {unknown[0]}, which is none of the tables.", hint="check its FROM")

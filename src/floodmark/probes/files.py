@@ -213,6 +213,6 @@ def _json_values(stream: NativeFile) -> int:
     """The objects of a file that is one JSON value; one that cannot be parsed will be one dead letter."""
     try:
         value = json.loads(stream.read())
-    except ValueError:
+    except (ValueError, RecursionError):
         return 1
     return len(value) if isinstance(value, list) else 1

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from floodmark.errors import SourceUnreadable
 from floodmark.hwm import Json
 from floodmark.locations import native_uri
+from floodmark.object_stores import delta_options
 
 Kind = Literal["dead_letter", "quarantine"]
 
@@ -83,7 +84,7 @@ def rows_set_aside(path: str, job: str, kind: Kind | None = None) -> list[SetAsi
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        table = DeltaTable(native_uri(path))
+        table = DeltaTable(native_uri(path), storage_options=delta_options(path))
         # Not to_pyarrow_table: the threads of pyarrow call back into Python, and may abort the process as it ends.
         stored = pa.table(QueryBuilder().register("put_aside", table).execute("SELECT * FROM put_aside").read_all())
     except TableNotFoundError:

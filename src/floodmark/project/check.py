@@ -134,7 +134,8 @@ class JobCheck:
 
 def driver_folders(work: Work) -> list[Path]:
     """Folders on a disk of this machine that Spark's tasks write to."""
-    sinks = [local_path(sink.path) for sink in work.sinks if isinstance(sink, FilesSink)]
+    own = (sink for sink in work.sinks if isinstance(sink, FilesSink | Delta))
+    sinks = [local_path(sink.path) for sink in own if sink.path is not None]
     spool = [local_path(work.spool_folder)] if work.why_spooled() else []
     return [folder for folder in (*sinks, *spool) if folder is not None]
 

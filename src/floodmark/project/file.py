@@ -9,24 +9,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
-
-import yaml
+from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, VariableMissing
+from floodmark.inputs import LARGEST_DOCUMENT, read_text
+from floodmark.inputs.yaml import REFERENCE, Place, parse
 from floodmark.logs import redact
 from floodmark.stores.opening import PROJECT_STORE
-from floodmark.stores.project import FILE_NAME, REFERENCE
+from floodmark.stores.project import FILE_NAME
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
 
 
 _SHORTEST_SECRET = 4  # replacing "1" or "no" wherever they stand would make every message unreadable
-Place: TypeAlias = "tuple[str | int, ...]"
-"""Where a value stands in the file: ("jobs", 0, "sinks", 1, "path")."""
-_REFERENCE_MARK = re.compile("\ue000(\\d+)\ue001")
-_TAG = "tag:yaml.org,2002:"
 
 
 def find_project(file: Path | None, start: Path) -> Path:
@@ -45,10 +41,7 @@ def find_project(file: Path | None, start: Path) -> Path:
 
 def read_document(file: Path, variables: Variables, *, target: str | None = None) -> Document:
     """Parse the file. Raises ConfigError with file and line."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file.name} cannot be read: {error}.", hint="save it as UTF-8 text") from error
+    text = read_text(file, hint="--project FILE names one", largest=LARGEST_DOCUMENT)
     values, lines = parse(text, file.name)
     if not isinstance(values, dict):
         raise ConfigError(f"{file.name}:1 has no fields.", hint="floodmark init writes an example")
@@ -166,10 +159,7 @@ class Variables:
 
 def read_env_file(path: Path) -> dict[str, str]:
     """NAME=value lines, as `docker run --env-file` and most shells write them."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(f"env file {path} cannot be read: {error.strerror}.", hint="check --env-file") from error
+    lines = read_text(path, what="env file", hint="check --env-file", largest=LARGEST_DOCUMENT).splitlines()
     return dict(_pair(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if _says_something(line))
 
 
@@ -184,100 +174,3 @@ def _pair(line: str, where: str) -> tuple[str, str]:
     value = value.strip()
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
     return name.strip(), value[1:-1] if quoted else value
-
-
-def parse(text: str, name: str) -> tuple[Json, dict[Place, int]]:
-    """The values of the text, with their lines. Raises ConfigError with `name` and line.
-
-    `${…}` may stand unquoted inside `{…}`, where YAML would take its brace for its own, so references are put aside
-    while YAML reads. They come back unexpanded, and what a variable holds can never be taken for YAML.
-    """
-    references: list[str] = []
-
-    def put_aside(reference: re.Match[str]) -> str:
-        references.append(reference[0])
-        return f"\ue000{len(references) - 1}\ue001"
-
-    try:
-        loader = _Loader(REFERENCE.sub(put_aside, text))
-        reader = _Reader(name, loader, references)
-        return reader.value(loader.get_single_node(), (), ()), reader.lines
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(f"{name}:{line} is not YAML: {error.problem}.", hint="fix that line") from None
-    except yaml.YAMLError:
-        raise ConfigError(
-            f"{name} is not YAML: it holds characters that YAML refuses.", hint="save it as UTF-8"
-        ) from None
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe tags alone, and YAML 1.2's plain scalars: `on`, `no` and 2024-01-01 are text."""
-
-    yaml_implicit_resolvers = {}  # noqa: RUF012  (PyYAML declares it without ClassVar)
-
-
-_Loader.add_implicit_resolver(_TAG + "null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
-_Loader.add_implicit_resolver(_TAG + "bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-_Loader.add_implicit_resolver(_TAG + "int", re.compile(r"^[-+]?(?:0|[1-9][0-9_]*)$"), list("-+0123456789"))
-_Loader.add_implicit_resolver(
-    _TAG + "float", re.compile(r"^[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"^<<$"), ["<"])
-
-
-@dataclass
-class _Reader:
-    """Walks the nodes once and remembers their lines; a key that stands twice, and a node inside itself (an alias of
-    its own anchor), is refused."""
-
-    name: str
-    loader: _Loader
-    references: list[str]
-    lines: dict[Place, int] = field(default_factory=dict)
-
-    def value(self, node: yaml.Node | None, place: Place, around: tuple[yaml.Node, ...]) -> Json:
-        if node is None:
-            return None
-        if any(node is outer for outer in around):
-            raise self._error(node, "an alias stands inside its own anchor")
-        self.lines.setdefault(place, node.start_mark.line + 1)
-        if not isinstance(node, yaml.ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
-            raise self._error(node, f"{node.tag} is not a kind of value this file can hold")
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, place, (*around, node))
-        if isinstance(node, yaml.SequenceNode):
-            items = enumerate(node.value)
-            return [self.value(item, (*place, position), (*around, node)) for position, item in items]
-        return self._scalar(node)
-
-    def _mapping(self, node: yaml.MappingNode, place: Place, around: tuple[yaml.Node, ...]) -> Json:
-        first: dict[str, int] = {}
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise self._error(key, "a field name has to be text")
-            if key.value in first and key.tag != _TAG + "merge":
-                said = f"field '{self._with_references(key.value)}' stands here again, after line {first[key.value]}"
-                raise self._error(key, said)
-            first[key.value] = key.start_mark.line + 1
-        self.loader.flatten_mapping(node)
-        values: dict[str, Json] = {}
-        for key, inner in node.value:
-            name = self._with_references(str(key.value))
-            inside: Place = (*place, name)
-            self.lines[inside] = key.start_mark.line + 1
-            values[name] = self.value(inner, inside, around)
-        return values
-
-    def _scalar(self, node: yaml.Node) -> Json:
-        try:
-            value: Json = self.loader.construct_object(node)
-        except (ValueError, yaml.constructor.ConstructorError):
-            raise self._error(node, f"{node.tag} is not a kind of value this file can hold") from None
-        return self._with_references(value) if isinstance(value, str) else value
-
-    def _with_references(self, text: str) -> str:
-        return _REFERENCE_MARK.sub(lambda mark: self.references[int(mark[1])], text)
-
-    def _error(self, node: yaml.Node, reason: str) -> ConfigError:
-        return ConfigError(f"{self.name}:{node.start_mark.line + 1}: {reason}.", hint="fix that line")

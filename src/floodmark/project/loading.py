@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from pydantic import ValidationError
 
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
+from floodmark.object_stores import SETTINGS
 from floodmark.project.file import Document, chosen_target
 from floodmark.project.kinds import DURATION, NAME, PYTHON_NAME
 from floodmark.project.models import Project
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from floodmark.hwm import Json
-    from floodmark.project.file import Place
+    from floodmark.inputs.yaml import Place
 
 
 SHAPES = {
@@ -58,6 +59,7 @@ def load(document: Document) -> Project:
         if len(wrong) > 1:
             wrong[0].hint += f"; there are {len(wrong)} mistakes, `floodmark lint` shows all"
         raise wrong[0]
+    SETTINGS.remember(project.spark_settings())  # looks need them, and start no Spark
     return project
 
 

@@ -26,11 +26,14 @@ from floodmark.phases import phase
 from floodmark.spark.java import alone, cache_folder, find_java
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from floodmark.spark.java import Java
 
 
 SPARK = "4.2"
 IVY_FILE = Path(__file__).with_name("connectors.ivy.xml")
+S3_FILE = Path(__file__).with_name("s3.ivy.xml")
 IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
 PACKAGES = """<?xml version="1.0" encoding="UTF-8"?>
 <ivy-module version="2.0">
@@ -60,6 +63,22 @@ log = logging.getLogger(__name__)
 def brings_connectors() -> bool:
     """Whether Floodmark brings the connectors; FLOODMARK_CONNECTORS=none says that the cluster has its own."""
     return os.environ.get("FLOODMARK_CONNECTORS", "").lower() != "none"
+
+
+def asks_for_s3(settings: Mapping[str, str]) -> bool:
+    """Whether the connector of s3a:// is wanted: FLOODMARK_CONNECTORS=s3, or settings of it (`fs.s3a.…`).
+
+    Who names hadoop-aws among jars or packages has one already.
+    """
+    is_set = any(name.startswith("spark.hadoop.fs.s3a.") for name in settings)
+    has_own = any("hadoop-aws" in value for value in settings.values())
+    return (is_set and not has_own) or os.environ.get("FLOODMARK_CONNECTORS", "").lower() == "s3"
+
+
+def s3_connectors(ivy_settings: str | None = None) -> tuple[Path, ...]:
+    """The jars that s3a:// needs, fetched once, as connectors are. Raises ConnectorsMissing, JavaMissing."""
+    folder = connectors_folder(S3_FILE)
+    return cached_jars(folder) or _resolve(folder, _settings_file(ivy_settings), PAUSE_SECONDS, S3_FILE)
 
 
 def connectors(ivy_settings: str | None = None, *, pause_seconds: float = PAUSE_SECONDS) -> tuple[Path, ...]:
@@ -126,9 +145,9 @@ def _spark_version() -> str:
     return version("pyspark")
 
 
-def connectors_folder() -> Path:
+def connectors_folder(modules: Path = IVY_FILE) -> Path:
     """The folder of this very list of connectors: another list has another folder."""
-    key = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:16]
+    key = hashlib.sha256(modules.read_bytes()).hexdigest()[:16]
     return cache_folder() / "connectors" / key
 
 

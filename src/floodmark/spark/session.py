@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from floodmark.errors import SparkUnavailable
 from floodmark.errors.causes import cause_of
+from floodmark.object_stores import SETTINGS, is_secret
 from floodmark.phases import phase
 
 if TYPE_CHECKING:
@@ -61,8 +62,10 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
     """
     active = active_session()
     if active is not None:
+        SETTINGS.remember(active.conf.getAll)
         return _with_delta(active)
     chosen = full_names(settings or {})
+    SETTINGS.remember(chosen)
     with phase("starting Spark"):
         return _start(chosen, app_name) if _is_provided(chosen) else _start_own(chosen, app_name)
 
@@ -169,16 +172,18 @@ def _is_provided(chosen: Mapping[str, str]) -> bool:
 
 
 def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
-    from floodmark.spark.connectors import brings_connectors, connectors, package_jars  # only for a new session
+    from floodmark.spark import connectors as own  # only for a new session
     from floodmark.spark.java import find_java
     from floodmark.spark.masters import require_answer
     from floodmark.spark.sharing import archive_file, make_later, sharing_options
 
     require_answer(chosen.get("spark.master", "local[*]"))
     java, ivy_settings = find_java(), chosen.get("spark.jars.ivySettings")
-    jars = connectors(ivy_settings) if brings_connectors() else ()
+    jars = own.connectors(ivy_settings) if own.brings_connectors() else ()
+    if jars and own.asks_for_s3(chosen):
+        jars += own.s3_connectors(ivy_settings)
     if jars and is_local(chosen.get("spark.master", "local[*]")):  # Spark itself would ask the registry at every start
-        jars += package_jars(chosen.get(PACKAGES, ""), ivy_settings)
+        jars += own.package_jars(chosen.get(PACKAGES, ""), ivy_settings)
         chosen = {name: value for name, value in chosen.items() if name != PACKAGES}
     archive = archive_file(java, jars)
     sharing = sharing_options(archive, chosen.get("spark.driver.extraJavaOptions", ""))
@@ -186,12 +191,21 @@ def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:
     _quiet_pyspark()
     if not is_local(settings["spark.master"]):
         ensure_gateway(settings, java, ())
-        return _start(settings, app_name)
+        return _with_modules(_start(settings, app_name), settings)
     if jars:
         make_later(archive)
     with environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):  # not any python3 of PATH
         ensure_gateway(settings, java, jars)
         return _start(settings, app_name)
+
+
+def _with_modules(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """The executors of a cluster know neither this package nor the user's modules, unless they are handed over."""
+    from floodmark.spark.shipping import SHIPPING, ship_modules
+
+    if settings.get(SHIPPING, "true").lower() != "false":
+        ship_modules(spark, own_folders())
+    return spark
 
 
 def _quiet_pyspark() -> None:
@@ -330,7 +344,7 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    conf = SparkConf(loadDefaults=False).setAll(list(launch_settings(settings).items()))
     try:
         with environment({"JAVA_HOME": str(java.home), LAUNCHER: os.environ.get(LAUNCHER, SHORT_LIVED)}):
             gateway = launch_gateway(conf, {"stderr": PIPE})  # type: ignore[no-untyped-call]
@@ -340,6 +354,11 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
         ) from error
     threading.Thread(target=_relay, args=(gateway.proc.stderr,), name="floodmark-jvm-stderr", daemon=True).start()
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def launch_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM is started with: everybody may read its command line, so a secret follows with the session."""
+    return {name: value for name, value in settings.items() if not is_secret(name)}
 
 
 @contextmanager

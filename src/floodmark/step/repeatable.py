@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import parse_sql, sql_tokens
 
 if TYPE_CHECKING:
     from sqlglot import Token, exp
@@ -202,7 +203,7 @@ def calls_unknown(sql: str) -> bool:
 
 def called_names(sql: str) -> set[str]:
     """Every name before a parenthesis that is no syntax, as it was written: sqlglot has names of its own for many."""
-    tokens, found = _tokens(sql), Counter[str]()
+    tokens, found = tokens_of(sql), Counter[str]()
     for place, (name, after) in enumerate(pairwise(tokens)):
         if after.text != "(" or not _may_be_called(name):
             continue
@@ -235,7 +236,7 @@ def _column_lists(sql: str) -> Counter[str]:
 
 def _hidden_calls(sql: str) -> Iterator[tuple[str, Volatility]]:
     """Calls without parentheses, and what is a call only with, or without, an argument."""
-    tokens = _tokens(sql)
+    tokens = tokens_of(sql)
     for place, token in enumerate(tokens):
         kind, name = token.token_type.name, token.text.lower()
         before = tokens[place - 1].text.lower() if place else ""
@@ -253,24 +254,30 @@ def tables_read(tree: exp.Expr) -> Iterator[exp.Table]:
     """The tables of a query that it does not define itself; a function that gives rows is none."""
     from sqlglot import exp
 
+    aliases = {id(each): [cte.alias.lower() for cte in each.expressions] for each in tree.find_all(exp.With)}
+    defined = {name for names in aliases.values() for name in names}  # asked first: looking up from a table is slow
     for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and (table.db or not _is_defined(table)):
+        is_own = table.name.lower() in defined and not table.db and _is_defined(table, aliases)
+        if isinstance(table.this, exp.Identifier) and not is_own:
             yield table
 
 
-def _is_defined(table: exp.Table) -> bool:
-    """Whether a common table expression that is in sight has its name; one sees those before it, and not itself."""
+def _is_defined(table: exp.Table, aliases: Mapping[int, Sequence[str]]) -> bool:
+    """Whether a common table expression that is in sight has its name; one sees those before it, and not itself.
+
+    `aliases` has the names that each WITH of the query defines.
+    """
     from sqlglot import exp
 
     node: exp.Expr = table
     while node.parent is not None:
         inside, node = node, node.parent
-        names: list[str] = []
+        names: Sequence[str] = ()
         if isinstance(node, exp.With):
-            earlier = [cte.alias.lower() for cte in node.expressions]
-            names = earlier[: node.expressions.index(inside) + bool(node.args.get("recursive"))]
+            place = next(place for place, each in enumerate(node.expressions) if each is inside)
+            names = aliases[id(node)][: place + bool(node.args.get("recursive"))]
         elif isinstance(node.args.get("with_"), exp.With) and inside is not node.args["with_"]:
-            names = [cte.alias.lower() for cte in node.args["with_"].expressions]
+            names = aliases[id(node.args["with_"])]
         if table.name.lower() in names:
             return True
     return False
@@ -284,11 +291,11 @@ def table_name(table: exp.Table) -> str:
 @lru_cache(maxsize=64)
 def parse(sql: str) -> exp.Expr:
     """The query as a tree, which nobody may change. Raises ConfigError."""
-    import sqlglot
+    from sqlglot.errors import SqlglotError
 
     try:
-        return sqlglot.parse_one(sql, read="spark")
-    except sqlglot.errors.SqlglotError as error:
+        return parse_sql(sql)
+    except SqlglotError as error:
         hint = "fix the SQL; it is Spark's dialect"
         raise ConfigError(f"{parse_mistake(error)}.", hint=hint) from error
 
@@ -303,7 +310,11 @@ def parse_mistake(error: SqlglotError) -> str:
     return f"the SQL cannot be parsed ({near}): {first.get('description')}"
 
 
-def _tokens(sql: str) -> list[Token]:
-    import sqlglot
+def tokens_of(sql: str) -> list[Token]:
+    """The words and signs of the query. Raises ConfigError."""
+    from sqlglot.errors import SqlglotError
 
-    return sqlglot.tokenize(sql, read="spark")
+    try:
+        return sql_tokens(sql)
+    except SqlglotError as error:
+        raise ConfigError(f"{parse_mistake(error)}.", hint="fix the SQL; it is Spark's dialect") from error

@@ -17,7 +17,15 @@ from floodmark.errors.causes import cause_of
 from floodmark.errors.tracebacks import place_text
 from floodmark.locations import quote
 from floodmark.sinks.contract import OWN, POSITION
-from floodmark.step.repeatable import aggregates, calls_unknown, makes_other_rows, parse, tables_read, why_volatile
+from floodmark.step.repeatable import (
+    aggregates,
+    calls_unknown,
+    makes_other_rows,
+    parse,
+    tables_read,
+    tokens_of,
+    why_volatile,
+)
 from floodmark.step.spool import RowCounts, Spool
 
 if TYPE_CHECKING:
@@ -216,9 +224,7 @@ class Sql:
 
     def _clock_places(self) -> Iterator[tuple[int, int]]:
         """Where `:batch_time` stands as a parameter, and not inside a text."""
-        import sqlglot
-
-        tokens = sqlglot.tokenize(self.text, read="spark")
+        tokens = tokens_of(self.text)
         for sign, name in pairwise(tokens):
             if sign.text == ":" and name.text.lower() == "batch_time" and name.start == sign.end + 1:
                 yield sign.start, name.end
@@ -239,10 +245,8 @@ class Sql:
         return plain and is_of_one and not aggregates(self.text)
 
     def _place_of_from(self) -> int:
-        import sqlglot
-
         depth = 0
-        for token in sqlglot.tokenize(self.text, read="spark"):
+        for token in tokens_of(self.text):
             depth += {"(": 1, ")": -1}.get(token.text, 0)
             if depth == 0 and token.text.lower() == "from":
                 return int(token.start)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError, UnknownKind
+from floodmark.locations import require_path
 from floodmark.stores.contract import FolderStore
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _file(text: str, namespace: str, folder: Path) -> LevelStore:
         path = path.removeprefix("//")
     if not path:
         raise ConfigError(f"store '{text}' names no folder.", hint="file:marks/")
-    return FileMarkStore(folder / path, namespace=namespace)
+    return FileMarkStore(folder / require_path(path, "the store"), namespace=namespace)
 
 
 def _sqlite(text: str, namespace: str, folder: Path) -> LevelStore:
@@ -58,7 +59,7 @@ def _sqlite(text: str, namespace: str, folder: Path) -> LevelStore:
     path = text.removeprefix("sqlite:///")
     if path == text or not path or path.endswith("/"):
         raise ConfigError(f"store '{text}' names no database file.", hint="sqlite:///marks.db, or sqlite:////full/path")
-    return SqliteMarkStore(folder / path, namespace=namespace)
+    return SqliteMarkStore(folder / require_path(path, "the store"), namespace=namespace)
 
 
 def _postgres(text: str, namespace: str, folder: Path) -> LevelStore:

@@ -6,22 +6,22 @@ Of the project file only its store and namespace are read here; what it means is
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, VariableMissing
+from floodmark.inputs import LARGEST_DOCUMENT, read_text
 from floodmark.stores.opening import DEFAULT_STORE, PROJECT_STORE
 from floodmark.stores.opening import open as open_store
 
 if TYPE_CHECKING:
+    import re
+
+    from floodmark.hwm import Json
     from floodmark.stores.contract import MarkStore
 
 FILE_NAME = "floodmark.yaml"
-REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<default>[^}\n]*))?\}")
-"""A variable of the environment, perhaps with a default; `$${` stands for a plain `${`."""
-PUT_ASIDE = re.compile("\ue000(\\d+)\ue001")
 
 
 def open_default(start: Path | None = None, environment: Mapping[str, str] = os.environ) -> MarkStore:
@@ -46,29 +46,20 @@ def open_default(start: Path | None = None, environment: Mapping[str, str] = os.
     )
 
 
-def _fields(file: Path) -> dict[str, object]:
-    """The top of the file. References are put aside: inside `{…}` YAML would take their braces for its own."""
-    import yaml
-
-    references: list[str] = []
-
-    def put_aside(reference: re.Match[str]) -> str:
-        references.append(reference[0])
-        return f"\ue000{len(references) - 1}\ue001"
-
-    def put_back(value: object) -> object:
-        if isinstance(value, list):
-            return [put_back(each) for each in value]
-        return PUT_ASIDE.sub(lambda at: references[int(at[1])], value) if isinstance(value, str) else value
+def _fields(file: Path) -> dict[str, Json]:
+    """The top of the file, its references unexpanded."""
+    from floodmark.inputs.yaml import parse
 
     try:
-        values = yaml.load(REFERENCE.sub(put_aside, file.read_text(encoding="utf-8-sig")), yaml.BaseLoader)  # noqa: S506 (text, lists and mappings alone)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{file} cannot be read.", hint="floodmark lint says why") from error
-    return {name: put_back(value) for name, value in values.items()} if isinstance(values, dict) else {}
+        values, _ = parse(read_text(file, hint="floodmark lint", largest=LARGEST_DOCUMENT), file.name)
+    except ConfigError as error:
+        raise ConfigError(f"{file} cannot be read: {error.message}", hint="floodmark lint says why") from error
+    return values if isinstance(values, dict) else {}
 
 
 def _expanded(text: object, file: Path, environment: Mapping[str, str]) -> str:
+    from floodmark.inputs.yaml import REFERENCE
+
     def value(reference: re.Match[str]) -> str:
         if not reference["name"]:
             return "${"

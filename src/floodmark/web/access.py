@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import read_text
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -40,12 +41,7 @@ HEADERS = {
 
 def read_token(path: Path) -> str:
     """The token in a file. Raises ConfigError if there is none, or one that can be guessed."""
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the token file {path} cannot be read: {error}.", hint="name a file that holds one"
-        ) from error
+    token = read_text(path, what="the token file", hint="name a file that holds one").strip()
     if len(token) < SHORTEST_TOKEN:
         raise ConfigError(
             f"the token in {path} has fewer than {SHORTEST_TOKEN} characters.",

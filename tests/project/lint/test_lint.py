@@ -307,12 +307,12 @@ jobs:
         ("store: postgresql://db/marks\n", ["FM301", "FM303"]),
         ("store: [sqlite:///marks.db, postgresql://db/marks]\n", ["FM301", "FM303"]),
         ("spark: {master: 'local[4]'}\n", ["FM301"]),
-        ("spark: {master: yarn}\n", ["FM301", "FM207", "FM207"]),
-        ("spark: {spark.master: 'spark://head:7077'}\n", ["FM301", "FM207", "FM207"]),
+        ("spark: {master: yarn}\n", ["FM301", "FM207", "FM207", "FM207"]),
+        ("spark: {spark.master: 'spark://head:7077'}\n", ["FM301", "FM207", "FM207", "FM207"]),
     ],
 )
 def test_disks_that_other_machines_may_not_see_are_named(tmp_path: Path, top: str, rules: list[str]) -> None:
-    """A shared store beside a spool of one host; tasks elsewhere beside a files sink and a spool of this machine."""
+    """A shared store beside a spool of one host; tasks elsewhere beside sinks and a spool on this machine's disks."""
     (tmp_path / "flow.py").write_text("def orders(rows):\n    return rows\n")
     assert [finding.rule for finding in linted(tmp_path, top + SPOOLED).findings] == rules
 

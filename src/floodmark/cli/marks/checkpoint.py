@@ -8,7 +8,6 @@ that Delta calls its end means all of them, and one in between a part, which no 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
 from floodmark.hwm import VersionHWM
+from floodmark.inputs import parse_json, read_text
 from floodmark.locations import arrow_place, is_remote
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ class Checkpoint:
                 f"the offsets in {self.folder} are of format {version}, and {KNOWN_VERSION} is known.",
                 hint="upgrade Floodmark, or start the job with --from",
             )
-        return [offset for line in lines if isinstance(offset := json.loads(line), dict)]
+        try:
+            return [offset for line in lines if isinstance(offset := parse_json(line), dict)]
+        except ValueError as error:
+            raise ConfigError(f"the offsets in {self.folder} are not JSON: {error}.", hint=FINISH) from error
 
     def _kafka(self, source: Kafka, offsets: list[dict[str, Any]]) -> object:
         wanted = set(source.topics)
@@ -116,7 +119,7 @@ class Checkpoint:
 
     def _read(self, name: str) -> str:
         if not is_remote(self.folder):
-            return Path(self.folder, name).read_text(encoding="utf-8")
+            return read_text(Path(self.folder, name), hint="name the folder of a checkpoint that ran")
         system, path = arrow_place(self.folder)
         with system.open_input_stream(f"{path}/{name}") as stream:
             return bytes(stream.read()).decode()

@@ -7,6 +7,7 @@ checkpoint of Structured Streaming.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -17,8 +18,9 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import DryRun, Yes, print_json, print_line
-from floodmark.errors import ConfigError, JobNotFound, UnknownKind
+from floodmark.errors import ConfigError, JobNotFound, MarkError, UnknownKind
 from floodmark.hwm.mark import mark_text
+from floodmark.inputs import parse_json, read_text
 from floodmark.locations import quote
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 
 KIND, FORMAT = "floodmark-marks", 1
+VERSION = re.compile("[0-9]{1,9}")
+EXPORT = "floodmark marks export FILE writes one"
 KINDS = ("rpcn:TABLE/KEY", "kafka-group:ID", "hwm-yaml:FOLDER", "checkpoint:FOLDER")
 
 
@@ -140,17 +144,26 @@ def _values(record: JobRecord | None) -> str:
 def read_export(file: Path) -> list[JobRecord]:
     """The records in the file. Raises ConfigError if it is not an export."""
     from floodmark.formats import require_known
+
+    try:
+        document = parse_json(read_text(file, hint=EXPORT))
+    except ValueError as error:
+        raise ConfigError(f"{file} cannot be read: {error}.", hint=EXPORT) from error
+    kind, _, version = str(document.get("format") if isinstance(document, dict) else None).partition("/")
+    if kind != KIND or not VERSION.fullmatch(version) or not isinstance(document.get("records"), list):
+        raise ConfigError(f"{file} is not an export of marks.", hint=EXPORT)
+    require_known(version, "the export of marks", where=str(file), known=FORMAT)
+    return [_stored_record(each, f"{file}, record {place}") for place, each in enumerate(document["records"], 1)]
+
+
+def _stored_record(stored: object, where: str) -> JobRecord:
     from floodmark.stores.record import JobRecord
 
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}.", hint="floodmark marks export FILE writes one") from error
-    kind, _, version = str(document.get("format") if isinstance(document, dict) else None).partition("/")
-    if kind != KIND or not version.isdigit():
-        raise ConfigError(f"{file} is not an export of marks.", hint="floodmark marks export FILE writes one")
-    require_known(version, "the export of marks", where=str(file), known=FORMAT)
-    return [JobRecord.deserialize(record, where=str(file)) for record in document["records"]]
+        return JobRecord.deserialize(stored, where=where)  # type: ignore[arg-type]
+    except (MarkError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{where} is no record of a job: {reason}.", hint=EXPORT) from error
 
 
 def _from_export(file: Path, select: Sequence[str]) -> list[JobRecord]:
@@ -270,9 +283,9 @@ class CacheTable:
 
     def _fields(self) -> Mapping[str, object]:
         stored = self._stored_value()
-        text = bytes(stored).decode() if isinstance(stored, bytes | memoryview) else stored
         try:
-            fields = json.loads(text, parse_float=Decimal) if isinstance(text, str) else text
+            text = bytes(stored).decode() if isinstance(stored, bytes | memoryview) else stored
+            fields = parse_json(text, parse_float=Decimal) if isinstance(text, str) else text
         except ValueError:
             fields = None
         if not isinstance(fields, dict):
@@ -332,14 +345,13 @@ def yaml_marks(folder: Path) -> dict[str, HWM[Any]]:
 
 
 def _newest(file: Path) -> HWM[Any]:
-    import yaml
-
     from floodmark.hwm import deserialize
+    from floodmark.inputs.yaml import plain_values
 
+    entries = plain_values(read_text(file, hint="the folder of onETL's YAMLHWMStore"), file.name)
     try:
-        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
         return deserialize(_in_utc(max(entries, key=lambda entry: str(entry["modified_time"]))))
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{file} holds no mark that can be read: {type(error).__name__}: {error}.",
             hint="marks of onETL below 0.10 are older than this format: open them there once and save them again",

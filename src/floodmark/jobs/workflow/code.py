@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floodmark.errors import ConfigError, TaskFailed
+from floodmark.inputs import read_text
 from floodmark.jobs.workflow.notebooks import FindFile, Notebook, dbutils_of, has_main, import_notebook, run_statements
 from floodmark.jobs.workflow.surroundings import OUTCOME, Surroundings
 from floodmark.locations import importable
@@ -100,7 +101,7 @@ class Library:
                 f"task '{task}' runs a query, dashboard or alert that only its workspace has.",
                 hint="put the SQL into a file: sql_task.file.path",
             )
-        text = self._file(task, wanted.file.path).read_text(encoding="utf-8")
+        text = read_text(self._file(task, wanted.file.path), hint="save it as UTF-8 text")
 
         def run(around: Surroundings) -> str | None:
             run_statements(around, around.fill(text), {**around.fill_all(wanted.parameters), **around.parameters})

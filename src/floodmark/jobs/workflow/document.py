@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from floodmark.errors import ConfigError, FieldInvalid
 from floodmark.errors.configuration import did_you_mean, nearest_names
+from floodmark.inputs import LARGEST_DOCUMENT, parse_json, read_text
 from floodmark.jobs.workflow.schedule import Schedule, parse_schedule
 
 Needs = Mapping[str, tuple[str, ...]]
@@ -28,14 +29,14 @@ MOMENTS: tuple[Moment, ...] = ("on_start", "on_success", "on_failure")
 
 def read_workflow(file: Path) -> Workflow:
     """Parse and check the file: names, order, schedule. Raises ConfigError."""
+    if not file.exists():
+        raise ConfigError(f"there is no workflow file {file}.", hint="name the JSON file of the workflow")
     try:
-        values = json.loads(file.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise ConfigError(f"there is no workflow file {file}.", hint="name the JSON file of the workflow") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file.name} cannot be read: {error}.", hint="save it as UTF-8 text") from error
+        values = parse_json(read_text(file, hint="name the JSON file of the workflow", largest=LARGEST_DOCUMENT))
     except json.JSONDecodeError as error:
         raise ConfigError(f"{file.name}:{error.lineno} is not JSON: {error.msg}.", hint="fix that line") from error
+    except ValueError as error:
+        raise ConfigError(f"{file.name} cannot be read: {error}.", hint="fix the file") from error
     return workflow_in(values, file)
 
 
@@ -73,8 +74,8 @@ def find_workflow(job_id: str, folders: Iterable[Path], task: str) -> Workflow:
 
 def _job_id(file: Path) -> str | None:
     try:
-        values = json.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError):
+        values = parse_json(read_text(file, hint="fix the file", largest=LARGEST_DOCUMENT))
+    except (ConfigError, ValueError):
         return None
     return str(values["job_id"]) if isinstance(values, dict) and "job_id" in values else None
 
@@ -166,7 +167,7 @@ class ForEachTask(Part):
     def inputs_in(self, text: str, key: str) -> list[Any]:
         """The elements. Raises ConfigError for what is no list."""
         try:
-            inputs = json.loads(text)
+            inputs = parse_json(text)
         except ValueError:
             inputs = None
         if not isinstance(inputs, list):

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import read_text
 from floodmark.locations import importable
 from floodmark.logs import get_logger
 
@@ -98,7 +99,7 @@ class Notebook:
         }
 
     def _run_cells(self, names: dict[str, Any]) -> None:
-        for cell in cells_of(self.file.read_text(encoding="utf-8")):
+        for cell in cells_of(read_text(self.file, hint="save the notebook again")):
             if not cell.magic or cell.magic == "python":
                 tree = compile("\n" * cell.line + cell.text, str(self.file), "exec", dont_inherit=True)
                 exec(tree, names)  # noqa: S102 - it is the user's own notebook, which is to be run
@@ -128,9 +129,15 @@ def has_main(file: Path) -> bool:
 
 def run_statements(around: Surroundings, sql: str, parameters: Mapping[str, str]) -> object:
     """Run one statement after the other, with `:name` for parameters; gives the last one's rows."""
-    import sqlglot
 
-    ends = [token.end for token in sqlglot.tokenize(sql, read="spark") if token.token_type.name == "SEMICOLON"]
+    import sqlglot  # without our bounds: a script of any length may be run, and is not looked into
+
+    try:
+        ends = [token.end for token in sqlglot.tokenize(sql, read="spark") if token.token_type.name == "SEMICOLON"]
+    except sqlglot.errors.TokenError as error:
+        raise ConfigError(
+            "the SQL of the task cannot be read: a text or a name in it has no end.", hint="fix it"
+        ) from error
     begins = [0, *(end + 1 for end in ends)]
     statements = [sql[begin:end].strip() for begin, end in zip(begins, [*ends, len(sql)], strict=True)]
     rows: object = None

@@ -140,7 +140,7 @@ class _FieldInvalid(Exception):
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: a folder, or a name that is too long
         raise ConfigError(f"there is no time zone '{name}'.", hint="a name like Europe/Berlin, or UTC") from error
 
 

@@ -94,7 +94,7 @@ class Codec:
         """The JSON object of an element; numbers keep all their digits if the class has a Decimal."""
         try:
             raw = json.loads(text, parse_float=self._parse_float)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the second: lists in lists in lists
             raise self._invalid(f"it is no JSON: {error}") from error
         if type(raw) is not dict:
             raise self._invalid(f"it is {type(raw).__name__}, not an object")
@@ -102,7 +102,10 @@ class Codec:
 
     def parse_all(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Many elements in one go, twice as fast; raises at the first bad one, of which `parse` then says more."""
-        raws = json.loads(f"[{','.join(texts)}]", parse_float=self._parse_float)
+        try:
+            raws = json.loads(f"[{','.join(texts)}]", parse_float=self._parse_float)
+        except RecursionError as error:
+            raise ValueError(str(error)) from error
         if len(raws) != len(texts) or not set(map(type, raws)) <= {dict}:
             raise ValueError("not one object per text")
         return list(raws)

@@ -18,6 +18,7 @@ from floodmark.errors import SourceUnreadable
 from floodmark.errors.causes import cause_of
 from floodmark.hwm import Json
 from floodmark.locations import local_path, native_uri
+from floodmark.object_stores import delta_options
 from floodmark.probes.delta.commits import Commit as Commit
 from floodmark.probes.delta.commits import note as note
 
@@ -200,7 +201,7 @@ class DeltaProbe:
         if self.local is not None and not self._has_log(self.local):
             return None
         try:
-            return self._call(lambda: DeltaTable(self.where))
+            return self._call(lambda: DeltaTable(self.where, storage_options=delta_options(self.where)))
         except TableNotFoundError:
             return None
 
@@ -268,7 +269,7 @@ def state_at(where: str, version: int) -> TableState | None:
     if version < 0:
         return TableState()  # before its first version
     try:
-        table = DeltaTable(native_uri(where), version=version)
+        table = DeltaTable(native_uri(where), version=version, storage_options=delta_options(where))
         files = pa.table(table.get_add_actions(flatten=True))
     except (DeltaError, OSError):
         return None
@@ -304,5 +305,5 @@ def _lost_paths(where: str, paths: list[str]) -> tuple[str, ...]:
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import FileType, PyFileSystem
 
-    found = PyFileSystem(DeltaStorageHandler(native_uri(where))).get_file_info(paths)
+    found = PyFileSystem(DeltaStorageHandler(native_uri(where), delta_options(where))).get_file_info(paths)
     return tuple(each.path for each in found if each.type == FileType.NotFound)

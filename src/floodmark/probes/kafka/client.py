@@ -191,8 +191,8 @@ def _pem(options: Mapping[str, str], name: str) -> str | None:
     place = options.get(f"ssl.{name}.location")
     try:
         return Path(place).read_text() if place else None
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise ConfigError(f"ssl.{name}.location {place} cannot be read: {reason}.", hint="fix the path") from error
 
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import LARGEST_DOCUMENT, read_text
+from floodmark.inputs.yaml import parse
 from floodmark.project.connect.configuration import Component, Configuration, Note
 from floodmark.project.connect.outputs import delivery_of, store_of
 from floodmark.project.connect.polling import polling_of
-from floodmark.project.file import Document, Variables, parse
+from floodmark.project.file import Document, Variables
 from floodmark.project.loading import load
 
 if TYPE_CHECKING:
@@ -54,10 +56,7 @@ class Translation:
 
 def translate(file: Path) -> Translation:
     """The project that does what the configuration does. Raises ConfigError with file and line."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}.", hint="floodmark import-config pipeline.yaml") from error
+    text = read_text(file, hint="floodmark import-config pipeline.yaml", largest=LARGEST_DOCUMENT)
     values, lines = parse(text, file.name)
     if not isinstance(values, dict) or not {"input", "output"} <= values.keys():
         raise ConfigError(

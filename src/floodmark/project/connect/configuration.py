@@ -11,7 +11,7 @@ from floodmark.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from floodmark.project.file import Place
+    from floodmark.inputs.yaml import Place
 
 BESIDE = frozenset({"label", "processors"})
 """What may stand beside the name of a component."""

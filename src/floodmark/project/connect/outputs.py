@@ -12,8 +12,8 @@ from floodmark.project.connect.configuration import Component, Configuration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from floodmark.inputs.yaml import Place
     from floodmark.project.connect.polling import Polling
-    from floodmark.project.file import Place
 
 MARK = re.compile(r"\s*root\.(?P<field>\w+)\s*=\s*(?P<value>(?:json\(\"(?P<json>\w+)\"\)|this\.(?P<this>\w+))\S*)\s*")
 COLUMN = re.compile(r"\$\{!\s*(?:json\(\"(\w+)\"\)|this\.(\w+))\s*\}")

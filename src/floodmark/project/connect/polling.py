@@ -6,15 +6,16 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from floodmark.inputs import parse_sql
 from floodmark.project.connect.configuration import Component, Configuration, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from floodmark.project.file import Place
+    from floodmark.inputs.yaml import Place
 
 ASSIGNMENT = re.compile(r"\s*root\.(?P<field>\w+)\s*=\s*(?P<value>-?\d+|\"[^\"]*\")\s*")
 ARGUMENTS = re.compile(r"\s*root\s*=\s*\[(?P<items>.*)\]\s*", re.DOTALL)
@@ -243,7 +244,7 @@ class _Reading:
 
     def _parsed(self, sql: str) -> exp.Select:
         try:
-            tree = parse_one(sql, dialect=self.dialect)
+            tree = parse_sql(sql, read=self.dialect)
         except SqlglotError as error:
             raise self._error(f"the query cannot be read: {str(error).splitlines()[0]}", hint="fix it") from error
         if not isinstance(tree, exp.Select):

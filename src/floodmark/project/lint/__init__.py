@@ -46,7 +46,8 @@ from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
 
 if TYPE_CHECKING:
-    from floodmark.project.file import Document, Place
+    from floodmark.inputs.yaml import Place
+    from floodmark.project.file import Document
     from floodmark.project.kinds.rules import RuleModel
     from floodmark.step.transform import Transform
 
@@ -258,7 +259,8 @@ class JobLint:
         """What tasks write to a disk of their own, the driver never sees."""
         if is_local(self.project.master):
             return
-        sinks = [(("sinks", n), sink.path) for n, sink in enumerate(self.job.sinks) if isinstance(sink, FilesSink)]
+        own = [(n, sink) for n, sink in enumerate(self.job.sinks) if isinstance(sink, FilesSink | DeltaSink)]
+        sinks: list[tuple[Place, str]] = [(("sinks", n), sink.path) for n, sink in own if sink.path is not None]
         spool: list[tuple[Place, str]] = [((), self.job.spool)] if self._why_spooled() else []
         for place, path in (*sinks, *spool):
             if local_path(path) is not None:

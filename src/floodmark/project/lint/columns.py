@@ -10,18 +10,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from floodmark.errors import FloodmarkError
 from floodmark.errors.configuration import did_you_mean, nearest_names
+from floodmark.inputs import parse_sql
 from floodmark.locations import local_path
 from floodmark.project.kinds import DeltaSink, DeltaSource, FilesSource, Site
 from floodmark.project.kinds.servers import DecodedMessages, JsonMessages, KafkaSource, PostgresSink, TableOrQuery
 
 if TYPE_CHECKING:
-    from floodmark.project.file import Place
+    from floodmark.inputs.yaml import Place
     from floodmark.project.kinds import SinkModel
     from floodmark.project.models import JobModel
 
@@ -188,8 +189,8 @@ def row_columns(job: JobModel, site: Site) -> ColumnNames | None:
 def selected_columns(sql: str, source: ColumnNames | None) -> ColumnNames | None:
     """What a query gives, if its list says so; a bare `*` stands for the columns of the source."""
     try:
-        tree = sqlglot.parse_one(sql, read="spark")
-    except sqlglot.errors.SqlglotError:
+        tree = parse_sql(sql)
+    except SqlglotError:
         return None
     stars = [each for each in tree.expressions if isinstance(each, exp.Star)] if isinstance(tree, exp.Select) else []
     if not isinstance(tree, exp.Select) or tree.args.get("joins") or tree.args.get("laterals") or len(stars) > 1:
@@ -210,8 +211,8 @@ def _reads_source(tree: exp.Select) -> bool:
 def query_mistakes(sql: str, columns: ColumnNames) -> Iterator[ColumnMistake]:
     """Columns of `source` that a query names and that are not there."""
     try:
-        scopes = traverse_scope(sqlglot.parse_one(sql, read="spark"))
-    except sqlglot.errors.SqlglotError:
+        scopes = traverse_scope(parse_sql(sql))
+    except SqlglotError:
         return  # FM101 says so
     missing = (column.parts[0].name for scope in scopes if _is_plain(scope) for column in _missing(scope, columns))
     for name in dict.fromkeys(missing):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from floodmark.errors import ConfigError
+from floodmark.inputs import parse_sql, parse_statements
 from floodmark.probes.tables.databases import KnownDatabase, database_behind
 from floodmark.probes.tables.relation import Relation
 from floodmark.project.findings import Finding
@@ -27,7 +28,7 @@ from floodmark.project.lint.columns import is_unit, missing_column, query_mistak
 from floodmark.step.repeatable import parse_mistake, table_name, tables_read, volatile_calls
 
 if TYPE_CHECKING:
-    from floodmark.project.file import Place
+    from floodmark.inputs.yaml import Place
     from floodmark.project.kinds import SinkModel, Site
     from floodmark.project.kinds.rules import RuleModel
     from floodmark.project.models import JobModel, Project
@@ -163,24 +164,28 @@ def lint_sql(
 ) -> Iterator[Finding]:
     """The findings on one query over these sources; `columns` are those of a single one, where they are known."""
     try:
-        statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
-    except sqlglot.errors.SqlglotError as error:
+        statements = parse_statements(sql)
+    except SqlglotError as error:
         yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         yield finding("FM104", "the transform has to be one SELECT", f"write one query over {_name_list(sources)}")
         return
-    yield from _tables(statements[0], finding, sources)
-    yield from _functions(sql, finding)
-    for mistake in query_mistakes(sql, columns) if columns is not None else ():
+    try:
+        yield from [*_tables(statements[0], finding, sources), *_functions(sql, finding)]
+        mistakes = list(query_mistakes(sql, columns)) if columns is not None else []
+    except RecursionError:
+        yield finding("FM101", "the SQL has too many parts in each other", "split the query")
+        return
+    for mistake in mistakes:
         yield finding("FM106", mistake.message, mistake.hint)
 
 
 def lint_expression(sql: str, finding: FindingInSql) -> Iterator[Finding]:
     """The findings on one expression over a row."""
     try:
-        sqlglot.parse_one(sql, read="spark")
-    except sqlglot.errors.SqlglotError as error:
+        parse_sql(sql)
+    except SqlglotError as error:
         yield finding("FM101", parse_mistake(error), "fix the SQL; it is Spark's dialect")
         return
     yield from _functions(f"select {sql}", finding)
@@ -236,8 +241,8 @@ def lint_rule(model: RuleModel, name: str, columns: frozenset[str] | None, findi
     named = list(model.columns())
     if model.check is not None:
         try:
-            condition = sqlglot.parse_one(model.check, read="spark", into=exp.Condition)
-        except sqlglot.errors.SqlglotError as error:
+            condition = parse_sql(model.check, into=exp.Condition)
+        except SqlglotError as error:
             yield finding(
                 "FM121", f"rule '{name}': {parse_mistake(error)}", "fix the SQL; it is a condition on one row"
             )

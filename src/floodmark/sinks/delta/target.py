@@ -7,13 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, Overtaken, SinkBehind, SinkDisagrees, SinkFailed, SourceUnreadable
+from floodmark.errors import (
+    ConfigError,
+    DiskNotShared,
+    Overtaken,
+    SinkBehind,
+    SinkDisagrees,
+    SinkFailed,
+    SourceUnreadable,
+)
 from floodmark.locations import local_path
 from floodmark.probes.delta import FENCE_COLUMN, DeltaProbe, missing_files, note
 from floodmark.sinks.contract import Batch, Recorded, Session, is_written, without_own
 from floodmark.sinks.delta.lock import LockRefused, TableBusy, table_lock
-from floodmark.spark.faults import fault_in
-from floodmark.spark.session import isolated_session
+from floodmark.spark.faults import fault_in, hosts_without
+from floodmark.spark.session import isolated_session, runs_here
 from floodmark.spark.tables import DeltaPlace, cluster_table, create_table
 
 if TYPE_CHECKING:
@@ -106,6 +114,7 @@ class DeltaTarget:
         with self.lock(held_by, batch.job):
             probe = self.probe(session)
             if not self.has(probe, batch):
+                self._require_shared_disk(held_by, batch)
                 try:
                     commit(probe)
                 except Exception as error:
@@ -117,6 +126,20 @@ class DeltaTarget:
                     reason = f"the log of {self.place} does not have the commit that was just made"
                     raise SinkFailed(batch.job, sink=self.sink, reason=reason)
             return self.commit_of(probe, batch)
+
+    def _require_shared_disk(self, spark: SparkSession | None, batch: Batch) -> None:
+        """Raises DiskNotShared where a task would leave its files on a disk that the table is not on.
+
+        Delta's commit would name them all the same. Asked by a small job of its own, and on clusters alone: a merge
+        writes behind a shuffle, so its rows cannot carry the question along.
+        """
+        if spark is None or runs_here(spark):
+            return
+        location = self.place.location(lambda: spark)
+        folder = local_path(location) if location else None
+        hosts = hosts_without(folder, spark) if folder is not None else []
+        if hosts:
+            raise DiskNotShared(batch.job, sink=self.sink, reason=f"{hosts[0]} does not see {folder}")
 
     def commit_of(self, probe: DeltaProbe | None, batch: Batch) -> Commit | None:
         """The commit of the batch, if the log still has it; the batch notes by which way it was made."""

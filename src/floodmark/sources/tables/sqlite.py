@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ColumnUnmapped, ConfigError
 from floodmark.hwm.parsing import split_moment
-from floodmark.locations import quote
+from floodmark.locations import quote, require_path
 from floodmark.probes.sqlite import SqliteProbe, open_file
 from floodmark.probes.tables import Column
 from floodmark.probes.tables.dialects import Sqlite as Dialect
@@ -82,6 +82,7 @@ class Sqlite(TableSource):
     key: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        require_path(self.path, f"source '{self.name}'")
         self.require_sound()
 
     def probe(self, session: Session = no_session) -> SqliteProbe:
