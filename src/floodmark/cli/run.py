@@ -84,9 +84,9 @@ def run(
     refuse_contradictions(options, loops=loops, dry_run=dry_run)
     if loops and at_once > 1:
         raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
+    stop_at_mistakes(ctx.obj, select or ())
     command = RunCommand(ctx.obj, options, as_json, at_once)
     console: Literal["stdout", "stderr"] = "stderr" if as_json else "stdout"
-    stop_at_mistakes(command.invocation, select or ())
     with command.showing(Progress()):  # a module may need Spark while it is imported
         jobs = with_mills(command.invocation, select or (), partial(command.invocation.jobs, console=console), console)
     if dry_run:

@@ -7,14 +7,16 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from floodmark.errors import FloodmarkError
+from floodmark.machine import start_of_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 
 HOST = "127.0.0.1"
@@ -40,7 +42,8 @@ class Child:
     watch: subprocess.Popen[bytes]
 
     def end(self, how: signal.Signals, patience_seconds: float = 30) -> None:
-        """Send the signal and wait; a server that does not go is killed."""
+        """Send the signal and wait, also for processes of the server's own; a server that does not go is killed."""
+        own = children_of(self.process.pid)
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
@@ -49,6 +52,16 @@ class Child:
             self.process.kill()
             self.process.wait()
         self.watch.communicate(b"stopped\n")
+        deadline = time.monotonic() + patience_seconds
+        while any(map(start_of_process, own)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that it has started, where the system tells (Linux): after a kill they may live on for a while."""
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    return []
 
 
 def start(
