@@ -7,11 +7,12 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from types import FrameType
 
 Answer = TypeVar("Answer")
@@ -64,6 +65,18 @@ class Interrupted(KeyboardInterrupt):
         self.exit_code = SIGNALLED + number
 
 
+def interruption(number: int) -> Interrupted:
+    """What a signal raises, once everybody who has to know of it was called."""
+    for hook in INTERRUPTION_HOOKS:
+        hook()
+    return Interrupted(number)
+
+
+INTERRUPTION_HOOKS: list[Callable[[], None]] = []
+"""Called by a signal handler before it raises: what waits for another process lets that process know, and comes back
+at once. A hook must not wait, and must not talk through what the interrupted code may be in the middle of using."""
+
+
 class StopRequest:
     """A polite request to stop: it is noted, waits end at once, and whatever is being written is finished first.
 
@@ -77,7 +90,7 @@ class StopRequest:
     def request(self, number: int = signal.SIGINT) -> None:
         """Ask to stop; safe in a signal handler. Asked again, it is no longer polite."""
         if self.is_requested:
-            raise Interrupted(number)
+            raise interruption(number)
         self.is_requested = True
         os.write(self._writer, b".")
 
@@ -119,7 +132,7 @@ def interrupted_by(*signals: signal.Signals) -> Iterator[None]:
     """These signals raise Interrupted within the block; only the main thread may ask for it, and is asked."""
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
-        raise Interrupted(number)
+        raise interruption(number)
 
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, interrupt) for number in signals} if is_main else {}

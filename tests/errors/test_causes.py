@@ -79,6 +79,11 @@ JvmError.__module__ = "pyspark.errors"
         (CHAINED, "ValueError: a price needs an amount (/shop/jobs.py, line 5, in price)", "code"),
         (FULL, "No space left on device", "disk"),
         (MKDIRS, "/lake/x may not be written or read by this user", "disk"),
+        (
+            "java.nio.file.AccessDeniedException: /lake/t\n\tat a.b(C)",
+            "/lake/t may not be written or read by this user",
+            "disk",
+        ),
         (PARQUET, "file:/in/a.parquet is not a Parquet file (length is too low: 5)", "other"),
         (COLUMN, "there is no column 'idd' (the rows have id, name)", "values"),
         (TYPE, "'LNOG' is no type of Spark's", "values"),

@@ -114,7 +114,7 @@ def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
         print(f"floodmark {__version__}")
         return 0
     try:
-        with interrupted_by(signal.SIGTERM):
+        with interrupted_by(signal.SIGTERM, signal.SIGINT):
             code = typer.main.get_command(app).main(
                 options_first(arguments), prog_name="floodmark", standalone_mode=False, obj=invocation
             )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError, ModuleNeedsSpark, UnknownKind
 from floodmark.logs import LEVELS, Format, configure, get_logger, redact
+from floodmark.patience import INTERRUPTION_HOOKS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +86,7 @@ class LazySession:
         with self._lock:
             if self._session is None:
                 self._session = _keeping_our_signals(self.start)
+                INTERRUPTION_HOOKS.append(self._cancel_soon)
             return self._session
 
     def work(self) -> WorkInSpark | None:
@@ -101,19 +103,30 @@ class LazySession:
     def abandon(self) -> None:
         """Cancel what runs in a session of its own, and forget it: stopping it in order may take long."""
         if self._session is not None and not self._is_borrowed:
-            session, self._session = self._session, None
-            threading.Thread(target=_cancel_quietly, args=(session,), daemon=True).start()
+            self._forget()
+
+    def _cancel_soon(self) -> None:
+        """In a thread of its own: a signal may have come in the middle of a call of the JVM, which then ends soon."""
+        if self._session is not None:
+            threading.Thread(target=_cancel_quietly, args=(self._session,), daemon=True).start()
+
+    def _forget(self) -> None:
+        with suppress(ValueError):
+            INTERRUPTION_HOOKS.remove(self._cancel_soon)
+        self._session = None
 
     def stop(self) -> None:
         """Let a cluster know that the application has ended."""
         if self._session is not None and not self._is_borrowed:
             self._session.stop()
-        self._session = None
+        self._forget()
 
 
 def _cancel_quietly(session: SparkSession) -> None:
+    from floodmark.spark.session import is_connect
+
     with suppress(Exception):  # whatever it says, this process is about to end
-        session.interruptAll()
+        session.interruptAll() if is_connect(session) else session.sparkContext.cancelAllJobs()
 
 
 def send_by_value(modules: Sequence[str]) -> None:
@@ -126,10 +139,13 @@ def send_by_value(modules: Sequence[str]) -> None:
 
 
 def _keeping_our_signals(start: Callable[[], SparkSession]) -> SparkSession:
-    """PySpark takes SIGINT over to cancel its jobs; a loop that wants to finish its batch needs it back."""
+    """PySpark takes SIGINT over to cancel its jobs, in the middle of whatever call of the JVM is under way.
+
+    That fails with a traceback, and a loop that wants to finish its batch needs the signal back anyway.
+    """
     ours = signal.getsignal(signal.SIGINT)
     session = start()
-    if ours is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+    if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, ours)
     return session
 

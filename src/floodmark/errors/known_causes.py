@@ -96,7 +96,7 @@ def hadoop_version() -> str:
 
 def _folder(match: re.Match[str]) -> str:
     """The path, without what Spark makes below it while it writes."""
-    return (match["path"] or match["folder"]).split("/_temporary/")[0]
+    return str(match["path"] or match["folder"] or match["file"]).split("/_temporary/")[0]
 
 
 LOGIN_TO_S3 = (
@@ -159,8 +159,8 @@ KNOWN = (
         "code",
     ),
     KnownCause(
-        r"(?:AccessControlException|AccessDeniedException|FileNotFoundException): (?P<path>/[^\n]*?)"
-        r"(?: \(Permission denied\)|: Permission denied|$)[^\n]*|Mkdirs failed to create (?:file:)?(?P<folder>/[^\s]*)",
+        r"(?:AccessControlException|AccessDeniedException): (?P<path>/[^\s:]+)|Mkdirs failed to create (?:file:)?"
+        r"(?P<folder>/\S+)|FileNotFoundException: (?P<file>/\S+) \(Permission denied\)",
         lambda match, _text: f"{_folder(match)} may not be written or read by this user",
         lambda match: f"`ls -ld {_folder(match)}` shows who may; run as that user, or choose another folder",
         "disk",

@@ -107,9 +107,11 @@ def _standard_library() -> tuple[str, ...]:
 
 def place_text(file: str, line: int, name: str) -> str:
     """A line of a file, named from the working folder where it lies below it."""
-    path = Path(file)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{shown}, line {line}" + (f", in {name}" if name.isidentifier() else "")
+    try:
+        name_from_here = str(Path(file).relative_to(Path.cwd()))
+    except (OSError, ValueError):  # it lies elsewhere, or the working folder is gone
+        name_from_here = file
+    return f"{name_from_here}, line {line}" + (f", in {name}" if name.isidentifier() else "")
 
 
 def cut_short(text: str) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleBroken
+from floodmark.errors import ConfigError, FloodmarkError, NumbersDisagree, RuleBroken, SourceUnreadable
+from floodmark.errors.causes import cause_of
 from floodmark.hwm import Span
 from floodmark.sinks.contract import POSITION, Batch, BatchSize, Sink
 from floodmark.sources.contract import Comparable, Explaining, Reading, Source, Telling
@@ -81,10 +82,20 @@ def prepare(work: Work, intent: Intent, spark: SparkSession) -> PreparedBatch:
 def read_spans(work: Work, intent: Intent, spark: SparkSession) -> dict[str, Reading]:
     """What each source reads of its span."""
     return {
-        source.name: in_range(source.read(spark, intent.spans[source.name]), source.name, intent)
-        for source in work.sources
-        if source.name in intent.spans
+        source.name: read_span(work, source, intent, spark) for source in work.sources if source.name in intent.spans
     }
+
+
+def read_span(work: Work, source: Source, intent: Intent, spark: SparkSession) -> Reading:
+    """What one source reads. Raises SourceUnreadable for what it is no fault of the transform: a type in a schema."""
+    try:
+        return in_range(source.read(spark, intent.spans[source.name]), source.name, intent)
+    except FloodmarkError:
+        raise
+    except Exception as error:
+        cause, place = cause_of(error), f"source '{source.name}' of job '{work.name}'"
+        known = source_error(error, work, intent.spans, spark)
+        raise known or SourceUnreadable(place, reason=cause.reason.rstrip("."), hint=cause.hint) from error
 
 
 def transform_rows(

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import floodmark as fm
 from floodmark.cli.invocation import LazySession, Tools
+from floodmark.errors import SourceUnreadable
 from tests.cli.conftest import CommandResult
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from floodmark.testing.servers import Broker
 
 Floodmark = Callable[..., CommandResult]
@@ -84,6 +88,15 @@ def test_what_fails_in_spark_is_told_in_words(
     assert (said.code in (1, 2), [word for word in words if word not in said.err]) == (True, []), said.err
     assert (BEGINNINGS.findall(said.err), JAVA.findall(said.err)) == (["Error", "Try"], [])
     assert "Traceback" not in said.err
+
+
+def test_a_wrong_type_in_a_schema_is_a_mistake_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where nobody linted, and a transform follows."""
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    source = fm.sources.Files(str(tmp_path), schema="id lnog", settle="0s")
+    job = fm.Job("orders", source, [fm.sinks.Delta(str(tmp_path / "lake"))], "select id from source")
+    with pytest.raises(SourceUnreadable, match="source 'files' of job 'orders' cannot be read: 'LNOG' is no type"):
+        job.run(spark, fm.stores.open("memory"))
 
 
 NEEDS_SPARK = """\

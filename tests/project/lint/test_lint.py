@@ -331,3 +331,40 @@ def test_a_driver_that_nothing_brings_is_warned_about(tmp_path: Path, spark: str
     found = [each for each in linted(tmp_path, DRIVEN + spark).findings if each.rule == "FM209"]
     assert [each.rule for each in found] == rules
     assert ["com.mysql:mysql-connector-j" in each.hint for each in found] == [True for _ in rules]
+
+
+KNOWN = CLEAN.replace("{type: files, path: in}", '{type: files, path: in, schema: "id long, at timestamp"}')
+
+
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [
+        ("mode: merge, key: id, sequence: at, partition_by: at", []),
+        ("mode: merge, key: ID", []),
+        ("mode: merge, key: idd", ["FM124"]),
+        ("mode: append, partition_by: day", ["FM124"]),
+        ("mode: scd2, key: id, sequence: at, partition_by: is_current", []),
+        ("mode: scd2, key: id, sequence: when", ["FM124"]),
+    ],
+)
+def test_columns_of_a_sink_are_looked_for_where_they_are_known(tmp_path: Path, options: str, rules: list[str]) -> None:
+    """A table with history has columns that its rows do not have."""
+    report = linted(tmp_path, KNOWN.replace("path: lake/orders}", f"path: lake/orders, {options}}}"))
+    assert [finding.rule for finding in report.findings if finding.severity == "error"] == rules
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select id, at as moment, moment + interval 1 day as later from source where later > at",
+        "select s.id, source_of.at from source s join dims source_of on s.id = source_of.id",
+        "with recent as (select id from source) select id, n from recent lateral view explode(array(1)) t as n",
+        "select transform(array(id), x -> x + 1) as xs, row_number() over w as n from source window w as (order by at)",
+        "select id from source where id in (select k from dims) and exists (select 1 from dims d where k = source.id)",
+        "select *, _metadata.file_name as file, current_user as who from source",
+    ],
+)
+def test_a_column_that_sql_may_know_is_not_missed(tmp_path: Path, sql: str) -> None:
+    """Only what is certain is an error, since it stops a run."""
+    report = linted(tmp_path, KNOWN.replace("select * from source", sql))
+    assert [finding.rule for finding in report.findings if finding.severity == "error"] == []

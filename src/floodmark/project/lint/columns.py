@@ -48,6 +48,9 @@ NOT_COLUMNS = frozenset(
 """Names that Spark knows without a source: functions that need no brackets, and what it adds to files."""
 UNITS = frozenset(["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"])
 BEHIND_TYPE = re.compile(r"\s+(?:not\s+null|comment\b|default\b|collate\b|generated\b)", re.IGNORECASE)
+ROW_FIELDS = ("key", "sequence", "by", "track", "untracked")
+LAYOUT_FIELDS = ("partition_by", "cluster_by", "zorder")
+"""Fields of a sink that name columns: of the rows that it gets, and of the table that it makes of them."""
 WIDEST_DECIMAL = 38
 SHOWN = 12
 """So many columns are listed where one is missing; a wide table would fill the screen."""
@@ -275,7 +278,8 @@ def is_unit(column: exp.Column) -> bool:
 
 def sink_mistakes(sink: SinkModel, columns: ColumnNames) -> Iterator[tuple[Place, ColumnMistake]]:
     """Columns that a sink is told to use and that its rows do not have, each with its field."""
-    for field in ("key", "sequence", "by", "partition_by", "cluster_by", "zorder", "track", "untracked"):
+    has_columns_of_its_own = getattr(sink, "mode", "") not in ("append", "merge", "replace")  # is_current, valid_from
+    for field in ROW_FIELDS if has_columns_of_its_own else (*ROW_FIELDS, *LAYOUT_FIELDS):
         named: Sequence[str] = getattr(sink, field, ()) if isinstance(sink, DeltaSink | PostgresSink) else ()
         for name in named:
             if name.split(".")[0].lower() not in columns:
