@@ -4,7 +4,7 @@
     scripts/waterhealer_stories.py            all four
     scripts/waterhealer_stories.py element    one of them
 
-In an environment that has water-healer 0.0.11, streamz 0.5.6 (with a later one it does not start) and distributed.
+In an environment that has water-healer 0.0.11, streamz 0.5.2 (with a later one some of its steps fail) and distributed.
 
 Both read the same messages, each in a group of its own. It ends with 0 if both healed the same data, compared as sets,
 and committed the same offsets.
@@ -12,6 +12,8 @@ and committed the same offsets.
 
 from __future__ import annotations
 
+import collections
+import collections.abc
 import importlib
 import json
 import subprocess
@@ -136,7 +138,9 @@ def tell(name: str, module: str, servers: str) -> None:
 
 
 def original() -> Any:  # noqa: ANN401 (a module)
-    """water-healer itself; its streamz looks for a function where dask no longer has it."""
+    """water-healer itself; its streamz looks for names where neither Python nor dask has them any longer."""
+    for name in ("Iterable", "MutableSet"):
+        setattr(collections, name, getattr(collections.abc, name))
     moved: Any = types.ModuleType("dask.compatibility")
     moved.apply = lambda function, args, kwargs=None: function(*args, **(kwargs or {}))
     sys.modules[moved.__name__] = moved
