@@ -7,7 +7,7 @@
 In an environment that has water-healer 0.0.11, streamz 0.5.2 (with a later one some of its steps fail) and distributed.
 
 Both read the same messages, each in a group of its own. It ends with 0 if both healed the same data, compared as sets,
-and committed the same offsets.
+and committed the same offsets. The release cannot tell the last story (see ONLY_HERE): ours has to be whole in itself.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ STORIES = {
 }
 
 
+ONLY_HERE = ("dask",)
+"""In release 0.0.11 the source of lists has no memory, so that healing them fails: there is nothing to compare with."""
+
+
 def main(names: Sequence[str]) -> int:
     """Tell the stories, and say which differ."""
     from floodmark.testing.servers import kafka_broker
@@ -57,23 +61,30 @@ def main(names: Sequence[str]) -> int:
     for name in names or STORIES:
         with tempfile.TemporaryDirectory() as folder, kafka_broker(Path(folder) / "kafka") as kafka:
             kafka.create_topic(TOPIC, PARTITIONS)
-            of_original, of_door = told_by_both(name, kafka.bootstrap, Path(folder))
-        is_same = of_original == of_door
-        print(f"{'same   ' if is_same else 'differs'}  {name}: {describe(of_original)}", flush=True)
+            *of_original, of_door = results_of(name, kafka.bootstrap, Path(folder))
+        is_same = of_original == [of_door] if name not in ONLY_HERE else is_whole(of_door)
+        print(f"{'same   ' if is_same else 'differs'}  {name}: {describe([*of_original, of_door][0])}", flush=True)
         if not is_same:
             print(f"         {name} through the door: {describe(of_door)}", flush=True)
         differing += not is_same
     return 1 if differing else 0
 
 
-def describe(told: dict[str, Any]) -> str:
+def is_whole(result: dict[str, Any]) -> bool:
+    """Whether each row was healed once, and the offsets are behind as many as were: for what has no original."""
+    rows = {tuple(row) for row in result["healed"]}
+    return 0 < len(rows) == len(result["healed"]) == sum(result["committed"])
+
+
+def describe(result: dict[str, Any]) -> str:
     """What came out of a story, in a line."""
-    return f"{len(told['healed'])} rows healed, up to {max(told['healed'] or [[0]])[0]}, committed {told['committed']}"
+    return f"{len(result['healed'])} rows healed, up to {max(result['healed'] or [[0]])[0]}, committed {result['committed']}"
 
 
-def told_by_both(name: str, servers: str, folder: Path) -> list[dict[str, Any]]:
-    """Both programs listen, then the messages come; each says in the end what it has healed."""
-    programs = [start_listening(name, module, servers, folder) for module in (ORIGINAL, DOOR)]
+def results_of(name: str, servers: str, folder: Path) -> list[dict[str, Any]]:
+    """Both programs listen, then the messages come; each says in the end what it has healed, ours last."""
+    modules = (DOOR,) if name in ONLY_HERE else (ORIGINAL, DOOR)
+    programs = [start_listening(name, module, servers, folder) for module in modules]
     try:
         for program in programs:
             wait_for_ready(program)
