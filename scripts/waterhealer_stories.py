@@ -78,7 +78,8 @@ def is_whole(result: dict[str, Any]) -> bool:
 
 def describe(result: dict[str, Any]) -> str:
     """What came out of a story, in a line."""
-    return f"{len(result['healed'])} rows healed, up to {max(result['healed'] or [[0]])[0]}, committed {result['committed']}"
+    rows, committed = result["healed"], result["committed"]
+    return f"{len(rows)} rows healed, up to {max(rows or [[0]])[0]}, committed {committed}"
 
 
 def results_of(name: str, servers: str, folder: Path) -> list[dict[str, Any]]:
