@@ -278,7 +278,7 @@ STREAMZ = Door(
 )
 WATER_HEALER = Door(
     name="water-healer",
-    packages=("water-healer==0.0.11", "streamz==0.5.6", "distributed", "setuptools<81"),
+    packages=("water-healer==0.0.11", "streamz==0.5.2", "distributed", "setuptools<81"),
     checks=(Check("the stories of its notebooks, told by both", compared("scripts/waterhealer_stories.py")),),
 )
 DOORS = {door.name: door for door in (ETL_ENTITIES, ONETL, STREAMZ, WATER_HEALER, WATERMILL)}

@@ -4,14 +4,16 @@
     scripts/waterhealer_stories.py            all four
     scripts/waterhealer_stories.py element    one of them
 
-In an environment that has water-healer 0.0.11, streamz 0.5.6 (with a later one it does not start) and distributed.
+In an environment that has water-healer 0.0.11, streamz 0.5.2 (with a later one some of its steps fail) and distributed.
 
 Both read the same messages, each in a group of its own. It ends with 0 if both healed the same data, compared as sets,
-and committed the same offsets.
+and committed the same offsets. The release cannot tell the last story (see ONLY_HERE): ours has to be whole in itself.
 """
 
 from __future__ import annotations
 
+import collections
+import collections.abc
 import importlib
 import json
 import subprocess
@@ -47,6 +49,10 @@ STORIES = {
 }
 
 
+ONLY_HERE = ("dask",)
+"""In release 0.0.11 the source of lists has no memory, so that healing them fails: there is nothing to compare with."""
+
+
 def main(names: Sequence[str]) -> int:
     """Tell the stories, and say which differ."""
     from floodmark.testing.servers import kafka_broker
@@ -55,23 +61,31 @@ def main(names: Sequence[str]) -> int:
     for name in names or STORIES:
         with tempfile.TemporaryDirectory() as folder, kafka_broker(Path(folder) / "kafka") as kafka:
             kafka.create_topic(TOPIC, PARTITIONS)
-            of_original, of_door = told_by_both(name, kafka.bootstrap, Path(folder))
-        is_same = of_original == of_door
-        print(f"{'same   ' if is_same else 'differs'}  {name}: {describe(of_original)}", flush=True)
+            *of_original, of_door = results_of(name, kafka.bootstrap, Path(folder))
+        is_same = of_original == [of_door] if name not in ONLY_HERE else is_whole(of_door)
+        print(f"{'same   ' if is_same else 'differs'}  {name}: {describe([*of_original, of_door][0])}", flush=True)
         if not is_same:
             print(f"         {name} through the door: {describe(of_door)}", flush=True)
         differing += not is_same
     return 1 if differing else 0
 
 
-def describe(told: dict[str, Any]) -> str:
+def is_whole(result: dict[str, Any]) -> bool:
+    """Whether each row was healed once, and the offsets are behind as many as were: for what has no original."""
+    rows = {tuple(row) for row in result["healed"]}
+    return 0 < len(rows) == len(result["healed"]) == sum(result["committed"])
+
+
+def describe(result: dict[str, Any]) -> str:
     """What came out of a story, in a line."""
-    return f"{len(told['healed'])} rows healed, up to {max(told['healed'] or [[0]])[0]}, committed {told['committed']}"
+    rows, committed = result["healed"], result["committed"]
+    return f"{len(rows)} rows healed, up to {max(rows or [[0]])[0]}, committed {committed}"
 
 
-def told_by_both(name: str, servers: str, folder: Path) -> list[dict[str, Any]]:
-    """Both programs listen, then the messages come; each says in the end what it has healed."""
-    programs = [start_listening(name, module, servers, folder) for module in (ORIGINAL, DOOR)]
+def results_of(name: str, servers: str, folder: Path) -> list[dict[str, Any]]:
+    """Both programs listen, then the messages come; each says in the end what it has healed, ours last."""
+    modules = (DOOR,) if name in ONLY_HERE else (ORIGINAL, DOOR)
+    programs = [start_listening(name, module, servers, folder) for module in modules]
     try:
         for program in programs:
             wait_for_ready(program)
@@ -136,7 +150,9 @@ def tell(name: str, module: str, servers: str) -> None:
 
 
 def original() -> Any:  # noqa: ANN401 (a module)
-    """water-healer itself; its streamz looks for a function where dask no longer has it."""
+    """water-healer itself; its streamz looks for names where neither Python nor dask has them any longer."""
+    for name in ("Iterable", "MutableSet"):
+        setattr(collections, name, getattr(collections.abc, name))
     moved: Any = types.ModuleType("dask.compatibility")
     moved.apply = lambda function, args, kwargs=None: function(*args, **(kwargs or {}))
     sys.modules[moved.__name__] = moved
