@@ -140,7 +140,7 @@ def test_the_options_reach_the_job(floodmark: Floodmark) -> None:
     job = ScriptedJob("orders", [done()])
     floodmark("run", "--from", "2024-01-01", "--max-rows", "10", tools=tools(job))
     asked = {"start": "2024-01-01", "max_rows": 10, "full_refresh": False, "finish": False, "abandon": False}
-    assert job.calls == [{**asked, "waits_for_settling": True}]
+    assert job.calls == [{**asked, "waits_for_settling": True, "listeners": ()}]
 
 
 @pytest.mark.usefixtures("project")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -62,12 +63,14 @@ def test_a_listener_that_fails_does_not_fail_the_run() -> None:
 
 
 @pytest.fixture(scope="module")
-def exporter() -> InMemorySpanExporter:
-    """A process sets its tracing up once."""
+def exporter() -> Iterator[InMemorySpanExporter]:
+    """A process sets its tracing up once; later tests must not fill what is kept here."""
     kept, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
     trace.set_tracer_provider(provider)
-    return kept
+    yield kept
+    provider.shutdown()
+    kept.clear()
 
 
 def test_every_phase_of_a_run_is_a_span_under_the_run(exporter: InMemorySpanExporter) -> None:
