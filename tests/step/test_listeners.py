@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from datetime import datetime
-
-import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pathlib import Path
 
 from floodmark import stores
 from floodmark.step.work import RunRequest
 from floodmark.stores.record import Receipt
-from tests.step.unsparked import LedgerSink, RunPaused, step_of
+from tests.step.unsparked import LedgerSink, step_of
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -61,33 +59,51 @@ def test_a_listener_that_fails_does_not_fail_the_run() -> None:
     assert (receipt.status, sink.rows, notes.lines) == ("done", [1, 2], ["began numbers", "ended 2"])
 
 
-@pytest.fixture(scope="module")
-def exporter() -> InMemorySpanExporter:
-    """A process sets its tracing up once."""
-    kept, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(kept))
-    trace.set_tracer_provider(provider)
-    return kept
+TRACED = """
+import json
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from floodmark import stores
+from tests.step.unsparked import LedgerSink, RunPaused, step_of
+
+kept, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(kept))
+trace.set_tracer_provider(provider)
+run = ""
+try:
+    run = step_of(stores.open("memory"), [1, 2], LedgerSink("list", pauses={pauses})).run().run
+except RunPaused:
+    pass
+spans = kept.get_finished_spans()
+[whole] = [span for span in spans if span.name == "floodmark run"]
+beneath = [span for span in spans if span.parent and span.parent.span_id == whole.context.span_id]
+phases = {{span.name: span.status.status_code.name for span in beneath}}
+print(json.dumps([phases, dict(whole.attributes), run]))
+"""
+"""A process sets its tracing up once, and for good: so each of these has one of its own."""
 
 
-def test_every_phase_of_a_run_is_a_span_under_the_run(exporter: InMemorySpanExporter) -> None:
+def traced(*, pauses: bool) -> tuple[dict[str, str], dict[str, str], str]:
+    """The phases of a run with their status, what its own span carries, and the id of its receipt."""
+    program = TRACED.format(pauses=pauses)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    phases, attributes, run = json.loads(ran.stdout)
+    return phases, attributes, run
+
+
+def test_every_phase_of_a_run_is_a_span_under_the_run() -> None:
     """With the job and the run's id on it, so that a trace leads to the receipt."""
-    exporter.clear()
-    receipt = step_of(stores.open("memory"), [1, 2], LedgerSink("list")).run()
-    spans = exporter.get_finished_spans()
-    [run] = [span for span in spans if span.name == "floodmark run"]
-    phases = [s.name for s in spans if s.parent and run.context and s.parent.span_id == run.context.span_id]
-    assert phases == [f"floodmark {name}" for name in ("look", "plan", "intent", "read", "list", "commit")]
-    assert dict(run.attributes or {}) == {"floodmark.job": "numbers", "floodmark.run": receipt.run}
+    phases, attributes, run = traced(pauses=False)
+    assert list(phases) == [f"floodmark {name}" for name in ("look", "plan", "intent", "read", "list", "commit")]
+    assert attributes == {"floodmark.job": "numbers", "floodmark.run": run}
 
 
-def test_a_phase_that_fails_says_so_in_its_span(exporter: InMemorySpanExporter) -> None:
+def test_a_phase_that_fails_says_so_in_its_span() -> None:
     """As tracing tools show it."""
-    exporter.clear()
-    with pytest.raises(RunPaused):
-        step_of(stores.open("memory"), [1], LedgerSink("list", pauses=True)).run()
-    [write] = [span for span in exporter.get_finished_spans() if span.name == "floodmark list"]
-    assert write.status.status_code is trace.StatusCode.ERROR
+    phases, _, _ = traced(pauses=True)
+    assert (phases["floodmark list"], phases["floodmark read"]) == ("ERROR", "UNSET")
 
 
 def test_a_process_without_tracing_does_not_load_it() -> None:
