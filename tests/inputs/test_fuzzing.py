@@ -189,7 +189,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def is_taken_or_refused(read: Callable[[], object]) -> bool:
-    """Whether the reader takes what it is given, or refuses it by an error of ours, and soon; any other error goes on."""
+    """Whether the reader takes what it is given, or refuses it by an error of ours, and soon; other errors go on."""
     begun = time.process_time()
     with suppress(FloodmarkError):
         read()
