@@ -87,6 +87,22 @@ def test_other_places_have_no_settings_of_s3(where: str) -> None:
     assert hadoop.s3(where) is None
 
 
+def test_a_session_is_asked_when_a_bucket_is_looked_at_and_not_before() -> None:
+    """It is slow to tell, and a loop asks for its session at every turn."""
+    hadoop, asked = HadoopSettings(), []
+
+    def settings() -> dict[str, str]:
+        asked.append("asked")
+        return DOUBLE
+
+    hadoop.remember_later(settings)
+    hadoop.s3("/lake/orders")
+    before = list(asked)
+    accesses = [hadoop.s3("s3a://lake/orders"), hadoop.s3("s3a://lake/orders")]
+    assert (before, asked) == ([], ["asked"])
+    assert [access and access.endpoint for access in accesses] == ["http://127.0.0.1:5000"] * 2
+
+
 def test_a_secret_is_in_no_text_of_an_access() -> None:
     """It may end up in a log line."""
     assert "S3cret" not in f"{known(DOUBLE)!r} {known(DOUBLE)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -32,6 +32,7 @@ class HadoopSettings:
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
+        self._later: Callable[[], Mapping[str, str]] | None = None
         self._lock = threading.Lock()
 
     def remember(self, settings: Mapping[str, str]) -> None:
@@ -40,10 +41,19 @@ class HadoopSettings:
         with self._lock:
             self._known = {**self._known, **{name: value for name, value in own.items() if name.startswith("fs.")}}
 
+    def remember_later(self, settings: Callable[[], Mapping[str, str]]) -> None:
+        """Ask for these when somebody needs them: a session is slow to tell, and most jobs never need to know."""
+        self._later = settings
+
     def s3(self, where: str) -> S3Access | None:
         """How the bucket of this URL is reached; None for what is not on S3."""
         parts = urlsplit(where)
-        return S3Access.of(self._known, parts.netloc) if parts.scheme.lower() in S3_SCHEMES else None
+        if parts.scheme.lower() not in S3_SCHEMES:
+            return None
+        later, self._later = self._later, None
+        if later is not None:
+            self.remember(later())
+        return S3Access.of(self._known, parts.netloc)
 
 
 SETTINGS = HadoopSettings()

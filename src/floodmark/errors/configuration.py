@@ -209,11 +209,11 @@ class MarkInvalid(MarkError, ValueError):
     """A value that this kind of mark refuses."""
 
     def __init__(self, kind: str, value: object, *, reason: str) -> None:
-        super().__init__(f"{kind} refuses {_shown(value)}: {reason}.", hint="pass a value of the kind's own type")
+        super().__init__(f"{kind} refuses {_short_text(value)}: {reason}.", hint="pass a value of the kind's own type")
         self.kind, self.value, self.reason = kind, value, reason
 
 
-def _shown(value: object) -> str:
+def _short_text(value: object) -> str:
     """The value for a message, cut where it is long."""
     try:
         text = repr(value)

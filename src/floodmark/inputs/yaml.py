@@ -36,7 +36,7 @@ def parse(text: str, name: str) -> tuple[Json, dict[Place, int]]:
     while YAML reads. They come back unexpanded, and what a variable holds can never be taken for YAML.
     """
     aside = _Aside(f"\ue000{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}.")
-    loader, node = _compose(REFERENCE.sub(aside.put, text), name, _Loader)
+    loader, node = _compose(REFERENCE.sub(aside.set_aside, text), name, _Loader)
     reader = _Reader(name, loader, aside)
     return reader.value(node, ()), reader.lines
 
@@ -48,11 +48,11 @@ class _Aside:
     word: str
     references: list[str] = field(default_factory=list)
 
-    def put(self, reference: re.Match[str]) -> str:
+    def set_aside(self, reference: re.Match[str]) -> str:
         self.references.append(reference[0])
         return f"{self.word}{len(self.references) - 1}\ue001"
 
-    def back(self, text: str) -> str:
+    def restore(self, text: str) -> str:
         if self.word not in text:
             return text
         return re.sub(f"{re.escape(self.word)}(\\d+)\ue001", lambda mark: self.references[int(mark[1])], text)
@@ -209,13 +209,13 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a field name has to be text")
             if key.value in first and key.tag != _TAG + "merge":
-                said = f"field '{self.aside.back(key.value)}' stands here again, after line {first[key.value]}"
+                said = f"field '{self.aside.restore(key.value)}' stands here again, after line {first[key.value]}"
                 raise self._error(key, said)
             first[key.value] = key.start_mark.line + 1
         self._merge(node)
         values: dict[str, Json] = {}
         for key, inner in node.value:
-            name = self.aside.back(str(key.value))
+            name = self.aside.restore(str(key.value))
             inside: Place = (*place, name)
             self.lines[inside] = key.start_mark.line + 1
             values[name] = self.value(inner, inside)
@@ -232,7 +232,7 @@ class _Reader:
             value: Json = self.loader.construct_object(node)
         except (ValueError, ConstructorError):
             raise self._error(node, f"{node.tag} is not a kind of value this file can hold") from None
-        return self.aside.back(value) if isinstance(value, str) else value
+        return self.aside.restore(value) if isinstance(value, str) else value
 
     def _error(self, node: yaml.Node, reason: str) -> ConfigError:
         return ConfigError(f"{self.name}:{node.start_mark.line + 1}: {reason}.", hint="fix that line")

@@ -62,7 +62,7 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
     """
     active = active_session()
     if active is not None:
-        SETTINGS.remember(active.conf.getAll)
+        SETTINGS.remember_later(lambda: active.conf.getAll)
         return _with_delta(active)
     chosen = full_names(settings or {})
     SETTINGS.remember(chosen)

@@ -114,7 +114,7 @@ class DeltaTarget:
         with self.lock(held_by, batch.job):
             probe = self.probe(session)
             if not self.has(probe, batch):
-                self._require_shared_disk(held_by, batch)
+                self._require_shared_disk(session(), batch)
                 try:
                     commit(probe)
                 except Exception as error:
@@ -127,13 +127,14 @@ class DeltaTarget:
                     raise SinkFailed(batch.job, sink=self.sink, reason=reason)
             return self.commit_of(probe, batch)
 
-    def _require_shared_disk(self, spark: SparkSession | None, batch: Batch) -> None:
+    def _require_shared_disk(self, spark: SparkSession, batch: Batch) -> None:
         """Raises DiskNotShared where a task would leave its files on a disk that the table is not on.
 
         Delta's commit would name them all the same. Asked by a small job of its own, and on clusters alone: a merge
-        writes behind a shuffle, so its rows cannot carry the question along.
+        writes behind a shuffle, so its rows cannot carry the question along. A small batch that the driver itself
+        commits is refused, too: the next one may be a large one.
         """
-        if spark is None or runs_here(spark):
+        if runs_here(spark):
             return
         location = self.place.location(lambda: spark)
         folder = local_path(location) if location else None
