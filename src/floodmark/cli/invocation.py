@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from floodmark.errors import ConfigError, UnknownKind
+from floodmark.errors import ConfigError, FloodmarkError, UnknownKind
 from floodmark.logs import LEVELS, Format, configure, get_logger, redact
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job
     from floodmark.project.file import Document, StoreSettings, Variables
     from floodmark.project.kinds import Site
-    from floodmark.project.models import Project
+    from floodmark.project.models import JobModel, Project
     from floodmark.stores.contract import MarkStore
 
 
@@ -115,7 +115,18 @@ def _open_store(settings: StoreSettings) -> MarkStore:
 def _build_jobs(project: Project, site: Site, select: Sequence[str]) -> Sequence[Job]:
     from floodmark.project import build_jobs
 
-    return build_jobs(project, site, select)
+    return in_order(build_jobs(project, site, select))
+
+
+def in_order(jobs: Sequence[Job]) -> Sequence[Job]:
+    """Each job after those that fill what it reads, and else as the project has them."""
+    if len(jobs) == 1:
+        return jobs
+    from floodmark.jobs.table_readers import order
+    from floodmark.lineage import needed_jobs
+
+    by_name = {job.name: job for job in jobs}
+    return [by_name[name] for name in order(needed_jobs(jobs))]
 
 
 @dataclass(frozen=True)
@@ -184,12 +195,40 @@ class Invocation:
 
         return Site(self.document().folder, console)
 
-    def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
-        """The selected jobs, ready to run."""
-        jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), select)
+    def jobs(
+        self,
+        select: Sequence[str] = (),
+        *,
+        exclude: Sequence[str] = (),
+        console: Literal["stdout", "stderr"] = "stdout",
+    ) -> Sequence[Job]:
+        """The selected jobs, ready to run, each after those that fill what it reads."""
+        from floodmark.project.selection import is_plain
+
+        is_named = not exclude and all(map(is_plain, select))
+        names = select if is_named else [job.name for job in self.selected(select, exclude)]
+        jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), names)
         if not jobs:
             raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
         return jobs
+
+    def selected(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[JobModel]:
+        """What the project file says of the selected jobs. Raises JobNotFound, or ConfigError if none is left."""
+        from floodmark.project.selection import Selection
+
+        project = self.loaded_project()
+        chosen = Selection(select, exclude).of(project.jobs, self.needed_jobs)
+        if not chosen and exclude:
+            raise ConfigError("--exclude leaves no job.", hint="leave one of its words out")
+        return chosen
+
+    def needed_jobs(self) -> dict[str, tuple[str, ...]]:
+        """By job of the project, those that fill what it reads."""
+        from floodmark.lineage import needed_jobs
+        from floodmark.lineage.flows import Parts
+
+        site = self.site()
+        return needed_jobs(Parts.of_model(job, site) for job in self.loaded_project().jobs)
 
     def session(self) -> LazySession:
         """The Spark session of this command; not started by asking for it."""
@@ -203,3 +242,21 @@ class Invocation:
             self._session.stop()
         if self._store is not None:
             self._store.close()
+
+
+def job_words() -> list[str]:
+    """Names and tags of the project's jobs as they stand in its files, nothing checked; none where something is wrong.
+
+    What Python gives is not asked: a shell that completes a word must not run a user's code.
+    """
+    from floodmark.project.file import Variables, find_project, read_document
+    from floodmark.project.folder import gathered
+
+    try:
+        document = gathered(read_document(find_project(None, Path.cwd()), Variables(os.environ)))
+    except FloodmarkError:
+        return []
+    jobs = document.values.get("jobs")
+    fields = [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
+    tags = [tag for job in fields if isinstance(some := job.get("tags"), list) for tag in some]
+    return [*(str(job["name"]) for job in fields if "name" in job), *(f"tag:{tag}" for tag in dict.fromkeys(tags))]

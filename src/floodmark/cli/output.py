@@ -46,8 +46,37 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON document and nothing else on stdout.", callback=_reserve_stdout),
 ]
-Select = Annotated[list[str] | None, typer.Option("--select", metavar="JOB", help="Only this job; may be repeated.")]
-OneJob = Annotated[str | None, typer.Argument(metavar="JOB", help="The job's name; `--select JOB` does as well.")]
+
+
+def complete_jobs(incomplete: str) -> list[str]:
+    """The jobs' names and tags that begin so, for the shell; it is asked at every key, and answers without Spark."""
+    from floodmark.cli.invocation import job_words
+
+    return [word for word in job_words() if word.startswith(incomplete)]
+
+
+Jobs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[JOB]...", help="Only these jobs; as --select.", autocompletion=complete_jobs),
+]
+Select = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        "-s",
+        metavar="JOB",
+        help="A job, a pattern, tag:NAME; +JOB with what it is made of, JOB+ with what is made of it; repeatable.",
+        autocompletion=complete_jobs,
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(metavar="JOB", help="Leave these out, in the same words.", autocompletion=complete_jobs),
+]
+OneJob = Annotated[
+    str | None,
+    typer.Argument(metavar="JOB", help="The job's name; `--select JOB` does as well.", autocompletion=complete_jobs),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
@@ -180,6 +209,11 @@ def confirm(act: str, *, yes: bool, dry_run: bool) -> bool:
         print_line(f"would {act}")
         return False
     return yes or typer.confirm(f"{act}?", abort=True)
+
+
+def words(jobs: Sequence[str] | None, select: Sequence[str] | None) -> list[str]:
+    """What a person named, as arguments or by `--select`."""
+    return [*(jobs or ()), *(select or ())]
 
 
 def one_job(job: str | None, select: Sequence[str] | None) -> str:

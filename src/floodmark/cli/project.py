@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, OneJob, Select, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, Exclude, Jobs, Select, print_json, print_line, print_table, words
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -105,12 +105,16 @@ FOUND_ERRORS = 2
 
 
 @lint_app.command()
-def lint(ctx: typer.Context, as_json: AsJson = False) -> None:
+def lint(
+    ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
+) -> None:
     """Check the project offline, and say what each pair of source and sink guarantees."""
     from floodmark.project.lint import lint as lint_document
 
     invocation: Invocation = ctx.obj
     report = lint_document(invocation.document())
+    if jobs or select or exclude:
+        report = report.of([job.name for job in invocation.selected(words(jobs, select), exclude or ())])
     if as_json:
         findings = [_finding_entry(finding, invocation) for finding in report.findings]
         limits = [_finding_entry(limit, invocation) for limit in report.limits]
@@ -147,16 +151,18 @@ check_app = typer.Typer(add_completion=False)
 
 
 @check_app.command()
-def check(ctx: typer.Context, job: OneJob = None, select: Select = None, as_json: AsJson = False) -> None:
+def check(
+    ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
+) -> None:
     """Ask every source and sink: connection, cursor, index, uniqueness, rights, retention. Changes nothing."""
     from floodmark.project.check import JobCheck, exit_code
     from floodmark.step.work import RunRequest
 
     invocation: Invocation = ctx.obj
-    jobs = invocation.jobs([*([job] if job else ()), *(select or ())])
+    chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
     session, store = invocation.session(), invocation.store()
     master = invocation.loaded_project().master
-    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in jobs]
+    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in chosen]
     results = [result for each in checks for result in each.results()]
     if as_json:
         print_json({"checks": [_check_entry(result, invocation) for result in results]})

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Select, Yes, print_json, print_line, print_table
+from floodmark.cli.output import (
+    AsJson,
+    DryRun,
+    Exclude,
+    Jobs,
+    Select,
+    Yes,
+    print_json,
+    print_line,
+    print_table,
+    words,
+)
 from floodmark.errors import ConfigError
 from floodmark.machine import file_name
 from floodmark.stores.opening import folder_beside
@@ -29,10 +40,13 @@ Set = Annotated[
 
 
 @app.command("list")
-def list_(ctx: typer.Context, select: Select = None, as_json: AsJson = False) -> None:
+def list_(
+    ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
+) -> None:
     """Show how many rows were put aside, by batch, broken rules and status."""
     invocation: Invocation = ctx.obj
-    groups = [group for job in invocation.jobs(select or ()) for group in _quarantine(invocation, job.name).groups()]
+    chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
+    groups = [group for job in chosen for group in _quarantine(invocation, job.name).groups()]
     if as_json:
         print_json({"quarantine": [asdict(group) for group in groups]})
     elif not groups:

@@ -14,7 +14,8 @@ from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import (
     AsJson,
     DryRun,
-    OneJob,
+    Exclude,
+    Jobs,
     Select,
     Yes,
     message_and_hint,
@@ -22,6 +23,7 @@ from floodmark.cli.output import (
     print_json,
     print_line,
     scrub_document,
+    words,
 )
 from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.hwm.mark import short_mark
@@ -51,9 +53,10 @@ To = Annotated[
 @app.command()
 def rollback(
     ctx: typer.Context,
-    job: OneJob = None,
+    jobs: Jobs = None,
     to: To = ...,  # type: ignore[assignment]
     select: Select = None,
+    exclude: Exclude = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -64,20 +67,13 @@ def rollback(
 
     invocation: Invocation = ctx.obj
     store = invocation.store()
-    names = [*([job] if job else []), *(select or [])]
-    require_known(invocation, names)
+    chosen = invocation.selected(words(jobs, select), exclude or ()) if jobs or select or exclude else []
+    names = [each.name for each in chosen]
     target = Target.parse(to, store)
-    jobs = without_python(invocation, names or taking_part(invocation, target))
-    steps = tuple(each.step(invocation.session(), store, RunRequest()) for each in jobs)
+    built = without_python(invocation, names or taking_part(invocation, target))
+    steps = tuple(each.step(invocation.session(), store, RunRequest()) for each in built)
     command = RollbackCommand(invocation, Rollback(steps, target), as_json)
     raise typer.Exit(command.go(yes=yes, dry_run=dry_run))
-
-
-def require_known(invocation: Invocation, names: Sequence[str]) -> None:
-    """A job that nobody has is an error before what it should go back to."""
-    from floodmark.project import select_jobs
-
-    select_jobs(invocation.loaded_project(), names)
 
 
 def taking_part(invocation: Invocation, target: Target) -> list[str]:
@@ -100,7 +96,7 @@ def without_python(invocation: Invocation, names: Sequence[str]) -> Sequence[Job
 
     project = invocation.loaded_project()
     bare = (j.model_copy(update={"transform": None}) if j.transform and j.transform.python else j for j in project.jobs)
-    readable = project.model_copy(update={"jobs": tuple(bare)})
+    readable = project.model_copy(update={"listed": tuple(bare)})
     jobs = invocation.tools.build_jobs(readable, invocation.site(), names)
     if not jobs:
         raise ConfigError("the project has no jobs.", hint="add one under `jobs:`")

@@ -15,6 +15,8 @@ from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import (
     AsJson,
     DryRun,
+    Exclude,
+    Jobs,
     Select,
     message_and_hint,
     print_failure,
@@ -22,6 +24,7 @@ from floodmark.cli.output import (
     print_line,
     run_entry,
     run_line,
+    words,
 )
 from floodmark.errors import ConfigError
 from floodmark.hwm.mark import mark_text
@@ -52,13 +55,17 @@ MetricsAddress = Annotated[
 AtOnce = Annotated[
     int, typer.Option("--jobs", metavar="N", min=1, help="Run so many jobs at once, where they share no table.")
 ]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Only those jobs whose last run failed.")]
 Every = Annotated[str | None, typer.Option(metavar="5s", help="How often a loop looks; implies --loop.")]
 
 
 @run_app.command()
 def run(
     ctx: typer.Context,
+    jobs: Jobs = None,
     select: Select = None,
+    exclude: Exclude = None,
+    retry_failed: RetryFailed = False,
     loop: Annotated[bool, typer.Option("--loop", help="Run again and again until SIGTERM or Ctrl-C.")] = False,
     every: Every = None,
     max_rows: Annotated[int | None, typer.Option(min=1, help="Read about so many rows at most.")] = None,
@@ -71,7 +78,7 @@ def run(
     metrics_addr: MetricsAddress = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the jobs in the order of the file; one that fails does not stop the others."""
+    """Run the jobs, each after those that fill what it reads; one that fails does not stop the others."""
     from floodmark.step.work import RunRequest
 
     options = RunRequest(start, full_refresh, max_rows, finish, abandon)
@@ -80,17 +87,31 @@ def run(
     if loops and at_once > 1:
         raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
     command = RunCommand(ctx.obj, options, as_json, at_once)
-    jobs = command.invocation.jobs(select or (), console="stderr" if as_json else "stdout")
+    chosen = words(jobs, select)
+    if retry_failed:
+        failed = failed_jobs(command.invocation, chosen, exclude or ())
+        if not failed:
+            command.summarise([])
+            return
+        chosen, exclude = failed, None
+    built = command.invocation.jobs(chosen, exclude=exclude or (), console="stderr" if as_json else "stdout")
     if dry_run:
-        command.plan(jobs)
+        command.plan(built)
         return
     if metrics_addr is not None and not loops:
         raise ConfigError(
             "--metrics-addr shows the numbers of a loop.", hint="add --loop, or `floodmark health --metrics`"
         )
     with command.metrics_at(metrics_addr):
-        code = command.loop(jobs, every) if loops else command.once(jobs)
+        code = command.loop(built, every) if loops else command.once(built)
     raise typer.Exit(code)
+
+
+def failed_jobs(invocation: Invocation, select: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    """Of the selected jobs, those whose last run failed."""
+    store = invocation.store()
+    last = {job.name: list(store.runs(job.name, limit=1)) for job in invocation.selected(select, exclude)}
+    return [job for job, runs in last.items() if runs and runs[0].status == "failed"]
 
 
 def refuse_contradictions(options: RunRequest, *, loops: bool, dry_run: bool) -> None:
@@ -265,7 +286,9 @@ Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if t
 @plan_app.command()
 def plan(
     ctx: typer.Context,
+    jobs: Jobs = None,
     select: Select = None,
+    exclude: Exclude = None,
     start: Annotated[str | None, typer.Option("--from", help="As if run with --from.")] = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="As if run with --full-refresh.")] = False,
     max_rows: Annotated[int | None, typer.Option(min=1, help="As if run with --max-rows.")] = None,
@@ -277,7 +300,7 @@ def plan(
     session, store = invocation.session(), invocation.store()
     plans = [
         job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
-        for job in invocation.jobs(select or ())
+        for job in invocation.jobs(words(jobs, select), exclude=exclude or ())
     ]
     print_plans(plans, as_json=as_json)
     if detailed_exitcode and any(each.has_work for each in plans):

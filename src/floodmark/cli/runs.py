@@ -11,12 +11,15 @@ import typer
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import (
     AsJson,
+    Exclude,
+    Jobs,
     Select,
     print_json,
     print_line,
     print_table,
     run_entry,
     scrub_document,
+    words,
 )
 from floodmark.hwm.mark import mark_text, short_mark
 
@@ -32,13 +35,22 @@ runs_app = typer.Typer(add_completion=False)
 @runs_app.command()
 def runs(
     ctx: typer.Context,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
     job: Annotated[str | None, typer.Option(help="Only the runs of this job.")] = None,
     last: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show what past runs did, newest first."""
     invocation: Invocation = ctx.obj
-    receipts = invocation.store().runs(job, limit=last)
+    store = invocation.store()
+    if jobs or select or exclude:
+        names = [each.name for each in invocation.selected(words(jobs, select), exclude or ())]
+        found = [each for name in names for each in store.runs(name, limit=last)]
+        receipts: Sequence[Receipt] = sorted(found, key=lambda each: each.started, reverse=True)[:last]
+    else:
+        receipts = store.runs(job, limit=last)
     if as_json:
         print_json({"runs": [_run_entry(receipt, invocation) for receipt in receipts]})
         return
@@ -72,10 +84,17 @@ Last = Annotated[str, typer.Argument(metavar="RUN2", help="Another one, of the s
 
 
 @diff_app.command()
-def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_json: AsJson = False) -> None:
+def diff(
+    ctx: typer.Context,
+    run1: First,
+    run2: Last,
+    select: Select = None,
+    exclude: Exclude = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what jobs did after the earlier of two runs and up to the later one: marks, rows, rules, tables."""
     invocation: Invocation = ctx.obj
-    found = diff_between(invocation, run1, run2, select or ())
+    found = diff_between(invocation, run1, run2, select or (), exclude or ())
     if as_json:
         changes: list[Json] = [change.serialize() for change in found.jobs]
         document: dict[str, Json] = {"from": _run_facts(found.first), "to": _run_facts(found.last), "jobs": changes}
@@ -89,15 +108,16 @@ def _run_facts(receipt: Receipt) -> dict[str, Json]:
     return {"run": receipt.run, "job": receipt.job, "started": receipt.started.isoformat(), "number": receipt.number}
 
 
-def diff_between(invocation: Invocation, run1: str, run2: str, select: Sequence[str]) -> Diff:
+def diff_between(
+    invocation: Invocation, run1: str, run2: str, select: Sequence[str], exclude: Sequence[str] = ()
+) -> Diff:
     """What the selected jobs did between two runs; if none is selected, all that ran."""
     from floodmark.jobs.diff import diff as between
     from floodmark.jobs.diff import jobs_that_ran
-    from floodmark.project import select_jobs
 
     site, store = invocation.site(), invocation.store()
-    declared = select_jobs(invocation.loaded_project(), select)
-    others = [] if select else jobs_that_ran(store)
+    declared = invocation.selected(select, exclude)
+    others = [] if select or exclude else jobs_that_ran(store)
     sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}
     return between(store, run1, run2, {**sinks, **{name: [] for name in others if name not in sinks}})
 

@@ -60,6 +60,7 @@ def build_job(model: JobModel, site: Site) -> Job:
             attempts=model.retries.attempts, backoff_seconds=seconds_in(model.retries.backoff, field="backoff")
         ),
         spool=site.path(model.spool),
+        tags=model.tags,
     )
 
 

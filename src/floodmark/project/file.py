@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import yaml
 
+try:
+    from yaml import CSafeLoader as SafeLoader  # libyaml's own: hundreds of files are read in a moment
+except ImportError:
+    from yaml import SafeLoader  # type: ignore[assignment]
+
 from floodmark.errors import ConfigError, VariableMissing
 from floodmark.logs import redact
 from floodmark.stores.opening import PROJECT_STORE
@@ -45,11 +50,7 @@ def find_project(file: Path | None, start: Path) -> Path:
 
 def read_document(file: Path, variables: Variables, *, target: str | None = None) -> Document:
     """Parse the file. Raises ConfigError with file and line."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file.name} cannot be read: {error}.", hint="save it as UTF-8 text") from error
-    values, lines = parse(text, file.name)
+    values, lines = parse(read_text(file), file.name)
     if not isinstance(values, dict):
         raise ConfigError(f"{file.name}:1 has no fields.", hint="floodmark init writes an example")
     document = Document(file, values, lines, variables, target)
@@ -57,15 +58,28 @@ def read_document(file: Path, variables: Variables, *, target: str | None = None
     return document
 
 
+def read_text(file: Path) -> str:
+    """What stands in a file of the project. Raises ConfigError."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file.name} cannot be read: {error}.", hint="save it as UTF-8 text") from error
+
+
 @dataclass(frozen=True)
 class Document:
-    """A parsed project file: its values with the variables still unfilled, and the line of each of them."""
+    """A parsed project file: its values with the variables still unfilled, and the line of each of them.
+
+    Once it is whole (see `folder`), the files that it includes are part of it, and `homes` says what came from where.
+    """
 
     file: Path
     values: dict[str, Json]
     lines: Mapping[Place, int]
     variables: Variables
     target: str | None = None
+    homes: Mapping[Place, str] = field(default_factory=dict)
+    is_whole: bool = False
 
     @property
     def folder(self) -> Path:
@@ -76,7 +90,12 @@ class Document:
         """file:line of a value, or of the nearest thing around it that is really there."""
         while place and place not in self.lines:
             place = place[:-1]
-        return f"{self.file.name}:{self.lines.get(place, 1)}"
+        return f"{self.file_of(place)}:{self.lines.get(place, 1)}"
+
+    def file_of(self, place: Place) -> str:
+        """The name of the file in which a value stands, as seen from the project's folder."""
+        outer = (place[:end] for end in range(len(place), -1, -1))
+        return next((self.homes[each] for each in outer if each in self.homes), self.file.name)
 
     def expand(self, value: Json, place: Place) -> Json:
         """The value with its variables filled in. Raises VariableMissing with file and line."""
@@ -211,7 +230,7 @@ def parse(text: str, name: str) -> tuple[Json, dict[Place, int]]:
         ) from None
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(SafeLoader):
     """Safe tags alone, and YAML 1.2's plain scalars: `on`, `no` and 2024-01-01 are text."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012  (PyYAML declares it without ClassVar)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
 from floodmark.project.file import Document, chosen_target
+from floodmark.project.folder import gathered
 from floodmark.project.kinds import DURATION, NAME, PYTHON_NAME
 from floodmark.project.models import Project
 
@@ -43,6 +44,7 @@ def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
     """The project, or everything that is wrong with its file."""
     over = chosen_target(document)
     try:
+        document = gathered(document)
         values = {name: document.expand(value, (name,)) for name, value in document.values.items() if name != "targets"}
         place = ("targets", document.target or "")
         values |= {name: document.expand(value, (*place, name)) for name, value in over.items()}
@@ -74,7 +76,12 @@ def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
     details: dict[Place, ErrorDetails] = {}
     for detail in error.errors(include_input=False):
         details.setdefault(_place(detail, document.values), detail)  # a union complains once for each of its members
-    in_order = sorted(details, key=lambda place: document.lines.get(place, document.lines.get(place[:-1], 0)))
+    files = list(dict.fromkeys([document.file.name, *document.homes.values()]))
+
+    def order(place: Place) -> tuple[int, int]:
+        return files.index(document.file_of(place)), document.lines.get(place, document.lines.get(place[:-1], 0))
+
+    in_order = sorted(details, key=order)
     return [_mistake(place, details[place], document) for place in in_order]
 
 
@@ -128,7 +135,8 @@ def _known_fields(location: Sequence[str | int]) -> list[str]:
 
 
 def _inner_models(models: Iterable[type[BaseModel]], step: str) -> list[type[BaseModel]]:
-    fields = [model.model_fields[step].annotation for model in models if step in model.model_fields]
+    named = [(field.alias or name, field) for model in models for name, field in model.model_fields.items()]
+    fields = [field.annotation for name, field in named if name == step]
     if fields:
         return [model for annotation in fields for model in _models_in(annotation)]
     return [model for model in models if step in get_args(getattr(model.model_fields.get("type"), "annotation", None))]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, StringConstraints, Tag, model_validator
 
+from floodmark.project.folder import DEFAULT_FILES
 from floodmark.project.kinds import (
+    Columns,
     ConsoleSink,
     DeltaSink,
     DeltaSource,
@@ -63,6 +65,7 @@ def _as_setting(value: object) -> object:
 
 Setting = Annotated[str, BeforeValidator(_as_setting)]
 Store = Text | tuple[Text, ...]
+Tags = Annotated[tuple[Name, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Share = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
 AlertKind = Literal[
     "lag",
@@ -83,13 +86,15 @@ class Transform(Model):
     """SQL over `source`, a Python function from DataFrame to DataFrame, or the members of a dimension."""
 
     sql: Text | None = None
+    file: Text | None = Field(default=None, description="a file with the SQL, seen from the project's folder")
     python: PythonName | None = None
     dimension: DimensionMembers | None = None
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Transform:
-        if [self.sql, self.python, self.dimension].count(None) != len(("sql", "python")):
-            raise ValueError("give either sql or python, or dimension")
+        text = self.file or self.sql  # the text of a file is read into `sql` before
+        if [text, self.python, self.dimension].count(None) != len(("text", "python")):
+            raise ValueError("give either sql, file or python, or dimension")
         return self
 
 
@@ -126,6 +131,7 @@ class JobModel(Model):
     every: Duration | None = None
     retries: Retries = Retries()
     spool: Text = Field(default="state/spool", description="folder where a batch is frozen if its rows might change")
+    tags: Tags = ()
 
     def places_aside(self) -> dict[str, str]:
         """The paths for rows that are put aside, as they are written or by default, by the names of their tables."""
@@ -167,6 +173,46 @@ class JobModel(Model):
         if any(sink.key != (members.key,) for sink in tables):
             raise ValueError(f"the sinks of this dimension need `key: {members.key}`")
         return self
+
+
+class JobDefaults(Model):
+    """What every job says that does not say otherwise; `{job}` in a path is the name of the job."""
+
+    rules: tuple[RuleModel, ...] = ()
+    quarantine: Quarantine | None = None
+    on_schema_change: Literal["fail", "evolve", "ignore"] = "fail"
+    dead_letters: DeadLetters | None = None
+    every: Duration | None = None
+    retries: Retries = Retries()
+    spool: Text | None = None
+    tags: Tags = ()
+
+    @model_validator(mode="after")
+    def _a_place_for_each(self) -> JobDefaults:
+        for name in ("quarantine", "dead_letters"):
+            path = getattr(getattr(self, name), "path", None)
+            if path is not None and "{job}" not in path:
+                raise ValueError(f"`{name}` of all jobs would be one table: write {{job}} in its path")
+        return self
+
+
+class PythonJobs(Model):
+    """Jobs that are written in Python: a job, several, or a function that gives them."""
+
+    python: PythonName = Field(description="module:name")
+    tags: Tags = ()
+    _jobs: tuple[JobModel, ...] = PrivateAttr(default=())
+
+    @property
+    def jobs(self) -> tuple[JobModel, ...]:
+        """What was found there; nothing before anybody has looked."""
+        return self._jobs
+
+    def holding(self, jobs: Sequence[JobModel]) -> PythonJobs:
+        """The same, once it was looked at."""
+        copy = self.model_copy()
+        copy._jobs = tuple(jobs)
+        return copy
 
 
 class Retention(Model):
@@ -242,6 +288,30 @@ class Alerts(Model):
         return self
 
 
+def _kind_of_item(item: object) -> str:
+    is_python = isinstance(item, PythonJobs) or (isinstance(item, Mapping) and "python" in item)
+    return "python" if is_python else "job"
+
+
+JobItem = Annotated[
+    Annotated[JobModel, Tag("job")] | Annotated[PythonJobs, Tag("python")], Discriminator(_kind_of_item)
+]
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, Mapping) else value
+
+
+def _or_python(schema: dict[str, Any]) -> None:
+    """`jobs: {python: …}` without a list, for editors."""
+    listed = {name: schema.pop(name) for name in ("type", "items")}
+    schema["anyOf"] = [listed, {"$ref": "#/$defs/PythonJobs"}]
+
+
+def _jobs_of(item: JobModel | PythonJobs) -> tuple[JobModel, ...]:
+    return (item,) if isinstance(item, JobModel) else item.jobs
+
+
 class Target(Model):
     """What `--target` puts over the fields of the file."""
 
@@ -256,7 +326,11 @@ class Project(Model):
     store: Store = PROJECT_STORE
     namespace: Text = "default"
     spark: Mapping[str, Setting] = {}
-    jobs: tuple[JobModel, ...] = ()
+    include: Columns = Field(default=DEFAULT_FILES, description="files with jobs, as patterns")
+    defaults: JobDefaults = JobDefaults()
+    listed: Annotated[tuple[JobItem, ...], BeforeValidator(_as_list)] = Field(
+        default=(), alias="jobs", json_schema_extra=_or_python
+    )
     tasks: Mapping[Name, PythonName] = {}
     health: Health = Health()
     alerts: tuple[Alerts, ...] = ()
@@ -269,6 +343,15 @@ class Project(Model):
         if twice:
             raise ValueError(f"two jobs are called '{twice[0]}'")
         return self
+
+    @property
+    def jobs(self) -> tuple[JobModel, ...]:
+        """Every job, also those that were given in Python."""
+        return tuple(job for _, job in self.placed_jobs())
+
+    def placed_jobs(self) -> list[tuple[int, JobModel]]:
+        """Every job with its place in the list of the file."""
+        return [(place, job) for place, item in enumerate(self.listed) for job in _jobs_of(item)]
 
     @property
     def master(self) -> str:

@@ -5,7 +5,7 @@ Beside findings it says what each job guarantees for each of its sinks, and in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ConfigError
 from floodmark.locations import local_path, missing_part
 from floodmark.project.findings import Finding, Guarantee
+from floodmark.project.folder import gathered
 from floodmark.project.kinds import (
     ConsoleSink,
     DeltaSink,
@@ -77,6 +78,14 @@ class Report:
     limits: tuple[Finding, ...] = ()
     """What is not guaranteed."""
 
+    def of(self, jobs: Collection[str]) -> Report:
+        """What is said of these jobs, and of the file as a whole."""
+        return Report(
+            tuple(each for each in self.findings if each.job is None or each.job in jobs),
+            tuple(each for each in self.guarantees if each.job in jobs),
+            tuple(each for each in self.limits if each.job in jobs),
+        )
+
     @property
     def has_errors(self) -> bool:
         """Whether a run would be refused or go wrong."""
@@ -85,10 +94,14 @@ class Report:
 
 def lint(document: Document) -> Report:
     """Look at the whole file; a file that is wrong gets its mistakes and nothing else."""
+    try:
+        document = gathered(document)
+    except ConfigError as error:
+        return Report((_mistake(error, document),))
     project, wrong = examine(document)
     if project is None:
         return Report(tuple(_mistake(error, document) for error in wrong))
-    jobs = [JobLint(job, ("jobs", position), document, project) for position, job in enumerate(project.jobs)]
+    jobs = [JobLint(job, ("jobs", position), document, project) for position, job in project.placed_jobs()]
     findings = [finding for job in jobs for finding in job.findings()]
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
