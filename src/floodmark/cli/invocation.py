@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job
     from floodmark.project.file import Document, StoreSettings, Variables
     from floodmark.project.kinds import Site
+    from floodmark.project.lint import Report as LintReport
     from floodmark.project.models import JobModel, Project
+    from floodmark.project.python_jobs import Unseen
     from floodmark.stores.contract import MarkStore
 
 
@@ -150,6 +152,7 @@ class Invocation:
     _variables: Variables | None = None
     _document: Document | None = None
     _project: Project | None = None
+    _unseen: list[Unseen] = field(default_factory=list)
     _store: MarkStore | None = None
     _session: LazySession | None = None
 
@@ -175,10 +178,38 @@ class Invocation:
     def loaded_project(self) -> Project:
         """The project file, every field of it checked."""
         from floodmark.project.loading import load
+        from floodmark.project.models import PythonJobs
 
         if self._project is None:
-            self._project = load(self.document())
+            project = load(self.document())
+            if any(isinstance(each, PythonJobs) for each in project.listed):
+                project, self._unseen = self._with_python_jobs(project)
+            for each in self._unseen:
+                log.warning("could not look inside Python jobs", name=each.name, reason=each.error.message)
+            self._project = project
         return self._project
+
+    def _with_python_jobs(self, project: Project) -> tuple[Project, list[Unseen]]:
+        from floodmark.project.python_jobs import with_python_jobs
+        from floodmark.stores.opening import folder_beside
+
+        return with_python_jobs(project, self.site(), lambda: folder_beside(self.store()))
+
+    def _look_again_with_spark(self) -> None:
+        """A module may need a session when it is imported: what could not be looked into is, once Spark has started."""
+        if not self._unseen:
+            return
+        project = self.loaded_project()
+        self.session()()
+        self._project, self._unseen = self._with_python_jobs(project)
+        if self._unseen:
+            raise self._unseen[0].error
+
+    def lint(self) -> LintReport:
+        """What lint says of the project, the jobs that Python gives included."""
+        from floodmark.project.lint import lint
+
+        return lint(self.document(), self._with_python_jobs)
 
     def store(self) -> MarkStore:
         """The project's mark store."""
@@ -205,6 +236,8 @@ class Invocation:
         """The selected jobs, ready to run, each after those that fill what it reads."""
         from floodmark.project.selection import is_plain
 
+        self.loaded_project()
+        self._look_again_with_spark()
         is_named = not exclude and all(map(is_plain, select))
         names = select if is_named else [job.name for job in self.selected(select, exclude)]
         jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), names)
@@ -233,8 +266,23 @@ class Invocation:
     def session(self) -> LazySession:
         """The Spark session of this command; not started by asking for it."""
         if self._session is None:
-            self._session = self.tools.session(self.loaded_project().spark_settings())
+            project = self.loaded_project()
+            self._session = self.tools.session(project.spark_settings())
+            if project.setup is not None:
+                self._session.start = self._with_setup(self._session.start, project.setup)
         return self._session
+
+    def _with_setup(self, start: Callable[[], SparkSession], name: str) -> Callable[[], SparkSession]:
+        """Start Spark, and let the project's own function make it ready."""
+        from floodmark.locations import load_name
+
+        def started() -> SparkSession:
+            session = start()
+            setup: Callable[[SparkSession], object] = load_name(name, self.document().folder)  # type: ignore[assignment]
+            setup(session)
+            return session
+
+        return started
 
     def close(self) -> None:
         """End what this call started."""

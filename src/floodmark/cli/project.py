@@ -109,10 +109,8 @@ def lint(
     ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
 ) -> None:
     """Check the project offline, and say what each pair of source and sink guarantees."""
-    from floodmark.project.lint import lint as lint_document
-
     invocation: Invocation = ctx.obj
-    report = lint_document(invocation.document())
+    report = invocation.lint()
     if jobs or select or exclude:
         report = report.of([job.name for job in invocation.selected(words(jobs, select), exclude or ())])
     if as_json:

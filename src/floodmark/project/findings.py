@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -17,6 +17,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM104": ("error", "the transform's SQL is not one query"),
     "FM105": ("warning", "the transform's SQL reads a table beside the source"),
     "FM110": ("error", "a Python name that is not there"),
+    "FM111": ("warning", "jobs of Python that could not be looked into"),
     "FM121": ("error", "a quality rule's SQL cannot be parsed"),
     "FM122": ("warning", "a quality rule may judge otherwise when it is asked again"),
     "FM123": ("error", "a quality rule names a column that the rows do not have"),
@@ -87,3 +88,26 @@ class Guarantee:
     sink: str
     guarantee: Promise
     words: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that lint has to say."""
+
+    findings: tuple[Finding, ...]
+    guarantees: tuple[Guarantee, ...] = ()
+    limits: tuple[Finding, ...] = ()
+    """What is not guaranteed."""
+
+    def of(self, jobs: Collection[str]) -> Report:
+        """What is said of these jobs, and of the file as a whole."""
+        return Report(
+            tuple(each for each in self.findings if each.job is None or each.job in jobs),
+            tuple(each for each in self.guarantees if each.job in jobs),
+            tuple(each for each in self.limits if each.job in jobs),
+        )
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a run would be refused or go wrong."""
+        return any(finding.severity == "error" for finding in self.findings)

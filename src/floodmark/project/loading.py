@@ -57,7 +57,7 @@ def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
 
 
 def project_schema() -> dict[str, object]:
-    """The schema; where a number is wanted, `${NAME}` is one too."""
+    """The schema; where a number or a text of some form is wanted, `${NAME}` is one too."""
     schema = {name: _with_references(part) for name, part in Project.model_json_schema().items()}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Floodmark project"}
 
@@ -68,7 +68,8 @@ def _with_references(node: object) -> object:
     if not isinstance(node, dict):
         return node
     inner = {name: _with_references(value) for name, value in node.items()}
-    return {"anyOf": [inner, REFERENCE]} if node.get("type") in ("integer", "boolean", "number") else inner
+    takes_no_reference = node.get("type") in ("integer", "boolean", "number") or isinstance(node.get("pattern"), str)
+    return {"anyOf": [inner, REFERENCE]} if takes_no_reference else inner
 
 
 def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:

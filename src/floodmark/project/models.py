@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, StringConstraints, Tag, model_validator
 
+from floodmark.errors import ConfigError
 from floodmark.project.folder import DEFAULT_FILES
 from floodmark.project.kinds import (
     Columns,
@@ -63,9 +64,14 @@ def _as_setting(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-Setting = Annotated[str, BeforeValidator(_as_setting)]
+Setting = Annotated[str, BeforeValidator(_as_setting, json_schema_input_type=str | int | float | bool)]
 Store = Text | tuple[Text, ...]
-Tags = Annotated[tuple[Name, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Tags = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=Name | tuple[Name, ...]
+    ),
+]
 Share = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
 AlertKind = Literal[
     "lag",
@@ -302,10 +308,9 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, Mapping) else value
 
 
-def _or_python(schema: dict[str, Any]) -> None:
-    """`jobs: {python: …}` without a list, for editors."""
-    listed = {name: schema.pop(name) for name in ("type", "items")}
-    schema["anyOf"] = [listed, {"$ref": "#/$defs/PythonJobs"}]
+JobItems = Annotated[
+    tuple[JobItem, ...], BeforeValidator(_as_list, json_schema_input_type=tuple[JobItem, ...] | PythonJobs)
+]
 
 
 def _jobs_of(item: JobModel | PythonJobs) -> tuple[JobModel, ...]:
@@ -328,10 +333,11 @@ class Project(Model):
     spark: Mapping[str, Setting] = {}
     include: Columns = Field(default=DEFAULT_FILES, description="files with jobs, as patterns")
     defaults: JobDefaults = JobDefaults()
-    listed: Annotated[tuple[JobItem, ...], BeforeValidator(_as_list)] = Field(
-        default=(), alias="jobs", json_schema_extra=_or_python
-    )
+    listed: JobItems = Field(default=(), alias="jobs")
     tasks: Mapping[Name, PythonName] = {}
+    setup: PythonName | None = Field(
+        default=None, description="a function that gets the Spark session once it has started: to register functions"
+    )
     health: Health = Health()
     alerts: tuple[Alerts, ...] = ()
     retention: Retention = Retention()
@@ -348,6 +354,14 @@ class Project(Model):
     def jobs(self) -> tuple[JobModel, ...]:
         """Every job, also those that were given in Python."""
         return tuple(job for _, job in self.placed_jobs())
+
+    def with_listed(self, listed: Iterable[JobModel | PythonJobs]) -> Project:
+        """The project with other jobs. Raises ConfigError if two have one name."""
+        changed = self.model_copy(update={"listed": tuple(listed)})
+        twice = [name for name, times in Counter(job.name for job in changed.jobs).items() if times > 1]
+        if twice:
+            raise ConfigError(f"two jobs are called '{twice[0]}'.", hint="give each a name of its own")
+        return changed
 
     def placed_jobs(self) -> list[tuple[int, JobModel]]:
         """Every job with its place in the list of the file."""

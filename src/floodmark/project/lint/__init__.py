@@ -5,14 +5,16 @@ Beside findings it says what each job guarantees for each of its sinks, and in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError
+from floodmark.jobs.job import as_transform
 from floodmark.locations import local_path, missing_part
 from floodmark.project.findings import Finding, Guarantee
+from floodmark.project.findings import Report as Report
 from floodmark.project.folder import gathered
 from floodmark.project.kinds import (
     ConsoleSink,
@@ -36,6 +38,8 @@ from floodmark.project.lint.parts import (
 )
 from floodmark.project.loading import examine
 from floodmark.project.models import JobModel, Project
+from floodmark.project.python_jobs import GivenJob, Unseen
+from floodmark.rules import RuleSet
 from floodmark.spark.session import is_local
 from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 
 TABLES = ("postgres", "jdbc", "sqlite")
 SHARED_STORES = ("postgresql:", "postgres:")
+WithPython: TypeAlias = "Callable[[Project], tuple[Project, list[Unseen]]]"
 WHOLE_BATCH = ("unique", "references", "row_count", "fresh")
 IMMUTABLE = ("files", "delta", "fact", "kafka")
 HISTORY = (
@@ -69,31 +74,11 @@ PROMISES = {
 }
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that lint has to say."""
+def lint(document: Document, with_python: WithPython = lambda project: (project, [])) -> Report:
+    """Look at the whole file; a file that is wrong gets its mistakes and nothing else.
 
-    findings: tuple[Finding, ...]
-    guarantees: tuple[Guarantee, ...] = ()
-    limits: tuple[Finding, ...] = ()
-    """What is not guaranteed."""
-
-    def of(self, jobs: Collection[str]) -> Report:
-        """What is said of these jobs, and of the file as a whole."""
-        return Report(
-            tuple(each for each in self.findings if each.job is None or each.job in jobs),
-            tuple(each for each in self.guarantees if each.job in jobs),
-            tuple(each for each in self.limits if each.job in jobs),
-        )
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether a run would be refused or go wrong."""
-        return any(finding.severity == "error" for finding in self.findings)
-
-
-def lint(document: Document) -> Report:
-    """Look at the whole file; a file that is wrong gets its mistakes and nothing else."""
+    `with_python` adds the jobs that Python gives: their modules are imported there, and nothing else is.
+    """
     try:
         document = gathered(document)
     except ConfigError as error:
@@ -101,8 +86,9 @@ def lint(document: Document) -> Report:
     project, wrong = examine(document)
     if project is None:
         return Report(tuple(_mistake(error, document) for error in wrong))
+    project, unseen = with_python(project)
     jobs = [JobLint(job, ("jobs", position), document, project) for position, job in project.placed_jobs()]
-    findings = [finding for job in jobs for finding in job.findings()]
+    findings = [finding for job in jobs for finding in job.findings()] + [each.finding(document) for each in unseen]
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
     return Report(tuple(findings), tuple(guarantees), tuple(limited))
@@ -126,7 +112,8 @@ class JobLint:
         """Everything, in the order of the file."""
         yield from self._source()
         yield from self._transform()
-        yield from lint_rules(self.job, Site(self.document.folder), self._on_rule)
+        if not isinstance(self.job, GivenJob):  # rules that Python made have been judged by making them
+            yield from lint_rules(self.job, Site(self.document.folder), self._on_rule)
         for position, sink in enumerate(self.job.sinks):
             yield from self._sink(sink, ("sinks", position))
         yield from self._places()
@@ -176,6 +163,8 @@ class JobLint:
             yield from lint_expression(sql, partial(self._finding, (*place, name)))
 
     def _python(self, name: str, place: Place) -> Iterator[Finding]:
+        if isinstance(self.job, GivenJob):
+            return  # it is there: Python gave the job
         missing = missing_part(name, self.document.folder)
         if missing is not None:
             yield self._finding(place, "FM110", f"{name}: {missing}", "write it, or fix the name")
@@ -255,7 +244,9 @@ class JobLint:
         except ConfigError:
             return None
         is_immutable = self.job.source.type in IMMUTABLE
-        return why_spooled(sinks, _transform(self.job), DeclaredRules(self.job.rules), is_immutable=is_immutable)
+        given = self.job.job if isinstance(self.job, GivenJob) else None
+        rules = RuleSet(tuple(given.rules)) if given else DeclaredRules(self.job.rules)
+        return why_spooled(sinks, _transform(self.job), rules, is_immutable=is_immutable)
 
 
 @dataclass(frozen=True)
@@ -286,6 +277,8 @@ def _sources(job: JobModel) -> list[str]:
 def _transform(job: JobModel) -> Transform:
     """The transform as the step knows it, without importing the user's code."""
     model = job.transform
+    if isinstance(job, GivenJob):
+        return as_transform(job.job.transform)
     if model is None:
         return Identity()
     if model.sql is None:
