@@ -28,6 +28,8 @@ COMMANDS = {
     "events": "Prune the logs of events behind tables with history.",
     "marks": "Show, move, copy and clean the marks.",
     "runs": "Show what past runs did.",
+    "show": "Show rows of a table, without a JVM where that is possible.",
+    "query": "Ask the project's tables in SQL, without a JVM where that is possible.",
     "diff": "Show what changed between two runs: marks, rows, rules, tables; no JVM.",
     "lineage": "Show where tables and columns come from, and who depends on them; offline.",
     "rollback": "Put tables and marks of jobs back to how a run left them, or to their last good state.",
@@ -44,6 +46,7 @@ MODULES = {
     "run": ("plan", "run"),
     "repair": ("backfill", "reconcile"),
     "runs": ("runs", "diff"),
+    "rows": ("show", "query"),
     "health": ("health", "alerts"),
     "pages": ("report", "serve"),
 }
