@@ -20,6 +20,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of the project file.",
     "lint": "Check the project offline and say what each pair of source and sink guarantees.",
     "check": "Check the project online: connections, cursors, indexes, rights, retention.",
+    "test": "Run the project's test cases: given rows of a source, expected rows of each sink.",
     "plan": "Show what the next run would do; touches nothing.",
     "run": "Run the jobs: read above the mark, write every sink, raise the mark.",
     "backfill": "Deliver a range of rows again; the mark stays where it is.",

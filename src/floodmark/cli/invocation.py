@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
+CLUSTER = ("spark.master", "spark.remote")
 LOG_VARIABLE = "FLOODMARK_LOG"
 
 
@@ -266,10 +267,20 @@ class Invocation:
     def session(self) -> LazySession:
         """The Spark session of this command; not started by asking for it."""
         if self._session is None:
-            project = self.loaded_project()
-            self._session = self.tools.session(project.spark_settings())
-            if project.setup is not None:
-                self._session.start = self._with_setup(self._session.start, project.setup)
+            self._session = self._ready(self.tools.session(self.loaded_project().spark_settings()))
+        return self._session
+
+    def _ready(self, session: LazySession) -> LazySession:
+        setup = self.loaded_project().setup
+        if setup is not None:
+            session.start = self._with_setup(session.start, setup)
+        return session
+
+    def local_session(self) -> LazySession:
+        """As `session`, on this machine: wherever the project runs, its tests need no cluster."""
+        if self._session is None:
+            settings = {n: v for n, v in self.loaded_project().spark_settings().items() if n not in CLUSTER}
+            self._session = self._ready(self.tools.session({**settings, "spark.master": "local[2]"}))
         return self._session
 
     def _with_setup(self, start: Callable[[], SparkSession], name: str) -> Callable[[], SparkSession]:
