@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from floodmark.errors import ConfigError, FloodmarkError, UnknownKind
+from floodmark.errors import ConfigError, UnknownKind
 from floodmark.logs import LEVELS, Format, configure, get_logger, redact
 
 if TYPE_CHECKING:
@@ -301,21 +301,3 @@ class Invocation:
             self._session.stop()
         if self._store is not None:
             self._store.close()
-
-
-def job_words() -> list[str]:
-    """Names and tags of the project's jobs as they stand in its files, nothing checked; none where something is wrong.
-
-    What Python gives is not asked: a shell that completes a word must not run a user's code.
-    """
-    from floodmark.project.file import Variables, find_project, read_document
-    from floodmark.project.folder import gathered
-
-    try:
-        document = gathered(read_document(find_project(None, Path.cwd()), Variables(os.environ)))
-    except FloodmarkError:
-        return []
-    jobs = document.values.get("jobs")
-    fields = [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
-    tags = [tag for job in fields if isinstance(some := job.get("tags"), list) for tag in some]
-    return [*(str(job["name"]) for job in fields if "name" in job), *(f"tag:{tag}" for tag in dict.fromkeys(tags))]

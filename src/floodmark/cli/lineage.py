@@ -12,9 +12,6 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, Exclude, Jobs, Select, print_json, print_line, scrub_document, words
-from floodmark.lineage import lineage_of
-from floodmark.lineage.flows import Parts
-from floodmark.lineage.graph import job_event
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -39,6 +36,10 @@ def lineage(
     as_json: AsJson = False,
 ) -> None:
     """Show which tables each job reads and fills, and of which columns every column is made."""
+    from floodmark.lineage import lineage_of
+    from floodmark.lineage.flows import Parts
+    from floodmark.lineage.graph import job_event
+
     invocation: Invocation = ctx.obj
     project, site = invocation.loaded_project(), invocation.site()
     found = lineage_of([Parts.of_model(job, site) for job in project.jobs])

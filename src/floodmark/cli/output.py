@@ -50,9 +50,11 @@ AsJson = Annotated[
 
 def complete_jobs(incomplete: str) -> list[str]:
     """The jobs' names and tags that begin so, for the shell; it is asked at every key, and answers without Spark."""
-    from floodmark.cli.invocation import job_words
+    from pathlib import Path
 
-    return [word for word in job_words() if word.startswith(incomplete)]
+    from floodmark.cli.completion import job_words
+
+    return [word for word in job_words(Path.cwd()) if word.startswith(incomplete)]
 
 
 Jobs = Annotated[
