@@ -13,7 +13,7 @@ from floodmark import rules
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind, VariableMissing
 from floodmark.project.file import Document, StoreSettings, Variables, find_project, read_document, store_settings
 from floodmark.project.kinds import Site
-from floodmark.project.loading import examine, load
+from floodmark.project.loading import SCHEMA_FILE, examine, load, renew_schema, schema_text
 from floodmark.project.models import Project
 
 JOB = """\
@@ -251,3 +251,13 @@ def test_no_file_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as missing:
         find_project(None, tmp_path)
     assert "floodmark init" in missing.value.hint
+
+
+def test_the_schema_for_editors_is_written_anew_by_a_newer_program(tmp_path: Path) -> None:
+    """Where there is one; what this program wrote stays as it is."""
+    file = tmp_path / SCHEMA_FILE
+    assert (renew_schema(tmp_path), file.exists()) == (False, False)
+    file.parent.mkdir()
+    file.write_text('{"$comment": "floodmark 0.0.1"}')
+    assert (renew_schema(tmp_path), file.read_text()) == (True, schema_text())
+    assert renew_schema(tmp_path) is False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,11 +77,11 @@ def init(
 
 def contents() -> dict[str, str]:
     """Every file of the project, by its path."""
-    from floodmark.project.loading import project_schema
+    from floodmark.project.loading import SCHEMA_FILE, schema_text
 
     return {
         "floodmark.yaml": PROJECT,
-        ".floodmark/schema.json": json.dumps(project_schema(), indent=2) + "\n",
+        str(SCHEMA_FILE): schema_text(),
         "in/orders/2026-01-01.jsonl": FIRST_DAY,
         "in/orders/2026-01-02.jsonl": SECOND_DAY,
         ".gitignore": "/state/\n/lake/\n",
@@ -109,7 +108,10 @@ def lint(
     ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
 ) -> None:
     """Check the project offline, and say what each pair of source and sink guarantees."""
+    from floodmark.project.loading import renew_schema
+
     invocation: Invocation = ctx.obj
+    renew_schema(invocation.document().folder)
     report = invocation.lint()
     if jobs or select or exclude:
         report = report.of([job.name for job in invocation.selected(words(jobs, select), exclude or ())])

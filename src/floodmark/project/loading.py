@@ -5,16 +5,20 @@ What pydantic finds wrong becomes an error of ours here: file, line, the nearest
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard, get_args
 
 from pydantic import ValidationError
 
+from floodmark import __version__
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
 from floodmark.project.file import Document, chosen_target
 from floodmark.project.folder import gathered
 from floodmark.project.kinds import DURATION, NAME, PYTHON_NAME
 from floodmark.project.models import Project
+from floodmark.project.targets import MOVES, moved
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,6 +33,9 @@ SHAPES = {
     NAME: "should be a name of letters, digits, '_', '-' and '.'",
     PYTHON_NAME: "should be module:name",
 }
+SCHEMA_FILE = Path(".floodmark/schema.json")
+COMMENT_WITHIN = 300
+"""The version stands within so many letters of the schema's beginning."""
 REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:[^}]*)?\}$"}
 
 
@@ -47,19 +54,48 @@ def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
         document = gathered(document)
         values = {name: document.expand(value, (name,)) for name, value in document.values.items() if name != "targets"}
         place = ("targets", document.target or "")
-        values |= {name: document.expand(value, (*place, name)) for name, value in over.items()}
-        values["targets"] = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
-        return Project.model_validate(values), []
+        chosen = {name: document.expand(value, (*place, name)) for name, value in over.items()}
+        values |= {name: value for name, value in chosen.items() if name not in MOVES}
+        targets = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
+        values["targets"] = {**targets, document.target: chosen} if document.target and _is_map(targets) else targets
+        project = Project.model_validate(values)
+        return moved(project, document.target) if document.target else project, []
     except ConfigError as error:
         return None, [error]
     except ValidationError as error:
         return None, mistakes(error, document)
 
 
+def _is_map(value: Json) -> TypeGuard[dict[str, Json]]:
+    return isinstance(value, dict)
+
+
 def project_schema() -> dict[str, object]:
     """The schema; where a number or a text of some form is wanted, `${NAME}` is one too."""
     schema = {name: _with_references(part) for name, part in Project.model_json_schema().items()}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Floodmark project"}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": f"floodmark {__version__}"}
+    return {**head, **schema, "title": "Floodmark project"}
+
+
+def renew_schema(folder: Path) -> bool:
+    """Write the editors' schema anew where another version of the program wrote it; whether that was so.
+
+    Nothing is written where there is none, and a folder that cannot be written to keeps what it has.
+    """
+    file = folder / SCHEMA_FILE
+    try:
+        with file.open(encoding="utf-8") as text:
+            if f'"floodmark {__version__}"' in text.read(COMMENT_WITHIN):
+                return False
+        file.write_text(schema_text(), encoding="utf-8")
+    except OSError:
+        return False
+    return True
+
+
+def schema_text() -> str:
+    """The schema as a file of its own."""
+    return json.dumps(project_schema(), indent=2) + "\n"
 
 
 def _with_references(node: object) -> object:

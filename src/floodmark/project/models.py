@@ -323,6 +323,8 @@ class Target(Model):
     store: Store | None = None
     namespace: Text | None = None
     spark: Mapping[str, Setting] | None = None
+    folder: Text | None = Field(default=None, description="the tables that jobs fill lie in here, by their own paths")
+    schema_: Text | None = Field(default=None, alias="schema", description="of the tables that jobs fill by name")
 
 
 class Project(Model):
