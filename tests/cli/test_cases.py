@@ -25,7 +25,7 @@ jobs:
     transform: {sql: "select *, upper(tier) as grade from source join tiers using (tier)"}
     rules: [{name: id_there, not_null: [id], action: quarantine}]
     sinks:
-      - {name: history, type: delta, table: main.silver.customers, mode: scd2, key: id, sequence: changed_at, track: tier}
+      - {name: history, type: delta, table: silver.customers, mode: scd2, key: id, sequence: changed_at, track: tier}
       - {name: topic, type: kafka, bootstrap: "nowhere:9092", topic: customers}
   - name: orders
     source: {type: files, path: in, schema: "id long, amount decimal(10,2)"}

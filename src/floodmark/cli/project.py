@@ -59,9 +59,17 @@ SECOND_DAY = (
 @init_app.command()
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where; the current folder if left out.")] = Path(),
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="Make jobs of what is there: postgresql://…, kafka://HOST:PORT/TOPIC, or a folder with files.",
+        ),
+    ] = None,
 ) -> None:
-    """Write a project that runs at once with no server (files to Delta)."""
-    files = contents()
+    """Write a project that runs at once with no server (files to Delta), or one over what is there."""
+    files, variable = (contents(), None) if origin is None else found_there(origin, folder)
     taken = [name for name in files if (folder / name).exists()]
     if taken:
         raise ConfigError(
@@ -72,7 +80,18 @@ def init(
         (folder / name).write_text(text, encoding="utf-8")
         print_line(f"wrote {folder / name}")
     enter = "" if folder == Path() else f"cd {folder} && "
-    print_line(f"Next: {enter}floodmark run")
+    if variable is not None:
+        print_line(f"The address is not written down: {variable} in the environment, or --env-file, gives it.")
+    print_line(f"Next: {enter}floodmark {'run' if origin is None else 'check'}")
+
+
+def found_there(origin: str, folder: Path) -> tuple[dict[str, str], str | None]:
+    """The files of a project over a place, and the variable that has its address."""
+    from floodmark.project.discovery import discover
+    from floodmark.project.loading import SCHEMA_FILE, schema_text
+
+    found = discover(origin, folder)
+    return {**found.files, str(SCHEMA_FILE): schema_text()}, found.variable
 
 
 def contents() -> dict[str, str]:

@@ -139,7 +139,7 @@ def file_rows(folders: Sequence[Path], file_format: FileFormat, wanted: Filter) 
 
     files = sorted(file for folder in folders for file in folder.rglob("*") if _holds_rows(file))
     try:
-        tables = [_file_table(file, file_format) for file in files]
+        tables = [file_table(file, file_format) for file in files]
         found = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
     except (pa.ArrowException, OSError, ValueError) as error:
         said = str(error).splitlines()[0]
@@ -151,7 +151,8 @@ def _holds_rows(file: Path) -> bool:
     return file.is_file() and not file.name.startswith((".", "_"))
 
 
-def _file_table(file: Path, file_format: FileFormat) -> pa.Table:
+def file_table(file: Path, file_format: FileFormat) -> pa.Table:
+    """The rows of one file, types as they were found. Raises what pyarrow and `json` raise."""
     import json
 
     import pyarrow as pa
