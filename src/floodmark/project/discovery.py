@@ -177,12 +177,9 @@ def _file_job(name: str, place: Path, files: Sequence[Path], folder: Path) -> st
         raise SourceUnreadable(str(first), reason=str(error).splitlines()[0]) from error
     where = os.path.relpath(place.resolve(), folder.resolve())
     source = f"  type: files\n  path: {where}\n  format: {file_format}\n  schema: {json.dumps(columns)}"
-    found = (
-        f"{len(files)} {file_format} {'file' if len(files) == 1 else 'files'}; the columns are those of {first.name}."
-    )
-    return JOB.format(
-        found=found, source=source, name=name, mode="mode: append  # merge, with key: [id], where rows change"
-    )
+    count = f"{len(files)} {file_format} {'file' if len(files) == 1 else 'files'}"
+    found = f"{count}; the columns are those of {first.name}. Where rows change: mode: merge, key: [id]."
+    return JOB.format(found=found, source=source, name=name, mode="mode: append")
 
 
 def _topic_job(bootstrap: str, topic: str) -> str:
