@@ -52,7 +52,10 @@ MODULES = {
     "pages": ("report", "serve"),
 }
 """Commands that stand in one module, each with an app named after it; any other has a module of its own name."""
-GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")
+REPAIRING = ("backfill", "reconcile", "quarantine", "deadletters", "marks", "rollback", "events", "optimize")
+LOOKING = ("show", "query", "runs", "diff", "lineage", "health", "alerts", "report", "serve")
+GLOBAL_OPTIONS = ("--project", "-p", "--target", "-t", "--env-file", "--log-level", "--log-format")
+GLOBAL_HELP = "Every command also takes --project FILE, --target NAME, --env-file FILE, --log-level and --log-format."
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "
 EPILOG += "5 a decision is needed, 6 plan --detailed-exitcode found changes."
 
@@ -62,12 +65,24 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (typer hands on what it likes)
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=sentence) for name, sentence in COMMANDS.items()}
+        self.commands = {
+            name: TyperCommand(name, help=sentence, rich_help_panel=panel_of(name))
+            for name, sentence in COMMANDS.items()
+        }
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        """The global options, as help shows them."""
+        return without_types_of_switches(super().get_params(ctx))
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:  # type: ignore[override]
         """The real command in place of the one that `--help` lists."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name else command, rest
+
+
+def panel_of(name: str) -> str:
+    """Under which heading `--help` lists a command."""
+    return "Repair" if name in REPAIRING else "Look" if name in LOOKING else "Build and run"
 
 
 def load_command(name: str) -> Command:
@@ -76,7 +91,18 @@ def load_command(name: str) -> Command:
     module = import_module(f"floodmark.cli.{home or name.replace('-', '_')}")
     command = typer.main.get_command(getattr(module, f"{name}_app") if home else module.app)
     command.name = name
+    for each in [command, *getattr(command, "commands", {}).values()]:
+        each.epilog = each.epilog or GLOBAL_HELP
+        without_types_of_switches(each.get_params(typer.Context(each)))
     return command
+
+
+def without_types_of_switches(params: list[Any]) -> list[Any]:
+    """A switch is written alone: help must not ask for a `<bool>` behind it."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
@@ -85,8 +111,10 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=
 @app.callback()
 def floodmark(
     ctx: typer.Context,
-    project: Annotated[Path | None, typer.Option(help="The project file; else floodmark.yaml here or above.")] = None,
-    target: Annotated[str | None, typer.Option(help="Which of the project's targets to use.")] = None,
+    project: Annotated[
+        Path | None, typer.Option("--project", "-p", help="The project file; else floodmark.yaml here or above.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", "-t", help="Which of the project's targets to use.")] = None,
     env_file: Annotated[Path | None, typer.Option(help="NAME=value lines for ${NAME} in the project file.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning (the default) or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="pretty or json; FLOODMARK_LOG=info,json sets both.")] = None,

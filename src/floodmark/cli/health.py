@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, counted, print_json, print_line, print_table
 from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.logs import get_logger
 
@@ -70,6 +70,8 @@ def examine_and_alert(invocation: Invocation, *, quiet: bool = False) -> Report:
     return report
 
 
+WORST = {"CRITICAL": 0, "WARNING": 1, "UNKNOWN": 2}
+"""Problems in the order in which people want to know of them."""
 ALERT_SECONDS = 60.0
 
 
@@ -104,9 +106,13 @@ class AlertBeat:
 
 def _print(report: Report) -> None:
     print_line(report.overall)
-    rows = [(finding.status, finding.check, finding.subject, finding.message) for finding in report.findings]
+    healthy = sum(finding.status == "HEALTHY" for finding in report.findings)
+    problems = sorted((each for each in report.findings if each.status != "HEALTHY"), key=lambda e: WORST[e.status])
+    rows = [(finding.status, finding.check, finding.subject, finding.message) for finding in problems]
     if rows:
         print_table(("status", "check", "subject", "found"), rows)
+    if healthy:
+        print_line(f"{counted(healthy, 'check')} healthy{', and nothing else' if not rows else ''}")
     for advice in report.recommendations():
         print_line(f"Try: {advice}")
 

@@ -59,7 +59,7 @@ def complete_jobs(incomplete: str) -> list[str]:
 
 Jobs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[JOB]...", help="Only these jobs; as --select.", autocompletion=complete_jobs),
+    typer.Argument(metavar="JOB", help="Only these jobs; as --select.", autocompletion=complete_jobs),
 ]
 Select = Annotated[
     list[str] | None,
@@ -149,6 +149,11 @@ def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(markup=False, highlight=False).print(table)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 row`, `2 rows`, `1,002 rows`."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
 def run_line(receipt: Receipt) -> str:
     """A run in one line."""
     if receipt.status == "failed":
@@ -164,7 +169,7 @@ def run_line(receipt: Receipt) -> str:
     aside = {"quarantined": receipt.rows_quarantined, "dropped": receipt.rows_dropped, "dead": receipt.rows_dead}
     put_aside = "".join(f", {rows} {word}" for word, rows in aside.items() if rows)
     moved = f"mark {short_mark(receipt.mark_before)} → {short_mark(receipt.mark_after)}"
-    counts = f"{receipt.rows_read} rows read{put_aside}{held}, written: {written or 'none'}"
+    counts = f"{counted(receipt.rows_read, 'row')} read{put_aside}{held}, written: {written or 'none'}"
     return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"
 
 

@@ -6,7 +6,7 @@ import signal
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeGuard
 
 import typer
 
@@ -18,6 +18,7 @@ from floodmark.cli.output import (
     Exclude,
     Jobs,
     Select,
+    counted,
     message_and_hint,
     print_failure,
     print_json,
@@ -27,7 +28,7 @@ from floodmark.cli.output import (
     words,
 )
 from floodmark.errors import ConfigError
-from floodmark.hwm.mark import mark_text
+from floodmark.hwm.mark import files_read, mark_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from rich.status import Status
 
+    from floodmark.hwm import Json
     from floodmark.jobs.job import Job, Plan
     from floodmark.jobs.retention import Cleaner
     from floodmark.jobs.running import Outcome, Runnable, Runner
@@ -68,7 +70,7 @@ def run(
     retry_failed: RetryFailed = False,
     loop: Annotated[bool, typer.Option("--loop", help="Run again and again until SIGTERM or Ctrl-C.")] = False,
     every: Every = None,
-    max_rows: Annotated[int | None, typer.Option(min=1, help="Read about so many rows at most.")] = None,
+    max_rows: Annotated[int | None, typer.Option(metavar="N", min=1, help="Read about so many rows at most.")] = None,
     dry_run: DryRun = False,
     start: Start = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Rebuild the targets from the source.")] = False,
@@ -230,9 +232,7 @@ class RunCommand:
         counts = {status: sum(each.outcome == status for each in receipts) for status in STATUSES}
         states = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
         rows = sum(each.rows_read for each in receipts)
-        print_line(
-            f"{len(receipts)} {'job' if len(receipts) == 1 else 'jobs'}: {states or 'none ran'}; {rows} rows read"
-        )
+        print_line(f"{counted(len(receipts), 'job')}: {states or 'none ran'}; {counted(rows, 'row')} read")
 
     @contextmanager
     def metrics_at(self, address: str | None) -> Iterator[None]:
@@ -280,6 +280,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 plan_app = typer.Typer(add_completion=False)
 FOUND_CHANGES = 6
 DATES_SHOWN = 20
+FILES_SHOWN = 5
 Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]
 
 
@@ -291,7 +292,7 @@ def plan(
     exclude: Exclude = None,
     start: Annotated[str | None, typer.Option("--from", help="As if run with --from.")] = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="As if run with --full-refresh.")] = False,
-    max_rows: Annotated[int | None, typer.Option(min=1, help="As if run with --max-rows.")] = None,
+    max_rows: Annotated[int | None, typer.Option(metavar="N", min=1, help="As if run with --max-rows.")] = None,
     detailed_exitcode: Detailed = False,
     as_json: AsJson = False,
 ) -> None:
@@ -322,9 +323,8 @@ def _plan_lines(plan: Plan) -> list[str]:
     if not plan.has_work:
         what = "nothing to read yet" if plan.rows_held_back else "nothing new"
         return [f"{plan.job}: {what}, mark {mark_text(plan.mark_before)}", *([held] if plan.rows_held_back else [])]
-    count = "not known before reading" if plan.expected_rows is None else str(plan.expected_rows)
     return [
-        f"{plan.job}: low {mark_text(plan.mark_before)}, high {mark_text(plan.mark_after)}, count {count}",
+        f"{plan.job}: {span_text(plan)}",
         *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
         *([held] if plan.rows_held_back else []),
         *(f"  {restated_text(each)}" for each in plan.restated),
@@ -332,6 +332,35 @@ def _plan_lines(plan: Plan) -> list[str]:
         *(f"  rule {rule}" for rule in plan.rules),
         *(f"  {note}" for note in plan.notes),
     ]
+
+
+def span_text(plan: Plan) -> str:
+    """What would be read: files by name, messages by their number, all else from mark to mark."""
+    before, after, rows = plan.mark_before, plan.mark_after, plan.expected_rows
+    if is_file_list(after) and (before is None or is_file_list(before)):
+        new = [file.rpartition("/")[2] for file in after if file not in (before or ())]
+        rest = f", and {len(new) - FILES_SHOWN} more" if len(new) > FILES_SHOWN else ""
+        count = f" ({counted(rows, 'row')})" if rows is not None else ""
+        return f"{counted(len(new), 'new file')}: {', '.join(new[:FILES_SHOWN])}{rest}{count}" if new else "no new file"
+    if isinstance(after, dict) and "newest" in after:
+        new_files = (files_read(after) or 0) - (files_read(before) or 0)
+        return f"{counted(new_files, 'new file')}, the newest {str(after['newest']).rpartition('/')[2]}"
+    if is_offsets(after) and rows is not None:
+        known = before if isinstance(before, dict) else {}
+        moved = sum(known.get(partition) != offset for partition, offset in after.items())
+        return f"up to {counted(rows, 'message')} in {counted(moved, 'partition')}"
+    count = "not known before reading" if rows is None else f"{rows:,}"
+    return f"low {mark_text(before)}, high {mark_text(after)}, count {count}"
+
+
+def is_file_list(mark: Json) -> TypeGuard[list[str]]:
+    """Whether a mark is shown as the files that were read."""
+    return isinstance(mark, list) and bool(mark) and all(isinstance(each, str) and "/" in each for each in mark)
+
+
+def is_offsets(mark: Json) -> TypeGuard[dict[str, int]]:
+    """Whether a mark is shown as the offsets of a topic's partitions."""
+    return isinstance(mark, dict) and bool(mark) and all(each.isdecimal() for each in mark)
 
 
 def restated_text(restated: Restatement) -> str:

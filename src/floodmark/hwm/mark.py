@@ -293,7 +293,13 @@ def mark_text(value: Json) -> str:
 
 def short_mark(value: Json) -> str:
     """A mark within a line: of a list of files only how many there are."""
-    if isinstance(value, dict) and "files" in value:
-        return f"{value['files']} files"
+    count = files_read(value)
+    return mark_text(value) if count is None else f"{count} {'file' if count == 1 else 'files'}"
+
+
+def files_read(value: Json) -> int | None:
+    """How many files a mark is shown to have read; None if it is of something else."""
+    if isinstance(value, dict) and isinstance(count := value.get("files"), int):
+        return count
     is_files = isinstance(value, list) and all(isinstance(each, str) and "/" in each for each in value)
-    return f"{len(value)} files" if is_files and isinstance(value, list) else mark_text(value)
+    return len(value) if is_files and isinstance(value, list) else None
