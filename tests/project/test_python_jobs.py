@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from floodmark import sinks, sources
+from floodmark.errors import ConfigError
 from floodmark.jobs.job import Job
+from floodmark.lineage import lineage_of
+from floodmark.lineage.flows import Parts
 from floodmark.medallion import FactRows, Lookup, dimension, fact
 from floodmark.project import build_job
 from floodmark.project.file import Variables, read_document
@@ -18,6 +21,8 @@ from floodmark.project.kinds.servers import CatalogSource, KafkaSink, KafkaSourc
 from floodmark.project.lint import lint
 from floodmark.project.loading import load
 from floodmark.project.python_jobs import GivenJob, given_job, with_python_jobs
+from floodmark.project.streams import StreamJob
+from floodmark.streams import from_kafka
 from floodmark.testing.doubles import RowsSource
 
 SITE = Site(Path("/project"))
@@ -169,3 +174,22 @@ def test_the_job_itself_is_what_runs() -> None:
     """No copy of it: a transform is any function, also one without a name."""
     job = Job("a", sources.Files("/in"), [sinks.Console()], transform=lambda rows: rows)
     assert build_job(given(job), SITE) is job
+
+
+def test_a_stream_is_known_by_its_group_and_its_topics() -> None:
+    """To health, lineage, marks, plan and run; its steps are Python, so what they fill is not known."""
+    stream = from_kafka(["a", "b"], {"bootstrap.servers": "b:1", "group.id": "heal_orders"})
+    model = given_job(StreamJob(stream), ("nightly",), Path)
+    assert (model.name, model.tags, model.sinks) == ("heal_orders", ("nightly",), ())
+    assert isinstance(model.source, KafkaSource)
+    assert model.source.topic == ("a", "b")
+    [flow] = lineage_of([Parts.of_model(model, SITE)]).flows
+    assert [str(each) for each in flow.inputs] == ["kafka://b:1/a", "kafka://b:1/b"]
+
+
+@pytest.mark.parametrize("act", ["reset", "set_mark", "backfill", "reconcile", "rollback", "step"])
+def test_what_moves_marks_of_jobs_refuses_a_stream(act: str) -> None:
+    """Its records are healed one by one."""
+    stream = from_kafka("a", {"bootstrap.servers": "b:1", "group.id": "heal_orders"})
+    with pytest.raises(ConfigError, match="'heal_orders' is a stream"):
+        getattr(StreamJob(stream), act)("x")

@@ -174,6 +174,7 @@ def check(
     ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
 ) -> None:
     """Ask every source and sink: connection, cursor, index, uniqueness, rights, retention. Changes nothing."""
+    from floodmark.jobs.job import Job
     from floodmark.project.check import JobCheck, exit_code
     from floodmark.step.work import RunRequest
 
@@ -181,7 +182,8 @@ def check(
     chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
     session, store = invocation.session(), invocation.store()
     master = invocation.loaded_project().master
-    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in chosen]
+    jobs_alone = [each for each in chosen if isinstance(each, Job)]  # a stream asks its brokers at every look
+    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in jobs_alone]
     results = [result for each in checks for result in each.results()]
     if as_json:
         print_json({"checks": [_check_entry(result, invocation) for result in results]})

@@ -122,11 +122,11 @@ class Difference:
     def lines(self) -> Iterator[str]:
         """The rows as a diff."""
         yield f"batch {self.batch}, {self.table}:"
-        yield from (f"  - {shown(row)}" for row in self.missing)
-        yield from (f"  + {shown(row)}" for row in self.extra)
+        yield from (f"  - {row_text(row)}" for row in self.missing)
+        yield from (f"  + {row_text(row)}" for row in self.extra)
 
 
-def shown(row: Mapping[str, Any]) -> str:
+def row_text(row: Mapping[str, Any]) -> str:
     """A row in one line."""
     return json.dumps(row, ensure_ascii=False, default=str)
 

@@ -22,7 +22,7 @@ JOB_NAME = "{job}"
 """Stands for the job's own name in a default, so that two jobs do not share a folder."""
 
 
-def gathered(document: Document) -> Document:
+def gather(document: Document) -> Document:
     """The document with all that its folder holds: included jobs, defaults, SQL. Raises ConfigError with file and line.
 
     The same document, if this was done before.
@@ -77,7 +77,7 @@ class _Gathering:
         return replace(root, values=values, lines=self.lines, homes=self.homes, is_whole=True)
 
     def _include(self, file: Path) -> None:
-        name = _shown(file, self.document.folder)
+        name = _relative_name(file, self.document.folder)
         values, lines = parse(read_text(file), name)
         part = replace(self.document, file=self.document.folder / name, lines=lines, homes={(): name})
         if isinstance(values, list):
@@ -132,7 +132,7 @@ class _Gathering:
         """Tags add up, fields of fields are laid over each other, all else is the job's own if it says anything."""
         merged = dict(job)
         for name, default in defaults.items():
-            value = _named(default, str(job.get("name", "")))
+            value = _with_job_name(default, str(job.get("name", "")))
             if name not in job:
                 merged[name] = value
                 self._remember((*place, name), ("defaults", name), part)
@@ -158,11 +158,11 @@ class _Gathering:
             where = gathering.where(at)
             raise FieldInvalid("transform.file", where=where, reason=f"names no file: {transform['file']}")
         inside: Place = (*place, "transform", "sql")
-        self.homes[inside], self.lines[inside] = _shown(file, self.document.folder), 1
+        self.homes[inside], self.lines[inside] = _relative_name(file, self.document.folder), 1
         return {**job, "transform": {**transform, "sql": read_text(file)}}
 
 
-def _shown(file: Path, folder: Path) -> str:
+def _relative_name(file: Path, folder: Path) -> str:
     """The file as seen from the project's folder."""
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else str(file)
 
@@ -176,10 +176,10 @@ def _listed(value: Json) -> list[Json]:
     return value if isinstance(value, list) else [value]
 
 
-def _named(value: Json, job: str) -> Json:
+def _with_job_name(value: Json, job: str) -> Json:
     """A default with the job's own name in it, where it asks for that."""
     if isinstance(value, str):
         return value.replace(JOB_NAME, job)
     if isinstance(value, list):
-        return [_named(each, job) for each in value]
-    return {name: _named(each, job) for name, each in value.items()} if isinstance(value, dict) else value
+        return [_with_job_name(each, job) for each in value]
+    return {name: _with_job_name(each, job) for name, each in value.items()} if isinstance(value, dict) else value

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from floodmark import __version__
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
 from floodmark.project.file import Document, chosen_target
-from floodmark.project.folder import gathered
+from floodmark.project.folder import gather
 from floodmark.project.kinds import DURATION, NAME, PYTHON_NAME
 from floodmark.project.models import Project
-from floodmark.project.targets import MOVES, moved
+from floodmark.project.targets import MOVES, move_tables
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -51,7 +51,7 @@ def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
     """The project, or everything that is wrong with its file."""
     over = chosen_target(document)
     try:
-        document = gathered(document)
+        document = gather(document)
         values = {name: document.expand(value, (name,)) for name, value in document.values.items() if name != "targets"}
         place = ("targets", document.target or "")
         chosen = {name: document.expand(value, (*place, name)) for name, value in over.items()}
@@ -59,7 +59,7 @@ def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
         targets = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
         values["targets"] = {**targets, document.target: chosen} if document.target and _is_map(targets) else targets
         project = Project.model_validate(values)
-        return moved(project, document.target) if document.target else project, []
+        return move_tables(project, document.target) if document.target else project, []
     except ConfigError as error:
         return None, [error]
     except ValidationError as error:

@@ -26,6 +26,7 @@ from floodmark.project.findings import Finding
 from floodmark.project.kinds import Model, SinkModel, Site, SourceModel, medallion, servers
 from floodmark.project.kinds.rules import RuleModel
 from floodmark.project.models import DeadLetters, JobModel, Project, PythonJobs, Quarantine, Retries, Transform
+from floodmark.project.streams import StreamJob
 from floodmark.sinks.delta import DeltaDates
 from floodmark.sources.tables import TableSource
 from floodmark.sources.tables.cursor import Cursor
@@ -57,13 +58,13 @@ MODES = {sinks.Scd1: "scd1", sinks.Scd2: "scd2", DeltaDates: "dates"}
 class GivenJob(JobModel):
     """The model of a job that Python gave."""
 
-    _job: Job = PrivateAttr()
+    _job: Job | StreamJob = PrivateAttr()
     _beside: Callable[[], Path] = PrivateAttr()
 
     @property
     def job(self) -> Job:
-        """The job itself."""
-        return self._job
+        """The job itself; a stream does as one where it is run, planned or watched."""
+        return self._job  # type: ignore[return-value]
 
     def places_aside(self) -> dict[str, str]:
         """As the job has them: where it says nothing, beside the marks."""
@@ -113,25 +114,29 @@ def with_python_jobs(project: Project, site: Site, beside: Callable[[], Path]) -
     return project.with_listed(listed), unseen
 
 
-def jobs_named(name: str, folder: Path) -> list[Job]:
-    """The job of that name, or the jobs, or those that a function of that name gives. Raises ConfigError."""
+def jobs_named(name: str, folder: Path) -> list[Job | StreamJob]:
+    """The job or stream of that name, or several, or those that a function of that name gives. Raises ConfigError."""
+    from floodmark.streams.kafka import KafkaStream
+
+    given = (Job, KafkaStream)
     named = load_name(name, folder)
     try:
-        value = named() if callable(named) and not isinstance(named, Job) else named
+        value = named() if callable(named) and not isinstance(named, given) else named
     except ConfigError:
         raise
     except Exception as error:
         said = f"{name}: calling it failed: {type(error).__name__}: {error}."
         raise ConfigError(said, hint=f"fix {name.partition(':')[0]}; it is called without arguments") from error
-    found = [value] if isinstance(value, Job) else list(value) if isinstance(value, Iterable) else []
-    for each in found or [value]:
-        if not isinstance(each, Job):
+    several = isinstance(value, Iterable) and not isinstance(value, given)
+    found: list[object] = list(value) if isinstance(value, Iterable) and several else [value]
+    for each in found:
+        if not isinstance(each, given):
             said = f"{name} gives a {type(each).__name__}, and not jobs."
-            raise ConfigError(said, hint="give a floodmark.Job, a list of them, or a function that returns one")
-    return found
+            raise ConfigError(said, hint="give a floodmark.Job, a stream, a list of them, or a function for one")
+    return [StreamJob(each) if isinstance(each, KafkaStream) else each for each in found if isinstance(each, given)]
 
 
-def given_job(job: Job, tags: Sequence[str], beside: Callable[[], Path]) -> GivenJob:
+def given_job(job: Job | StreamJob, tags: Sequence[str], beside: Callable[[], Path]) -> GivenJob:
     """The model of a job."""
     model = GivenJob.model_construct(
         name=job.name,
@@ -186,7 +191,7 @@ def _sink(sink: object) -> SinkModel:
     return _standing_in(kind, sink, type=name, mode=mode)
 
 
-def _transform(job: Job) -> Transform | None:
+def _transform(job: Job | StreamJob) -> Transform | None:
     if job.transform is None or isinstance(job.transform, str):
         return Transform(sql=job.transform) if job.transform else None
     if isinstance(job.transform, Members):

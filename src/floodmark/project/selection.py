@@ -39,8 +39,8 @@ class Selection:
 
     def of(self, jobs: Sequence[AnyJob], needs: Needs) -> list[AnyJob]:
         """The jobs that are meant, in the order in which they are given. Raises JobNotFound for a word without any."""
-        meant = {name for word in self.words for name in _meant(word, jobs, needs)}
-        left_out = {name for word in self.exclude for name in _meant(word, jobs, needs)}
+        meant = {name for word in self.words for name in _names_for(word, jobs, needs)}
+        left_out = {name for word in self.exclude for name in _names_for(word, jobs, needs)}
         return [job for job in jobs if (not self.words or job.name in meant) and job.name not in left_out]
 
 
@@ -49,10 +49,10 @@ def is_plain(word: str) -> bool:
     return not word.startswith((TAG, NEAR)) and not word.endswith(NEAR) and not set(word) & set("*?[")
 
 
-def _meant(word: str, jobs: Sequence[Tagged], needs: Needs) -> set[str]:
+def _names_for(word: str, jobs: Sequence[Tagged], needs: Needs) -> set[str]:
     """`orders`, `orders_*`, `tag:nightly`; `+orders` with what it is made of, `orders+` with what is made of it."""
     pattern = word.removeprefix(NEAR).removesuffix(NEAR)
-    named = set(_named(pattern, jobs))
+    named = set(_matching_names(pattern, jobs))
     if not named:
         known = [f"{TAG}{tag}" for job in jobs for tag in job.tags] if pattern.startswith(TAG) else []
         raise JobNotFound(pattern, known=list(dict.fromkeys(known)) or [job.name for job in jobs])
@@ -61,7 +61,7 @@ def _meant(word: str, jobs: Sequence[Tagged], needs: Needs) -> set[str]:
     return named | upstream | downstream
 
 
-def _named(pattern: str, jobs: Sequence[Tagged]) -> Iterator[str]:
+def _matching_names(pattern: str, jobs: Sequence[Tagged]) -> Iterator[str]:
     tag = pattern.removeprefix(TAG) if pattern.startswith(TAG) else None
     for job in jobs:
         words = job.tags if tag is not None else (job.name,)

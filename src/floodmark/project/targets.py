@@ -27,7 +27,7 @@ MOVES = ("schema", "folder")
 """Fields of a target that say where tables go; all others are laid over those of the file."""
 
 
-def moved(project: Project, name: str) -> Project:
+def move_tables(project: Project, name: str) -> Project:
     """The project as that target has it. Raises ConfigError where a table cannot go along."""
     target = project.targets[name]
     if target.schema_ is None and target.folder is None:

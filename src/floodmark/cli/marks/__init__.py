@@ -241,12 +241,12 @@ def _confirm_change(invocation: Invocation, job: str, act: str, *, yes: bool, dr
 
 def known_jobs(invocation: Invocation, store: MarkStore, job: str | None) -> list[str]:
     """The jobs with a record, or the one that was named: the store or the project has to know it."""
-    from floodmark.project.folder import gathered
+    from floodmark.project.folder import gather
 
     stored = list(store.jobs())
     if job is None:
         return stored
-    declared = gathered(invocation.document()).values.get("jobs")
+    declared = gather(invocation.document()).values.get("jobs")
     names = [str(each.get("name")) for each in declared if isinstance(each, dict)] if isinstance(declared, list) else []
     if job not in (*stored, *names):
         raise JobNotFound(job, known=sorted({*stored, *names}))

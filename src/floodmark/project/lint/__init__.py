@@ -15,7 +15,7 @@ from floodmark.jobs.job import as_transform
 from floodmark.locations import local_path, missing_part
 from floodmark.project.findings import Finding, Guarantee
 from floodmark.project.findings import Report as Report
-from floodmark.project.folder import gathered
+from floodmark.project.folder import gather
 from floodmark.project.kinds import (
     ConsoleSink,
     DeltaSink,
@@ -80,7 +80,7 @@ def lint(document: Document, with_python: WithPython = lambda project: (project,
     `with_python` adds the jobs that Python gives: their modules are imported there, and nothing else is.
     """
     try:
-        document = gathered(document)
+        document = gather(document)
     except ConfigError as error:
         return Report((_mistake(error, document),))
     project, wrong = examine(document)
