@@ -23,7 +23,7 @@ jobs:
   - name: customers
     source: {type: postgres, url: "postgresql://nowhere/shop", table: customers, cursor: changed_at, key: id}
     transform: {sql: "select *, upper(tier) as grade from source join tiers using (tier)"}
-    rules: [{name: id_there, not_null: [id], action: quarantine}]
+    rules: [{name: dated, check: "changed_at > '2000-01-01'", action: quarantine}]
     sinks:
       - {name: history, type: delta, table: silver.customers, mode: scd2, key: id, sequence: changed_at, track: tier}
       - {name: topic, type: kafka, bootstrap: "nowhere:9092", topic: customers}
@@ -40,17 +40,17 @@ tables: {tiers: [{tier: gold}, {tier: silver}]}
 batches:
   - given:
       - {id: 1, tier: silver, changed_at: "2026-01-01T00:00:00Z"}
-      - {id: null, tier: gold, changed_at: "2026-01-01T00:00:00Z"}
+      - {id: 2, tier: gold, changed_at: "1999-01-01T00:00:00Z"}
     expect:
       history: [{id: 1, tier: silver, is_current: true}]
       topic: [{id: 1, grade: SILVER}]
-      quarantine: [{tier: gold, _reasons: [id_there]}]
+      quarantine: [{id: 2, tier: gold, _reasons: [dated]}]
   - given: [{id: 1, tier: gold, changed_at: "2026-02-01T00:00:00Z"}]
     expect:
       history:
         - {id: 1, tier: silver, valid_to: "2026-02-01T00:00:00Z", is_current: false}
         - {id: 1, tier: gold, valid_to: null, is_current: true}
-      quarantine: [{tier: gold, _reasons: [id_there]}]
+      quarantine: [{id: 2, tier: gold, _reasons: [dated]}]
 """
 ORDERS = """\
 - name: what cannot be read is put aside
@@ -75,7 +75,7 @@ def test_cases_run_without_the_servers_that_the_project_names(
     (folder / "tests" / "customers.yaml").write_text(CUSTOMERS)
     (folder / "tests" / "orders.yaml").write_text(ORDERS)
     said = floodmark("test", tools=Tools(session=lambda _settings: SharedSession(lambda: spark)))
-    assert said.out.splitlines() == [
+    assert said.out.splitlines() == [  # the whole text: a diff is what people read
         "tests/customers.yaml:1: a tier that changes is a new version: passed",
         "tests/orders.yaml:1: what cannot be read is put aside: passed",
         "tests/orders.yaml:5: this case is wrong: failed",
