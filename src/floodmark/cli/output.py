@@ -138,12 +138,18 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+PASTED = ("run", "id", "letter")
+"""Columns of ids, which are never cut or broken: people paste them into the next command."""
+
+
 def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*header, box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in header:
+        table.add_column(name, overflow="fold", no_wrap=name in PASTED)
     for row in rows:
         table.add_row(*row)
     Console(markup=False, highlight=False).print(table)

@@ -14,6 +14,7 @@ from floodmark.cli.output import (
     Exclude,
     Jobs,
     Select,
+    counted,
     print_json,
     print_line,
     print_table,
@@ -154,12 +155,15 @@ def _rule_text(rule: RuleChange) -> str:
 
 
 def _table_text(table: TableChange, folder: Path) -> str:
+    """What became of a table, with the columns that changed; of a new table, how many it has."""
     name = table.table.removeprefix(f"{folder}/")
     if table.to_version is None:
         return f"{name}: {table.unknown}"
     began = "none" if table.from_version is None else table.from_version
     commits = ", ".join(f"{times} {operation}" for operation, times in table.commits.items())
-    parts = [f"{name}: version {began} → {table.to_version} ({commits})", _counts_text(table), *_column_texts(table)]
+    is_new = table.from_version is None and table.columns.added
+    columns = [counted(len(table.columns.added), "column")] if is_new else _column_texts(table)
+    parts = [f"{name}: version {began} → {table.to_version} ({commits})", _counts_text(table), *columns]
     return ", ".join([*parts, *([table.unknown] if table.unknown else [])])
 
 
