@@ -120,3 +120,20 @@ def test_the_shell_is_told_names_and_tags_without_reading_yaml(shop: Path) -> No
 def test_the_shell_is_told_nothing_where_there_is_no_project(folder: Path) -> None:
     """It completes file names then, as always."""
     assert job_words(folder) == []
+
+
+def test_a_job_whose_table_is_made_by_another_waits_for_it_in_a_plan(floodmark: Floodmark, folder: Path) -> None:
+    """A project that has never run can be planned; a table that nobody makes is still an error."""
+    job = "source: {{type: delta, path: {}}}\nsinks: [{{type: delta, path: {}}}]\n"
+    (folder / "floodmark.yaml").write_text("store: memory\n")
+    (folder / "jobs").mkdir()
+    (folder / "in").mkdir()
+    first = "source: {type: files, path: in}\nsinks: [{type: delta, path: lake/a}]\n"
+    (folder / "jobs" / "a.yaml").write_text(first)
+    (folder / "jobs" / "b.yaml").write_text(job.format("lake/a", "lake/b"))
+    assert floodmark("plan", tools=tools()).out.splitlines() == [
+        "a: nothing new, mark none",
+        "b: nothing to read yet: a has yet to fill what it reads",
+    ]
+    (folder / "jobs" / "a.yaml").unlink()
+    assert floodmark("plan", tools=tools()).code == 1

@@ -154,6 +154,7 @@ class Invocation:
     _document: Document | None = None
     _project: Project | None = None
     _unseen: list[Unseen] = field(default_factory=list)
+    _needs: dict[str, tuple[str, ...]] | None = None
     _store: MarkStore | None = None
     _session: LazySession | None = None
 
@@ -261,8 +262,10 @@ class Invocation:
         from floodmark.lineage import needed_jobs
         from floodmark.lineage.flows import Parts
 
-        site = self.site()
-        return needed_jobs(Parts.of_model(job, site) for job in self.loaded_project().jobs)
+        if self._needs is None:
+            site = self.site()
+            self._needs = needed_jobs(Parts.of_model(job, site) for job in self.loaded_project().jobs)
+        return self._needs
 
     def session(self) -> LazySession:
         """The Spark session of this command; not started by asking for it."""

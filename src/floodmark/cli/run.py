@@ -27,7 +27,7 @@ from floodmark.cli.output import (
     run_line,
     words,
 )
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.hwm.mark import files_read, mark_text
 
 if TYPE_CHECKING:
@@ -141,8 +141,7 @@ class RunCommand:
 
     def plan(self, jobs: Sequence[Job]) -> None:
         """Low, high and count of each job; nothing is touched."""
-        session, store = self.invocation.session(), self.invocation.store()
-        print_plans([job.plan_request(self.options, session, store) for job in jobs], as_json=self.as_json)
+        print_plans(plans_of(self.invocation, jobs, self.options), as_json=self.as_json)
 
     def once(self, jobs: Sequence[Job]) -> int:
         """Each job once; SIGTERM lets those that run finish and skips the rest."""
@@ -279,6 +278,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 plan_app = typer.Typer(add_completion=False)
 FOUND_CHANGES = 6
+NO_TABLE = "there is no such table"
 DATES_SHOWN = 20
 FILES_SHOWN = 5
 Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]
@@ -297,15 +297,32 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show marks from and to, rows expected and schema changes; touches nothing."""
+    from floodmark.step.work import RunRequest
+
     invocation: Invocation = ctx.obj
-    session, store = invocation.session(), invocation.store()
-    plans = [
-        job.plan(session, store, start=start, full_refresh=full_refresh, max_rows=max_rows)
-        for job in invocation.jobs(words(jobs, select), exclude=exclude or ())
-    ]
+    chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
+    plans = plans_of(invocation, chosen, RunRequest(start, full_refresh, max_rows))
     print_plans(plans, as_json=as_json)
     if detailed_exitcode and any(each.has_work for each in plans):
         raise typer.Exit(FOUND_CHANGES)
+
+
+def plans_of(invocation: Invocation, jobs: Sequence[Job], request: RunRequest) -> list[Plan]:
+    """What each job would do; one that reads a table which another job of the project has yet to make waits for it."""
+    from floodmark.jobs.job import Plan
+
+    session, store = invocation.session(), invocation.store()
+    plans: list[Plan] = []
+    for job in jobs:
+        try:
+            plans.append(job.plan_request(request, session, store))
+        except SourceUnreadable as error:
+            makers = invocation.needed_jobs().get(job.name, ()) if NO_TABLE in error.message else ()
+            if not makers:
+                raise
+            reason = f"{', '.join(makers)} {'has' if len(makers) == 1 else 'have'} yet to fill what it reads"
+            plans.append(Plan(job.name, None, None, 0, held_reason=reason))
+    return plans
 
 
 def print_plans(plans: Sequence[Plan], *, as_json: bool) -> None:
@@ -320,6 +337,8 @@ def print_plans(plans: Sequence[Plan], *, as_json: bool) -> None:
 
 def _plan_lines(plan: Plan) -> list[str]:
     held = f"  {plan.rows_held_back} held back: {plan.held_reason}"
+    if not plan.has_work and plan.held_reason and not plan.rows_held_back:
+        return [f"{plan.job}: nothing to read yet: {plan.held_reason}"]
     if not plan.has_work:
         what = "nothing to read yet" if plan.rows_held_back else "nothing new"
         return [f"{plan.job}: {what}, mark {mark_text(plan.mark_before)}", *([held] if plan.rows_held_back else [])]
