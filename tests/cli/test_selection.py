@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from floodmark.cli.completion import job_words
-from floodmark.cli.invocation import LazySession, Tools
+from floodmark.cli.invocation import Invocation, LazySession, Tools
+from floodmark.cli.optimize import select_tables
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Receipt
 from tests.cli.conftest import CommandResult
@@ -137,3 +138,23 @@ def test_a_job_whose_table_is_made_by_another_waits_for_it_in_a_plan(floodmark: 
     ]
     (folder / "jobs" / "a.yaml").unlink()
     assert floodmark("plan", tools=tools()).code == 1
+
+
+def test_health_of_some_jobs_is_of_their_tables_alone_and_alerts_nobody(floodmark: Floodmark, shop: Path) -> None:
+    """The others were not looked at, so nothing can be said to be well again."""
+    (shop / "floodmark.yaml").write_text(f"store: memory\nalerts: [{{to: file, path: {shop}/alerts.jsonl}}]\n")
+    said = json.loads(floodmark("health", "tag:core", "--json", tools=tools()).out)
+    assert set(said["checks"]["processing_offsets"]["subjects"]) == {"b_mart", "c_orders"}
+    assert not (shop / "alerts.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "tables"),
+    [((), ["a", "b"]), (("a",), ["a"]), (("job_b",), ["b"]), (("tag:x", "a"), ["a", "b"]), (("job_*",), ["a", "b"])],
+)
+def test_optimize_takes_tables_and_the_words_for_jobs(folder: Path, words: tuple[str, ...], tables: list[str]) -> None:
+    """A table by its name, or all that a job fills."""
+    job = "{{name: job_{0}, tags: [{1}], source: {{type: files, path: in}}, sinks: [{{type: delta, path: lake/{0}}}]}}"
+    listed = f"[{job.format('a', 'y')}, {job.format('b', 'x')}]"
+    (folder / "floodmark.yaml").write_text(f"store: memory\njobs: {listed}\n")
+    assert [each.name for each in select_tables(Invocation(), words)] == tables

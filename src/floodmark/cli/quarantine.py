@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,7 @@ from floodmark.cli.output import (
 )
 from floodmark.errors import ConfigError
 from floodmark.machine import file_name
+from floodmark.probes.rows import cell
 from floodmark.stores.opening import folder_beside
 
 if TYPE_CHECKING:
@@ -72,10 +74,13 @@ def show(
     elif not rows:
         print_line(f"{job}: no open row")
     else:
-        print_table(
-            ("id", "batch", "broken rules", "row"),
-            [(row.id[:8], str(row.number), ", ".join(row.reasons), row.row) for row in rows],
-        )
+        records = [json.loads(row.row) for row in rows]
+        columns = list(dict.fromkeys(name for record in records for name in record))
+        cells = [[cell(record.get(name)) for name in columns] for record in records]
+        whole = [
+            (row.id[:8], str(row.number), ", ".join(row.reasons), *own) for row, own in zip(rows, cells, strict=True)
+        ]
+        print_table(("id", "batch", "broken rules", *columns), whole)
 
 
 @app.command()
