@@ -49,3 +49,16 @@ def test_a_stream_of_a_module_is_planned_and_run_with_the_project(
     assert json.loads(floodmark("plan", "--json").out)["plans"][0]["has_work"] is False
     assert "billing" in floodmark("lineage").out
     assert json.loads(floodmark("marks", "show", "--json").out)["marks"][0]["job"] == "billing"
+
+
+def test_commands_about_tables_leave_streams_out(floodmark: Floodmark, folder: Path) -> None:
+    """A stream among jobs is no reason to refuse them all; named by itself, it is said to be one."""
+    text = MODULE.replace("TOPIC", repr("orders")).replace("SERVERS", repr("nowhere:1"))
+    (folder / "quiet_streams.py").write_text(text)
+    own = "{name: a, source: {type: files, path: in}, sinks: [{type: delta, path: lake/a}]}"
+    (folder / "floodmark.yaml").write_text(f'store: memory\njobs: [{{python: "quiet_streams:source"}}, {own}]\n')
+    assert floodmark("quarantine", "list").out == "no row was ever put aside\n"
+    assert "'billing' is a stream" in floodmark("quarantine", "show", "billing").err
+    assert floodmark("rollback", "--to", "last-good", "--dry-run").err.startswith("Error: job 'a' has no")
+    assert floodmark("lint").code == 0
+    assert floodmark("health", "--quiet").code == 1

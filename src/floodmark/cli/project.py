@@ -182,8 +182,8 @@ def check(
     chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
     session, store = invocation.session(), invocation.store()
     master = invocation.loaded_project().master
-    jobs_alone = [each for each in chosen if isinstance(each, Job)]  # a stream asks its brokers at every look
-    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in jobs_alone]
+    with_steps = [each for each in chosen if isinstance(each, Job)]  # a stream asks its brokers at every look
+    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in with_steps]
     results = [result for each in checks for result in each.results()]
     if as_json:
         print_json({"checks": [_check_entry(result, invocation) for result in results]})

@@ -48,7 +48,9 @@ def list_(
     """Show how many rows were put aside, by batch, broken rules and status."""
     invocation: Invocation = ctx.obj
     chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
-    groups = [group for job in chosen for group in _quarantine(invocation, job.name).groups()]
+    streams = [job.name for job in invocation.loaded_project().jobs if not job.has_batches]
+    names = [job.name for job in chosen if job.name not in streams]
+    groups = [group for name in names for group in _quarantine(invocation, name).groups()]
     if as_json:
         print_json({"quarantine": [asdict(group) for group in groups]})
     elif not groups:
@@ -161,8 +163,9 @@ def _quarantine(invocation: Invocation, job: str) -> Quarantine:
 
 def _refuse_stream(invocation: Invocation, name: str) -> None:
     """A stream that keeps something beside the marks is told from a name that nothing has."""
-    is_job = any(job.name == name for job in invocation.loaded_project().jobs)
-    if not is_job and (folder_beside(invocation.store()) / "streams" / file_name(name)).is_dir():
+    known = [job for job in invocation.loaded_project().jobs if job.name == name]
+    is_stream = any(not job.has_batches for job in known)
+    if is_stream or (not known and (folder_beside(invocation.store()) / "streams" / file_name(name)).is_dir()):
         raise ConfigError(
             f"'{name}' is a stream: it has no rules, and so no quarantine.",
             hint=f"what it gave up is in its dead letters: floodmark deadletters list {name}",

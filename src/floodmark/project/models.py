@@ -139,6 +139,11 @@ class JobModel(Model):
     spool: Text = Field(default="state/spool", description="folder where a batch is frozen if its rows might change")
     tags: Tags = ()
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether it has tables and batches that a person may put back, repair or look into; a stream has not."""
+        return True
+
     def places_aside(self) -> dict[str, str]:
         """The paths for rows that are put aside, as they are written or by default, by the names of their tables."""
         places = {"quarantine": self.quarantine.path if self.quarantine else f"state/quarantine/{self.name}"}

@@ -6,7 +6,7 @@ knows these jobs too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -66,6 +66,11 @@ class GivenJob(JobModel):
         """The job itself; a stream does as one where it is run, planned or watched."""
         return self._job  # type: ignore[return-value]
 
+    @property
+    def has_batches(self) -> bool:
+        """Not of a stream."""
+        return isinstance(self._job, Job)
+
     def places_aside(self) -> dict[str, str]:
         """As the job has them: where it says nothing, beside the marks."""
         job = self._job
@@ -112,6 +117,14 @@ def with_python_jobs(project: Project, site: Site, beside: Callable[[], Path]) -
             except ConfigError as error:
                 unseen.append(Unseen(each.python, position, error))
     return project.with_listed(listed), unseen
+
+
+def setup_finding(project: Project, document: Document) -> Iterator[Finding]:
+    """A function for the session that is not there."""
+    missing = missing_part(project.setup, document.folder) if project.setup else None
+    if missing is not None:
+        said = f"{project.setup}: {missing}"
+        yield Finding("FM110", document.where(("setup",)), None, said, "write it, or fix the name")
 
 
 def jobs_named(name: str, folder: Path) -> list[Job | StreamJob]:

@@ -69,7 +69,8 @@ def rollback(
 
 def taking_part(invocation: Invocation, target: Target) -> list[str]:
     """The jobs that are meant where none is selected: those of the run, or all that ever ran."""
-    declared, store = [job.name for job in invocation.loaded_project().jobs], invocation.store()
+    declared = [job.name for job in invocation.loaded_project().jobs if job.has_batches]
+    store = invocation.store()
     if target.jobs is None:
         ran = [name for name in declared if store.read(name) is not None]
         return ran or declared

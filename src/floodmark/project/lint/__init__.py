@@ -38,7 +38,7 @@ from floodmark.project.lint.parts import (
 )
 from floodmark.project.loading import examine
 from floodmark.project.models import JobModel, Project
-from floodmark.project.python_jobs import GivenJob, Unseen
+from floodmark.project.python_jobs import GivenJob, Unseen, setup_finding
 from floodmark.rules import RuleSet
 from floodmark.spark.session import is_local
 from floodmark.step.transform import Function, Identity, Sql
@@ -88,7 +88,8 @@ def lint(document: Document, with_python: WithPython = lambda project: (project,
         return Report(tuple(_mistake(error, document) for error in wrong))
     project, unseen = with_python(project)
     jobs = [JobLint(job, ("jobs", position), document, project) for position, job in project.placed_jobs()]
-    findings = [finding for job in jobs for finding in job.findings()] + [each.finding(document) for each in unseen]
+    findings = [*setup_finding(project, document), *(each.finding(document) for each in unseen)]
+    findings += [finding for job in jobs for finding in job.findings()]
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
     return Report(tuple(findings), tuple(guarantees), tuple(limited))
