@@ -138,3 +138,13 @@ def test_two_jobs_of_one_name_are_refused_in_whatever_files_they_stand(tmp_path:
     """Marks and ledgers are known by the name."""
     with pytest.raises(FieldInvalid, match="two jobs are called 'a'"):
         project(tmp_path, {"jobs/one/a.yaml": ORDERS, "jobs/two/a.yaml": ORDERS})
+
+
+def test_what_is_said_of_many_jobs_is_shown_once(tmp_path: Path) -> None:
+    """With the first of them by name; for programs each finding stays its own."""
+    files = {f"jobs/j{number}.yaml": ORDERS.replace("orders", f"t{number}") for number in range(5)}
+    report = lint(document(tmp_path, files))
+    assert (len(report.guarantees), len(report.limits)) == (5, 10)
+    together = report.together()
+    assert [each.job for each in together.limits] == ["5 jobs (j0, j1, j2, …)"] * 2
+    assert [each.job for each in together.guarantees] == ["5 jobs (j0, j1, j2, …)"]

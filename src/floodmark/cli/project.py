@@ -140,7 +140,7 @@ def lint(
         guarantees = [asdict(each) for each in report.guarantees]
         print_json({"findings": findings, "guarantees": guarantees, "limits": limits})
     else:
-        _print_findings(report, invocation)
+        _print_findings(report.together(), invocation)
     if report.has_errors:
         raise typer.Exit(FOUND_ERRORS)
 

@@ -16,6 +16,7 @@ from floodmark.cli.output import (
     Jobs,
     Select,
     Yes,
+    counted,
     print_json,
     print_line,
     print_table,
@@ -111,7 +112,7 @@ def replay(
         return
     written = ", ".join(f"{sink} {rows}" for sink, rows in done.rows_written.items()) or "none"
     finished = f"; finished the earlier replays {', '.join(done.finished)}" if done.finished else ""
-    counts = f"{done.rows_selected} rows, written: {written}, {done.rows_still_broken} still break a rule"
+    counts = f"{counted(done.rows_selected, 'row')}, written: {written}, {done.rows_still_broken} still break a rule"
     print_line(f"{job}: replay {done.replay}: {counts}{finished}")
 
 
@@ -130,7 +131,7 @@ def discard(
     selection = _selection(ids or (), rule, number)
     if _agreed(invocation, job, selection, "discard", yes=yes, dry_run=dry_run, quiet=False):
         rows = _quarantine(invocation, job).discard(selection, invocation.store())
-        print_line(f"{job}: {rows} rows discarded")
+        print_line(f"{job}: {counted(rows, 'row')} discarded")
 
 
 @app.command()
@@ -194,6 +195,6 @@ def _agreed(
         return True
     rows = _quarantine(invocation, job).count(selection)
     if dry_run:
-        print_json({"would": act, "rows": rows}) if quiet else print_line(f"{job}: would {act} {rows} rows")
+        print_json({"would": act, "rows": rows}) if quiet else print_line(f"{job}: would {act} {counted(rows, 'row')}")
         return False
-    return typer.confirm(f"{act} {rows} rows of '{job}'?", abort=True)
+    return typer.confirm(f"{act} {counted(rows, 'row')} of '{job}'?", abort=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, complete_jobs, print_json, print_line, print_table
+from floodmark.cli.output import AsJson, complete_jobs, counted, print_json, print_line, print_table
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.logs import get_logger
 from floodmark.probes.rows import (
@@ -224,5 +224,4 @@ def print_rows(rows: Rows, *, as_json: bool) -> None:
         return
     if rows.columns:
         print_table(rows.columns, rows.texts())
-    count = len(rows.values)
-    print_line(f"{count} {'row' if count == 1 else 'rows'}")
+    print_line(counted(len(rows.values), "row"))

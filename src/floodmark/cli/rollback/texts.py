@@ -8,6 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from floodmark.cli.output import counted
 from floodmark.hwm.mark import short_mark
 from floodmark.jobs.rollback import LAST_GOOD, Past, batch_of
 from floodmark.jobs.table_readers import newest_built_on, versions_read
@@ -168,7 +169,8 @@ class RollbackText:
         undone = [*takewhile(lambda each: batch_of(each) != goal, self.past.leading_to(self.way.record))]
         rows = sum(receipt.rows_read for each in undone if (receipt := self.past.receipt_of(each)))
         if undone:
-            yield f"undoes {len(undone)} {'batch' if len(undone) == 1 else 'batches'}, {rows} rows read"
+            batches = f"{len(undone)} {'batch' if len(undone) == 1 else 'batches'}"
+            yield f"undoes {batches}, {counted(rows, 'row')} read"
         yield from self._flaws(undone)
 
     def _flaw_beneath(self) -> Iterator[str]:
