@@ -148,3 +148,8 @@ def test_what_is_said_of_many_jobs_is_shown_once(tmp_path: Path) -> None:
     together = report.together()
     assert [each.job for each in together.limits] == ["5 jobs (j0, j1, j2, …)"] * 2
     assert [each.job for each in together.guarantees] == ["5 jobs (j0, j1, j2, …)"]
+
+
+def test_an_empty_include_takes_in_no_file(tmp_path: Path) -> None:
+    """For folders called jobs that hold something else."""
+    assert names(project(tmp_path, {"floodmark.yaml": "include: []\n", "jobs/other.yaml": "resources: {}\n"})) == []

@@ -48,6 +48,13 @@ class Trial:
         job = self._job()
         for name, rows in self.case.tables.items():
             self._frame(rows, None).createOrReplaceTempView(name)
+        try:
+            yield from self._first_wrong_batch(job)
+        finally:
+            for name in self.case.tables:
+                self.session.catalog.dropTempView(name)
+
+    def _first_wrong_batch(self, job: Job) -> Iterator[Difference | str]:
         for number, batch in enumerate(self.case.batches, 1):
             self._arrive(batch, number)
             wrong = [*self._run(job, batch, number)]
