@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import floodmark as fm
-from floodmark.cli.run import restated_text, span_text
+from floodmark.cli.plan import restated_text, span_text
 from floodmark.hwm import Json
 from floodmark.jobs.job import Plan
 from floodmark.sinks.restatement import Restatement

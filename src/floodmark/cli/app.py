@@ -44,7 +44,8 @@ COMMANDS = {
 }
 MODULES = {
     "project": ("init", "schema", "lint", "check"),
-    "run": ("plan", "run"),
+    "plan": ("plan",),
+    "run": ("run",),
     "repair": ("backfill", "reconcile"),
     "runs": ("runs", "diff"),
     "rows": ("show", "query"),

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from floodmark.sources.contract import Source
 
 
-LONG_AGO = 1_700_000_000
-"""When given files were written: nobody waits for them to settle."""
 EVERY_ROW = 1_000_000
 MERGING = ("mode", "key", "by", "sequence", "delete_when", "keep_deleted")
 FEED = {"delta.enableChangeDataFeed": "true"}
