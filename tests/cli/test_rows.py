@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from floodmark.cli.invocation import LazySession, Tools
 from tests.cli.conftest import CommandResult
+from tests.docs.running import SharedSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Floodmark = Callable[..., CommandResult]
 PROJECT = """\
@@ -95,3 +101,45 @@ def test_what_cannot_be_shown_is_said_in_two_lines(looking: Floodmark, words: tu
     assert answer.code == 2
     assert said in answer.err.splitlines()[0]
     assert answer.err.splitlines()[1].startswith("Try: ")
+
+
+@pytest.mark.spark
+def test_a_table_that_only_spark_can_read_is_read_by_spark(
+    spark: SparkSession, floodmark: Floodmark, folder: Path
+) -> None:
+    """Rows that a deletion vector hides must never be shown; a table of the catalog has no folder to look into."""
+    (folder / "floodmark.yaml").write_text(PROJECT.replace("path: lake/lines", "table: shown_lines"))
+    place = folder / "lake" / "orders"
+    spark.sql(
+        f"create table delta.`{place}` (id long) using delta tblproperties ('delta.enableDeletionVectors' = 'true')"
+    )
+    spark.range(4).coalesce(1).write.format("delta").mode("append").save(str(place))
+    spark.sql(f"delete from delta.`{place}` where id = 2")
+    spark.range(2).write.format("delta").saveAsTable("shown_lines")
+    tools = Tools(session=lambda _settings: SharedSession(lambda: spark))
+    try:
+        rows = json.loads(floodmark("show", "orders", "--json", tools=tools).out)["rows"]
+        named = floodmark("show", "lines", "--where", "id = 1", tools=tools).out
+        asked = floodmark("query", "select count(*) as n from orders", "--spark", tools=tools).out
+    finally:
+        spark.sql("drop table shown_lines")
+    assert sorted(row["id"] for row in rows) == [0, 1, 3]
+    assert (named, asked) == ("id\n1\n1 row\n", "n\n3\n1 row\n")
+
+
+@pytest.mark.server
+def test_rows_of_a_table_of_postgresql_are_shown(floodmark: Floodmark, folder: Path, database: str) -> None:
+    """By its own client, in its own SQL; and nothing can be changed by it."""
+    sink = f'{{type: postgres, url: "{database}", table: mart.orders}}'
+    (folder / "floodmark.yaml").write_text(
+        f"store: memory\njobs: [{{name: orders, source: {{type: files, path: in}}, sinks: [{sink}]}}]\n"
+    )
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA mart")
+        connection.execute('CREATE TABLE mart.orders ("OrderId" int, note text)')
+        connection.execute("INSERT INTO mart.orders VALUES (1, 'a'), (2, NULL)")
+    assert floodmark("show", "orders", "--where", '"OrderId" = 2').out == "OrderId  note\n2\n1 row\n"
+    refused = floodmark("show", "orders", "--where", "true; DROP TABLE mart.orders")
+    wrong = floodmark("show", "orders", "--where", "nope = 1")
+    assert (refused.code, wrong.code) == (2, 2)
+    assert floodmark("show", "orders", "--columns", "note", "--limit", "1").out == "note\na\n1 row\n"
