@@ -78,6 +78,7 @@ query_app = typer.Typer(add_completion=False)
 def query_(
     ctx: typer.Context,
     sql: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT over tables by their names.")],
+    limit: Limit = 1000,
     by_spark: BySpark = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,10 +87,10 @@ def query_(
     project, site = invocation.loaded_project(), invocation.site()
     named = {name: place_named(project, site, name) for name in tables_in(sql)}
     if by_spark or any(place.path is None for place in named.values()):
-        print_rows(query_by_spark(invocation.session()(), named, sql), as_json=as_json)
+        print_rows(query_by_spark(invocation.session()(), named, sql, limit), as_json=as_json)
         return
     try:
-        rows = query({name: open_delta(str(place.path)) for name, place in named.items()}, sql)
+        rows = query({name: open_delta(str(place.path)) for name, place in named.items()}, sql, limit)
     except SourceUnreadable as error:
         raise ConfigError(error.message, hint=f"{SPARK_INSTEAD}: floodmark query --spark …") from error
     print_rows(rows, as_json=as_json)
@@ -104,12 +105,12 @@ def tables_in(sql: str) -> list[str]:
     return list(dict.fromkeys(each.name for each in tree.find_all(exp.Table) if each.name not in own))
 
 
-def query_by_spark(session: SparkSession, named: dict[str, TablePlace], sql: str) -> Rows:
+def query_by_spark(session: SparkSession, named: dict[str, TablePlace], sql: str, limit: int) -> Rows:
     """The same on Spark, in whose own words the query is."""
     for name, place in named.items():
         place.frame(session, None).createOrReplaceTempView(name)
     try:
-        return _rows_of(session.sql(sql))
+        return _rows_of(session.sql(sql).limit(limit))
     finally:
         for name in named:
             session.catalog.dropTempView(name)

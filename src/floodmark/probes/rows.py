@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FileFormat = Literal["json", "jsonl", "csv", "parquet"]
 SPARK_INSTEAD = "--spark asks Spark, which knows more"
 ONE_TABLE = "shown"
+MANY_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,11 @@ def open_delta(path: str, version: int | None = None) -> DeltaTable:
         raise SourceUnreadable(f"delta table {path}", reason=said) from error
 
 
-def query(tables: Mapping[str, DeltaTable], sql: str) -> Rows:
-    """What a query over Delta tables gives, by `deltalake`'s own engine. Raises SourceUnreadable or ConfigError."""
+def query(tables: Mapping[str, DeltaTable], sql: str, limit: int = MANY_ROWS) -> Rows:
+    """The first rows that a query over Delta tables gives, by `deltalake`'s own engine.
+
+    Raises SourceUnreadable where a table has what the engine does not know, and ConfigError for a wrong query.
+    """
     import pyarrow as pa
     from deltalake import QueryBuilder
     from deltalake.exceptions import DeltaError
@@ -94,12 +98,25 @@ def query(tables: Mapping[str, DeltaTable], sql: str) -> Rows:
     try:
         for name, table in tables.items():
             builder = builder.register(name, table)
-        return Rows.of(pa.table(builder.execute(text).read_all()))
+        return Rows.of(_first_rows(pa.RecordBatchReader.from_stream(builder.execute(text)), limit))
     except (DeltaError, OSError) as error:
         reason = str(error).splitlines()[0]
         if "not supported" in reason.lower() or "unsupported" in reason.lower():
             raise SourceUnreadable("the table", reason=reason) from error
         raise ConfigError(f"the query failed: {reason}.", hint=f"fix it; {SPARK_INSTEAD}") from error
+
+
+def _first_rows(reader: pa.RecordBatchReader, limit: int) -> pa.Table:
+    """As many batches as that takes: a whole table may not fit into memory."""
+    import pyarrow as pa
+
+    batches, count = [], 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if count >= limit:
+            break
+    return pa.Table.from_batches(batches, reader.schema).slice(0, limit)
 
 
 def _in_its_dialect(sql: str, columns: Sequence[str]) -> str:

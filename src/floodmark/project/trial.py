@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from floodmark import sinks, sources
 from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.medallion.facts import TouchedDates
-from floodmark.probes.rows import Filter, delta_rows
+from floodmark.probes.rows import MANY_ROWS, Filter, delta_rows
 from floodmark.probes.set_aside import rows_set_aside
 from floodmark.project.cases import ASIDE, Case, CaseBatch, Difference, Row, compare
 from floodmark.sinks.delta import DeltaDates
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from floodmark.sources.contract import Source
 
 
-EVERY_ROW = 1_000_000
 MERGING = ("mode", "key", "by", "sequence", "delete_when", "keep_deleted")
 FEED = {"delta.enableChangeDataFeed": "true"}
 
@@ -143,7 +142,7 @@ class Trial:
         path = self.folder / "sinks" / table
         if not (path / "_delta_log").is_dir():
             return []
-        return [dict(row) for row in delta_rows(str(path), Filter(limit=EVERY_ROW)).values]
+        return [dict(row) for row in delta_rows(str(path), Filter(limit=MANY_ROWS)).values]
 
 
 def _set_aside(path: str, job: str) -> Iterator[Row]:
