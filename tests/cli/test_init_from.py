@@ -35,7 +35,7 @@ def test_a_project_is_made_of_the_folders_of_a_folder(floodmark: Floodmark, fold
     (folder / "in" / "prices" / "p.csv").write_text("sku,price\na,1.5\n")
     said = floodmark("init", "shop", "--from", "in")
     assert (said.code, said.out.splitlines()[-1]) == (0, "Next: cd shop && floodmark check")
-    assert (folder / "shop" / "jobs" / "orders.yaml").read_text().splitlines()[1:6] == [
+    assert (folder / "shop" / "jobs" / "orders.yaml").read_text().splitlines()[2:7] == [
         "source:",
         "  type: files",
         "  path: ../in/orders",

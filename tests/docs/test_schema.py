@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from floodmark.project.file import parse
-from floodmark.project.loading import project_schema
+from floodmark.project.loading import job_file_schema, project_schema
 from floodmark.project.models import JobModel
 from tests.docs.pages import ROOT, Block, all_blocks
 from tests.docs.test_projects import AROUND
@@ -59,6 +59,21 @@ def test_jobs_of_python_are_valid_in_an_editor() -> None:
     """Alone, and between others."""
     assert mistakes({"jobs": {"python": "shop.jobs:all_jobs"}}) == []
     assert mistakes({"jobs": [{"python": "shop.jobs:all_jobs", "tags": ["py"]}, AROUND]}) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {name: value for name, value in AROUND.items() if name != "name"},
+        [AROUND, {"python": "shop.jobs:all_jobs"}],
+        {"jobs": [AROUND], "defaults": {"every": "5s"}},
+    ],
+)
+def test_a_file_in_the_folder_jobs_is_valid_in_an_editor(values: object) -> None:
+    """A job without a name, a list, or jobs with defaults; and not whatever else."""
+    validator = jsonschema.Draft202012Validator(job_file_schema())
+    assert list(validator.iter_errors(values)) == []
+    assert not validator.is_valid({"jobs": [], "store": "memory"})
 
 
 def test_a_misspelt_field_is_not_valid() -> None:

@@ -88,19 +88,19 @@ def init(
 def found_there(origin: str, folder: Path) -> tuple[dict[str, str], str | None]:
     """The files of a project over a place, and the variable that has its address."""
     from floodmark.project.discovery import discover
-    from floodmark.project.loading import SCHEMA_FILE, schema_text
+    from floodmark.project.loading import schema_files
 
     found = discover(origin, folder)
-    return {**found.files, str(SCHEMA_FILE): schema_text()}, found.variable
+    return {**found.files, **schema_files()}, found.variable
 
 
 def contents() -> dict[str, str]:
     """Every file of the project, by its path."""
-    from floodmark.project.loading import SCHEMA_FILE, schema_text
+    from floodmark.project.loading import schema_files
 
     return {
         "floodmark.yaml": PROJECT,
-        str(SCHEMA_FILE): schema_text(),
+        **schema_files(),
         "in/orders/2026-01-01.jsonl": FIRST_DAY,
         "in/orders/2026-01-02.jsonl": SECOND_DAY,
         ".gitignore": "/state/\n/lake/\n",
@@ -111,11 +111,13 @@ schema_app = typer.Typer(add_completion=False)
 
 
 @schema_app.command()
-def schema() -> None:
+def schema(
+    of_jobs: Annotated[bool, typer.Option("--jobs", help="Of a file in the folder jobs.")] = False,
+) -> None:
     """Print the JSON Schema of the project file."""
-    from floodmark.project.loading import project_schema
+    from floodmark.project.loading import job_file_schema, project_schema
 
-    print_json(project_schema())
+    print_json(job_file_schema() if of_jobs else project_schema())
 
 
 lint_app = typer.Typer(add_completion=False)
@@ -127,10 +129,10 @@ def lint(
     ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
 ) -> None:
     """Check the project offline, and say what each pair of source and sink guarantees."""
-    from floodmark.project.loading import renew_schema
+    from floodmark.project.loading import renew_schemas
 
     invocation: Invocation = ctx.obj
-    renew_schema(invocation.document().folder)
+    renew_schemas(invocation.document().folder)
     report = invocation.lint()
     if jobs or select or exclude:
         report = report.of([job.name for job in invocation.selected(words(jobs, select), exclude or ())])

@@ -27,6 +27,7 @@ spark:
   master: local[2]
 """
 JOB = """\
+# yaml-language-server: $schema=../.floodmark/jobs.schema.json
 # {found}
 source:
 {source}

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard, get_args
+from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
 from pydantic import ValidationError
 
@@ -33,7 +34,7 @@ SHAPES = {
     NAME: "should be a name of letters, digits, '_', '-' and '.'",
     PYTHON_NAME: "should be module:name",
 }
-SCHEMA_FILE = Path(".floodmark/schema.json")
+SCHEMA_FILE, JOB_SCHEMA_FILE = Path(".floodmark/schema.json"), Path(".floodmark/jobs.schema.json")
 COMMENT_WITHIN = 300
 """The version stands within so many letters of the schema's beginning."""
 REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:[^}]*)?\}$"}
@@ -77,25 +78,44 @@ def project_schema() -> dict[str, object]:
     return {**head, **schema, "title": "Floodmark project"}
 
 
-def renew_schema(folder: Path) -> bool:
-    """Write the editors' schema anew where another version of the program wrote it; whether that was so.
+def job_file_schema() -> dict[str, object]:
+    """Of a file in the folder jobs: a job, which needs no name there, a list of jobs, or jobs with defaults."""
+    project = project_schema()
+    definitions: dict[str, Any] = project["$defs"]  # type: ignore[assignment]
+    job = definitions["JobModel"]
+    own = {**job, "required": [name for name in job["required"] if name != "name"]}
+    items = {"anyOf": [{"$ref": "#/$defs/JobModel"}, {"$ref": "#/$defs/PythonJobs"}]}
+    several = {"type": "array", "items": items}
+    fields = {"jobs": several, "defaults": {"$ref": "#/$defs/JobDefaults"}}
+    whole = {"type": "object", "properties": fields, "required": ["jobs"], "additionalProperties": False}
+    head = {name: project[name] for name in ("$schema", "$comment", "$defs")}
+    return {**head, "title": "Floodmark jobs", "anyOf": [own, several, whole]}
+
+
+def schema_files() -> dict[str, str]:
+    """What editors are pointed at, by its path in the project's folder."""
+    schemas = {SCHEMA_FILE: project_schema(), JOB_SCHEMA_FILE: job_file_schema()}
+    return {str(file): json.dumps(schema, indent=2) + "\n" for file, schema in schemas.items()}
+
+
+def renew_schemas(folder: Path) -> None:
+    """Write the editors' schemas anew where another version of the program wrote them.
 
     Nothing is written where there is none, and a folder that cannot be written to keeps what it has.
     """
-    file = folder / SCHEMA_FILE
+    old = [file for file in (SCHEMA_FILE, JOB_SCHEMA_FILE) if _is_of_another_version(folder / file)]
+    texts = schema_files() if old else {}
+    for file in old:
+        with suppress(OSError):
+            (folder / file).write_text(texts[str(file)], encoding="utf-8")
+
+
+def _is_of_another_version(file: Path) -> bool:
     try:
         with file.open(encoding="utf-8") as text:
-            if f'"floodmark {__version__}"' in text.read(COMMENT_WITHIN):
-                return False
-        file.write_text(schema_text(), encoding="utf-8")
+            return f'"floodmark {__version__}"' not in text.read(COMMENT_WITHIN)
     except OSError:
         return False
-    return True
-
-
-def schema_text() -> str:
-    """The schema as a file of its own."""
-    return json.dumps(project_schema(), indent=2) + "\n"
 
 
 def _with_references(node: object) -> object:
