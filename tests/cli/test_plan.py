@@ -9,6 +9,7 @@ import pytest
 import floodmark as fm
 from floodmark.cli.plan import restated_text, span_text
 from floodmark.hwm import Json
+from floodmark.hwm.mark import mark_text
 from floodmark.jobs.job import Plan
 from floodmark.sinks.restatement import Restatement
 from floodmark.testing import RowsSource
@@ -82,3 +83,18 @@ def test_what_would_be_read_is_said_in_the_words_of_its_source(
 ) -> None:
     """Files by name, messages by number, all else from mark to mark."""
     assert span_text(Plan("j", before, after, rows, has_work=True)) == text
+
+
+@pytest.mark.parametrize(
+    ("mark", "text"),
+    [
+        (["/in/a.jsonl"], "1 file: a.jsonl"),
+        (["/in/a.jsonl", "/in/b.jsonl"], "2 files: a.jsonl, b.jsonl"),
+        ({"files": 1200, "newest": "/in/z.csv"}, "1,200 files, the newest z.csv"),
+        ([1, 2], "[1, 2]"),
+        ("2026-01-01", "2026-01-01"),
+    ],
+)
+def test_a_mark_of_files_is_how_many_and_which(mark: Json, text: str) -> None:
+    """In `marks show`, where whole paths would fill the line."""
+    assert mark_text(mark) == text

@@ -287,14 +287,30 @@ def mark_text(value: Json) -> str:
     """A mark's value for people, cut where it is long."""
     if value is None:
         return "none"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    count = files_read(value)
+    if count is not None:
+        text = _files_text(value, count)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= TEXT_SHOWN else f"{text[: TEXT_SHOWN - 3]}…"
 
 
 def short_mark(value: Json) -> str:
     """A mark within a line: of a list of files only how many there are."""
     count = files_read(value)
-    return mark_text(value) if count is None else f"{count} {'file' if count == 1 else 'files'}"
+    return mark_text(value) if count is None else f"{count:,} {'file' if count == 1 else 'files'}"
+
+
+def _files_text(value: Json, count: int) -> str:
+    """How many files, and their names, or that of the newest where they are many."""
+    noun = f"{count:,} {'file' if count == 1 else 'files'}"
+    if isinstance(value, dict):
+        return f"{noun}, the newest {_file_name(value.get('newest'))}"
+    return f"{noun}: {', '.join(map(_file_name, value))}" if isinstance(value, list) and value else noun
+
+
+def _file_name(path: Json) -> str:
+    return str(path).rstrip("/").rpartition("/")[2]
 
 
 def files_read(value: Json) -> int | None:

@@ -144,7 +144,7 @@ def jobs_named(name: str, folder: Path) -> list[Job | StreamJob]:
     found: list[object] = list(value) if isinstance(value, Iterable) and several else [value]
     for each in found:
         if not isinstance(each, given):
-            said = f"{name} gives a {type(each).__name__}, and not jobs."
+            said = f"{name} gives {type(each).__name__}, and not jobs."
             raise ConfigError(said, hint="give a floodmark.Job, a stream, a list of them, or a function for one")
     return [StreamJob(each) if isinstance(each, KafkaStream) else each for each in found if isinstance(each, given)]
 
