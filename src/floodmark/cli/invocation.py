@@ -199,9 +199,14 @@ class Invocation:
 
     def _look_again_with_spark(self) -> None:
         """A module may need a session when it is imported: what could not be looked into is, once Spark has started."""
+        from floodmark.locations import missing_part
+
         if not self._unseen:
             return
-        project = self.loaded_project()
+        project, folder = self.loaded_project(), self.document().folder
+        for each in self._unseen:
+            if missing_part(each.name, folder) is not None:
+                raise each.error  # Spark would not bring it
         self.session()()
         self._project, self._unseen = self._with_python_jobs(project)
         if self._unseen:
