@@ -60,7 +60,7 @@ def test_a_module_that_needs_spark_is_imported_once_it_has_started(
 def test_commands_without_spark_say_what_they_could_not_look_into_and_go_on(floodmark: Floodmark) -> None:
     """`lint` by a finding, the others by a line of the log."""
     linted, lineage = floodmark("lint"), floodmark("lineage")
-    assert "warning FM111 could not look inside needy_" in linted.out
+    assert "warning FM112 could not look inside needy_" in linted.out
     assert (linted.code, lineage.code, lineage.out.splitlines()[0]) == (0, 0, "own")
     assert "could not look inside Python jobs" in lineage.err
 

@@ -85,8 +85,8 @@ def test_tags_of_the_file_and_of_the_job_add_up(tmp_path: Path) -> None:
     ("name", "rule", "said"),
     [
         ("given_wrong:nobody", "FM110", "nothing called 'nobody' is defined there"),
-        ("given_wrong:broken", "FM111", "could not look inside given_wrong:broken: given_wrong:broken: calling it"),
-        ("given_wrong:number", "FM111", "gives int, and not jobs"),
+        ("given_wrong:broken", "FM112", "could not look inside given_wrong:broken: given_wrong:broken: calling it"),
+        ("given_wrong:number", "FM112", "gives int, and not jobs"),
     ],
 )
 def test_lint_says_what_it_could_not_look_into_and_goes_on(tmp_path: Path, name: str, rule: str, said: str) -> None:

@@ -17,7 +17,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM104": ("error", "the transform's SQL is not one query"),
     "FM105": ("warning", "the transform's SQL reads a table beside the source"),
     "FM110": ("error", "a Python name that is not there"),
-    "FM111": ("warning", "jobs of Python that could not be looked into"),
+    "FM112": ("warning", "jobs of Python that could not be looked into"),
     "FM121": ("error", "a quality rule's SQL cannot be parsed"),
     "FM122": ("warning", "a quality rule may judge otherwise when it is asked again"),
     "FM123": ("error", "a quality rule names a column that the rows do not have"),

@@ -99,7 +99,7 @@ class Unseen:
         if missing is not None:
             return Finding("FM110", where, None, f"{self.name}: {missing}", "write it, or fix the name")
         said = f"could not look inside {self.name}: {self.error.message}"
-        return Finding("FM111", where, None, said, self.error.hint)
+        return Finding("FM112", where, None, said, self.error.hint)
 
 
 def with_python_jobs(project: Project, site: Site, beside: Callable[[], Path]) -> tuple[Project, list[Unseen]]:
