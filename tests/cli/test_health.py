@@ -61,7 +61,7 @@ def test_the_document_has_the_five_checks_and_the_worst_of_them(project: Path, f
         "processing_offsets": "HEALTHY",
         "performance_metrics": "HEALTHY",
     }
-    assert document["checks"]["record_counts"]["subjects"]["prices"]["message"] == "1 rows, at least 5 expected"
+    assert document["checks"]["record_counts"]["subjects"]["prices"]["message"] == "1 row, at least 5 expected"
     assert len(document["recommendations"]) == 1
     assert project.exists()
 

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import floodmark as fm
-from floodmark.cli.run import restated_text
+from floodmark.cli.plan import restated_text, span_text
+from floodmark.hwm import Json
+from floodmark.hwm.mark import mark_text
+from floodmark.jobs.job import Plan
 from floodmark.sinks.restatement import Restatement
 from floodmark.testing import RowsSource
 
@@ -55,3 +58,43 @@ def test_sinks_that_only_add_restate_nothing(tmp_path: Path) -> None:
 
 def no_session() -> None:
     raise AssertionError("this needs no Spark")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rows", "text"),
+    [
+        (["/in/a.jsonl"], ["/in/a.jsonl", "/in/b.jsonl"], None, "1 new file: b.jsonl"),
+        (None, ["/in/a.jsonl", "/in/b.jsonl"], 5, "2 new files: a.jsonl, b.jsonl (5 rows)"),
+        (
+            None,
+            [f"/in/{n}.csv" for n in range(7)],
+            1,
+            "7 new files: 0.csv, 1.csv, 2.csv, 3.csv, 4.csv, and 2 more (1 row)",
+        ),
+        (["/in/a"], {"files": 1200, "newest": "/in/z.csv"}, None, "1,199 new files, the newest z.csv"),
+        ({"0": 5, "1": 7}, {"0": 5, "1": 9, "2": 1000}, 1002, "up to 1,002 messages in 2 partitions"),
+        (None, {"0": 1}, 1, "up to 1 message in 1 partition"),
+        (3, 5, 2000, "low 3, high 5, count 2,000"),
+        (None, "2026-01-01", None, "low none, high 2026-01-01, count not known before reading"),
+    ],
+)
+def test_what_would_be_read_is_said_in_the_words_of_its_source(
+    before: Json, after: Json, rows: int | None, text: str
+) -> None:
+    """Files by name, messages by number, all else from mark to mark."""
+    assert span_text(Plan("j", before, after, rows, has_work=True)) == text
+
+
+@pytest.mark.parametrize(
+    ("mark", "text"),
+    [
+        (["/in/a.jsonl"], "1 file: a.jsonl"),
+        (["/in/a.jsonl", "/in/b.jsonl"], "2 files: a.jsonl, b.jsonl"),
+        ({"files": 1200, "newest": "/in/z.csv"}, "1,200 files, the newest z.csv"),
+        ([1, 2], "[1, 2]"),
+        ("2026-01-01", "2026-01-01"),
+    ],
+)
+def test_a_mark_of_files_is_how_many_and_which(mark: Json, text: str) -> None:
+    """In `marks show`, where whole paths would fill the line."""
+    assert mark_text(mark) == text

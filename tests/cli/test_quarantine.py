@@ -64,7 +64,7 @@ def test_rows_that_were_put_aside_are_listed_shown_repaired_and_replayed(command
         True,
     )
     discarded = command("quarantine", "discard", "orders", "--rule", "positive", "--yes")
-    assert (discarded.out, lake(folder)) == ("orders: 1 rows discarded\n", [(1, 1.5), (2, 2.5), (4, 60.0)])
+    assert (discarded.out, lake(folder)) == ("orders: 1 row discarded\n", [(1, 1.5), (2, 2.5), (4, 60.0)])
 
 
 def test_a_rule_that_fails_the_batch_is_exit_1_in_two_lines_and_kept_for_the_history(

@@ -35,6 +35,9 @@ def whole(text: str) -> str:
 def written(block: Block, folder: Path) -> Document:
     """The block as floodmark.yaml, with a value for each of its variables."""
     (folder / "floodmark.yaml").write_text(whole(block.text))
+    for name in re.findall(r"\bfile: (\S+\.sql)", block.text):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("select * from source")
     names = re.findall(r"\$\{(\w+)", block.text)
     return read_document(folder / "floodmark.yaml", Variables({name: f"value-of-{name}" for name in names}))
 

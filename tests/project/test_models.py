@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
@@ -13,7 +14,7 @@ from floodmark import rules
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind, VariableMissing
 from floodmark.project.file import Document, StoreSettings, Variables, find_project, read_document, store_settings
 from floodmark.project.kinds import Site
-from floodmark.project.loading import examine, load
+from floodmark.project.loading import JOB_SCHEMA_FILE, SCHEMA_FILE, examine, load, renew_schemas, schema_files
 from floodmark.project.models import Project
 
 JOB = """\
@@ -251,3 +252,17 @@ def test_no_file_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as missing:
         find_project(None, tmp_path)
     assert "floodmark init" in missing.value.hint
+
+
+def test_the_schemas_for_editors_are_written_anew_by_a_newer_program(tmp_path: Path) -> None:
+    """Where there is one; what this program wrote stays as it is."""
+    file = tmp_path / JOB_SCHEMA_FILE
+    renew_schemas(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    file.parent.mkdir()
+    file.write_text('{"$comment": "floodmark 0.0.1"}')
+    renew_schemas(tmp_path)
+    assert (file.read_text(), (tmp_path / SCHEMA_FILE).exists()) == (schema_files()[str(JOB_SCHEMA_FILE)], False)
+    os.utime(file, (1, 1))
+    renew_schemas(tmp_path)
+    assert file.stat().st_mtime == 1

@@ -163,6 +163,16 @@ def _limits(table: str) -> Limits:
     return Limits() if table in DAILY or table.startswith("fact_") else SELDOM
 
 
+def project_jobs() -> list[fm.Job]:
+    """The jobs as the command line of this folder knows them."""
+    return all_jobs(Lake.at())
+
+
+def ready(spark: SparkSession) -> None:
+    """What a session needs before bronze can be read: the made-up system tables under their names."""
+    attach(spark, Lake.at())
+
+
 def all_jobs(lake: Lake) -> list[fm.Job]:
     return [*bronze.jobs(lake), *silver.jobs(lake), *dimensions.jobs(lake), *facts.jobs(lake)]
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of the project file.",
     "lint": "Check the project offline and say what each pair of source and sink guarantees.",
     "check": "Check the project online: connections, cursors, indexes, rights, retention.",
+    "test": "Run the project's test cases: given rows of a source, expected rows of each sink.",
     "plan": "Show what the next run would do; touches nothing.",
     "run": "Run the jobs: read above the mark, write every sink, raise the mark.",
     "backfill": "Deliver a range of rows again; the mark stays where it is.",
@@ -31,6 +32,8 @@ COMMANDS = {
     "events": "Prune the logs of events behind tables with history.",
     "marks": "Show, move, copy and clean the marks.",
     "runs": "Show what past runs did.",
+    "show": "Show rows of a table, without a JVM where that is possible.",
+    "query": "Ask the project's tables in SQL, without a JVM where that is possible.",
     "diff": "Show what changed between two runs: marks, rows, rules, tables; no JVM.",
     "lineage": "Show where tables and columns come from, and who depends on them; offline.",
     "rollback": "Put tables and marks of jobs back to how a run left them, or to their last good state.",
@@ -44,14 +47,19 @@ COMMANDS = {
 }
 MODULES = {
     "project": ("init", "schema", "lint", "check"),
-    "run": ("plan", "run"),
+    "plan": ("plan",),
+    "run": ("run",),
     "repair": ("backfill", "reconcile"),
     "runs": ("runs", "diff"),
+    "rows": ("show", "query"),
     "health": ("health", "alerts"),
     "pages": ("report", "serve"),
 }
 """Commands that stand in one module, each with an app named after it; any other has a module of its own name."""
-GLOBAL_OPTIONS = ("--project", "--target", "--env-file", "--log-level", "--log-format")
+REPAIRING = ("backfill", "reconcile", "quarantine", "deadletters", "marks", "rollback", "events", "optimize")
+LOOKING = ("show", "query", "runs", "diff", "lineage", "health", "alerts", "report", "serve")
+GLOBAL_OPTIONS = ("--project", "-p", "--target", "-t", "--env-file", "--log-level", "--log-format")
+GLOBAL_HELP = "Every command also takes --project FILE, --target NAME, --env-file FILE, --log-level and --log-format."
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "
 EPILOG += "5 a decision is needed, 6 plan --detailed-exitcode found changes, 130 stopped by Ctrl-C, 143 by SIGTERM."
 
@@ -61,7 +69,14 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (typer hands on what it likes)
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=sentence) for name, sentence in COMMANDS.items()}
+        self.commands = {
+            name: TyperCommand(name, help=sentence, rich_help_panel=panel_of(name))
+            for name, sentence in COMMANDS.items()
+        }
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        """The global options, as help shows them."""
+        return without_types_of_switches(super().get_params(ctx))
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:  # type: ignore[override]
         """The real command in place of the one that `--help` lists."""
@@ -76,13 +91,29 @@ class LazyGroup(TyperGroup):
             raise CommandInterrupted(error) from None
 
 
+def panel_of(name: str) -> str:
+    """Under which heading `--help` lists a command."""
+    return "Repair" if name in REPAIRING else "Look" if name in LOOKING else "Build and run"
+
+
 def load_command(name: str) -> Command:
     """The command of that name, from its module alone."""
     home = next((module for module, names in MODULES.items() if name in names), None)
     module = import_module(f"floodmark.cli.{home or name.replace('-', '_')}")
     command = typer.main.get_command(getattr(module, f"{name}_app") if home else module.app)
     command.name = name
+    for each in [command, *getattr(command, "commands", {}).values()]:
+        each.epilog = each.epilog or GLOBAL_HELP
+        without_types_of_switches(each.get_params(typer.Context(each)))
     return command
+
+
+def without_types_of_switches(params: list[Any]) -> list[Any]:
+    """A switch is written alone: help must not ask for a `<bool>` behind it."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
@@ -91,8 +122,10 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=
 @app.callback()
 def floodmark(
     ctx: typer.Context,
-    project: Annotated[Path | None, typer.Option(help="The project file; else floodmark.yaml here or above.")] = None,
-    target: Annotated[str | None, typer.Option(help="Which of the project's targets to use.")] = None,
+    project: Annotated[
+        Path | None, typer.Option("--project", "-p", help="The project file; else floodmark.yaml here or above.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", "-t", help="Which of the project's targets to use.")] = None,
     env_file: Annotated[Path | None, typer.Option(help="NAME=value lines for ${NAME} in the project file.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning (the default) or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="pretty or json; FLOODMARK_LOG=info,json sets both.")] = None,

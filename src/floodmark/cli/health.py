@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, print_json, print_line, print_table
+from floodmark.cli.output import (
+    AsJson,
+    Exclude,
+    Jobs,
+    Select,
+    counted,
+    print_json,
+    print_line,
+    print_table,
+    words,
+)
 from floodmark.errors import ConfigError, FloodmarkError
 from floodmark.logs import get_logger
 
@@ -27,6 +37,9 @@ health_app = typer.Typer(add_completion=False)
 @health_app.command()
 def health(
     ctx: typer.Context,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Send no alert, and remember nothing.")] = False,
     as_metrics: Annotated[bool, typer.Option("--metrics", help="Print numbers for Prometheus; judge nothing.")] = False,
     as_json: AsJson = False,
@@ -35,7 +48,10 @@ def health(
     if as_metrics:
         print_line(metrics_text(ctx.obj).rstrip("\n"))
         return
-    report = examine_and_alert(ctx.obj, quiet=quiet)
+    if jobs or select or exclude:
+        report = examine_some(ctx.obj, words(jobs, select), exclude or ())
+    else:
+        report = examine_and_alert(ctx.obj, quiet=quiet)
     document = report.serialize()
     if as_json:
         print_json(document)
@@ -55,6 +71,16 @@ def metrics_text(invocation: Invocation) -> str:
     return exposition(metrics(watch_of(project, site), store, datetime.now(timezone.utc), behind))
 
 
+def examine_some(invocation: Invocation, select: Sequence[str], exclude: Sequence[str]) -> Report:
+    """Look at some jobs and their tables; nobody is alerted, since the others were not looked at."""
+    from floodmark.project.health import examine_project
+
+    project = invocation.loaded_project().with_listed(invocation.selected(select, exclude))
+    limits = {name: own for name, own in project.health.tables.items() if not own.path}
+    narrow = project.model_copy(update={"health": project.health.model_copy(update={"tables": limits})})
+    return examine_project(narrow, invocation.site(), invocation.store(), datetime.now(timezone.utc))[0]
+
+
 def examine_and_alert(invocation: Invocation, *, quiet: bool = False) -> Report:
     """Look at everything; unless it is to be quiet, send alerts of what is new and remember it."""
     from floodmark.health.alerts import HealthMemory, judge, remember, send, summary
@@ -70,6 +96,8 @@ def examine_and_alert(invocation: Invocation, *, quiet: bool = False) -> Report:
     return report
 
 
+WORST = {"CRITICAL": 0, "WARNING": 1, "UNKNOWN": 2}
+"""Problems in the order in which people want to know of them."""
 ALERT_SECONDS = 60.0
 
 
@@ -104,9 +132,13 @@ class AlertBeat:
 
 def _print(report: Report) -> None:
     print_line(report.overall)
-    rows = [(finding.status, finding.check, finding.subject, finding.message) for finding in report.findings]
+    healthy = sum(finding.status == "HEALTHY" for finding in report.findings)
+    problems = sorted((each for each in report.findings if each.status != "HEALTHY"), key=lambda e: WORST[e.status])
+    rows = [(finding.status, finding.check, finding.subject, finding.message) for finding in problems]
     if rows:
         print_table(("status", "check", "subject", "found"), rows)
+    if healthy:
+        print_line(f"{counted(healthy, 'check')} healthy{', and nothing else' if not rows else ''}")
     for advice in report.recommendations():
         print_line(f"Try: {advice}")
 

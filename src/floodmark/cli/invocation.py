@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from floodmark.jobs.job import Job
     from floodmark.project.file import Document, StoreSettings, Variables
     from floodmark.project.kinds import Site
-    from floodmark.project.models import Project
+    from floodmark.project.lint import Report as LintReport
+    from floodmark.project.models import JobModel, Project
+    from floodmark.project.python_jobs import Unseen
     from floodmark.spark.status import WorkInSpark
     from floodmark.stores.contract import MarkStore
 
 
 log = get_logger(__name__)
+CLUSTER = ("spark.master", "spark.remote")
 LOG_VARIABLE = "FLOODMARK_LOG"
 
 
@@ -160,7 +163,18 @@ def _open_store(settings: StoreSettings) -> MarkStore:
 def _build_jobs(project: Project, site: Site, select: Sequence[str]) -> Sequence[Job]:
     from floodmark.project import build_jobs
 
-    return build_jobs(project, site, select)
+    return in_order(build_jobs(project, site, select))
+
+
+def in_order(jobs: Sequence[Job]) -> Sequence[Job]:
+    """Each job after those that fill what it reads, and else as the project has them."""
+    if len(jobs) == 1:
+        return jobs
+    from floodmark.jobs.table_readers import order
+    from floodmark.lineage import needed_jobs
+
+    by_name = {job.name: job for job in jobs}
+    return [by_name[name] for name in order(needed_jobs(jobs))]
 
 
 @dataclass(frozen=True)
@@ -186,6 +200,8 @@ class Invocation:
     _variables: Variables | None = None
     _document: Document | None = None
     _project: Project | None = None
+    _unseen: list[Unseen] = field(default_factory=list)
+    _needs: dict[str, tuple[str, ...]] | None = None
     _store: MarkStore | None = None
     _session: LazySession | None = None
 
@@ -211,10 +227,43 @@ class Invocation:
     def loaded_project(self) -> Project:
         """The project file, every field of it checked."""
         from floodmark.project.loading import load
+        from floodmark.project.models import PythonJobs
 
         if self._project is None:
-            self._project = load(self.document())
+            project = load(self.document())
+            if any(isinstance(each, PythonJobs) for each in project.listed):
+                project, self._unseen = self._with_python_jobs(project)
+            for each in self._unseen:
+                log.warning("could not look inside Python jobs", name=each.name, reason=each.error.message)
+            self._project = project
         return self._project
+
+    def _with_python_jobs(self, project: Project) -> tuple[Project, list[Unseen]]:
+        from floodmark.project.python_jobs import with_python_jobs
+        from floodmark.stores.opening import folder_beside
+
+        return with_python_jobs(project, self.site(), lambda: folder_beside(self.store()))
+
+    def _look_again_with_spark(self) -> None:
+        """A module may need a session when it is imported: what could not be looked into is, once Spark has started."""
+        from floodmark.locations import missing_part
+
+        if not self._unseen:
+            return
+        project, folder = self.loaded_project(), self.document().folder
+        for each in self._unseen:
+            if missing_part(each.name, folder) is not None:
+                raise each.error  # Spark would not bring it
+        self.session()()
+        self._project, self._unseen = self._with_python_jobs(project)
+        if self._unseen:
+            raise self._unseen[0].error
+
+    def lint(self) -> LintReport:
+        """What lint says of the project, the jobs that Python gives included."""
+        from floodmark.project.lint import lint
+
+        return lint(self.document(), self._with_python_jobs)
 
     def store(self) -> MarkStore:
         """The project's mark store."""
@@ -231,37 +280,101 @@ class Invocation:
 
         return Site(self.document().folder, console)
 
-    def jobs(self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout") -> Sequence[Job]:
-        """The selected jobs, ready to run; a module of theirs that needs Spark while it is imported gets it first."""
+    def jobs(
+        self,
+        select: Sequence[str] = (),
+        *,
+        exclude: Sequence[str] = (),
+        console: Literal["stdout", "stderr"] = "stdout",
+    ) -> Sequence[Job]:
+        """The selected jobs, ready to run, each after those that fill what it reads.
+
+        A module of theirs that needs Spark while it is imported gets it first.
+        """
+        self.loaded_project()
+        self._look_again_with_spark()
         try:
-            return self.jobs_as_they_are(select, console=console)
+            return self.jobs_as_they_are(select, exclude=exclude, console=console)
         except ModuleNeedsSpark as error:
             log.info("Spark is started first", module=error.module, reason=error.reason)
             self.session()()
-            jobs = self.jobs_as_they_are(select, console=console)
+            jobs = self.jobs_as_they_are(select, exclude=exclude, console=console)
             send_by_value(error.imported)
             return jobs
 
     def jobs_as_they_are(
-        self, select: Sequence[str] = (), *, console: Literal["stdout", "stderr"] = "stdout"
+        self,
+        select: Sequence[str] = (),
+        *,
+        exclude: Sequence[str] = (),
+        console: Literal["stdout", "stderr"] = "stdout",
     ) -> Sequence[Job]:
         """The selected jobs. Raises ModuleNeedsSpark if one stands in a module that needs a session."""
-        jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), select)
+        from floodmark.project.selection import is_plain
+
+        is_named = not exclude and all(map(is_plain, select))
+        names = select if is_named else [job.name for job in self.selected(select, exclude)]
+        jobs = self.tools.build_jobs(self.loaded_project(), self.site(console), names)
         if not jobs:
             raise ConfigError("the project has no jobs.", hint="add one under `jobs:`; floodmark init shows an example")
         self.job_names = tuple(job.name for job in jobs)
         return jobs
 
+    def selected(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[JobModel]:
+        """What the project file says of the selected jobs. Raises JobNotFound, or ConfigError if none is left."""
+        from floodmark.project.selection import Selection
+
+        project = self.loaded_project()
+        chosen = Selection(select, exclude).of(project.jobs, self.needed_jobs)
+        if not chosen and exclude:
+            raise ConfigError("--exclude leaves no job.", hint="leave one of its words out")
+        return chosen
+
+    def needed_jobs(self) -> dict[str, tuple[str, ...]]:
+        """By job of the project, those that fill what it reads."""
+        from floodmark.lineage import needed_jobs
+        from floodmark.lineage.flows import Parts
+
+        if self._needs is None:
+            site = self.site()
+            self._needs = needed_jobs(Parts.of_model(job, site) for job in self.loaded_project().jobs)
+        return self._needs
+
     def session(self) -> LazySession:
         """The Spark session of this command; not started by asking for it."""
         if self._session is None:
-            self._session = self.tools.session(self.loaded_project().spark_settings())
+            self._session = self._ready(self.tools.session(self.loaded_project().spark_settings()))
         return self._session
 
     def abandon_session(self) -> None:
         """Stop what runs in Spark, and wait for nothing: its JVM ends with this process."""
         if self._session is not None:
             self._session.abandon()
+
+    def _ready(self, session: LazySession) -> LazySession:
+        setup = self.loaded_project().setup
+        if setup is not None:
+            session.start = self._with_setup(session.start, setup)
+        return session
+
+    def local_session(self) -> LazySession:
+        """As `session`, on this machine: wherever the project runs, its tests need no cluster."""
+        if self._session is None:
+            settings = {n: v for n, v in self.loaded_project().spark_settings().items() if n not in CLUSTER}
+            self._session = self._ready(self.tools.session({**settings, "spark.master": "local[2]"}))
+        return self._session
+
+    def _with_setup(self, start: Callable[[], SparkSession], name: str) -> Callable[[], SparkSession]:
+        """Start Spark, and let the project's own function make it ready."""
+        from floodmark.locations import load_name
+
+        def started() -> SparkSession:
+            session = start()
+            setup: Callable[[SparkSession], object] = load_name(name, self.document().folder)  # type: ignore[assignment]
+            setup(session)
+            return session
+
+        return started
 
     def close(self) -> None:
         """End what this call started."""

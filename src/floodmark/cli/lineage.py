@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, Select, print_json, print_line, scrub_document
-from floodmark.lineage import lineage_of
-from floodmark.lineage.flows import Parts
-from floodmark.lineage.graph import job_event
-from floodmark.project import select_jobs
+from floodmark.cli.output import AsJson, Exclude, Jobs, Select, print_json, print_line, scrub_document, words
 
 if TYPE_CHECKING:
     from floodmark.hwm import Json
@@ -31,20 +27,31 @@ Table = Annotated[
 
 
 @app.command()
-def lineage(ctx: typer.Context, select: Select = None, table: Table = None, as_json: AsJson = False) -> None:
+def lineage(
+    ctx: typer.Context,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
+    table: Table = None,
+    as_json: AsJson = False,
+) -> None:
     """Show which tables each job reads and fills, and of which columns every column is made."""
+    from floodmark.lineage import lineage_of
+    from floodmark.lineage.flows import Parts
+    from floodmark.lineage.graph import job_event
+
     invocation: Invocation = ctx.obj
     project, site = invocation.loaded_project(), invocation.site()
     found = lineage_of([Parts.of_model(job, site) for job in project.jobs])
-    names = [job.name for job in select_jobs(project, select or ())]
+    names = [job.name for job in invocation.selected(words(jobs, select), exclude or ())]
     flows = [flow for flow in found.flows if flow.job in names]
     point = found.point(table) if table else None
     if as_json:
         events: list[Json] = [job_event(flow, project.namespace, datetime.now(timezone.utc)) for flow in flows]
         print_json(scrub_document({"events": events, **(_around(found, point) if point else {})}, invocation.scrub))
         return
-    words = Words(site.folder)
-    for line in words.around(found, point) if point else words.flows(flows):
+    text = Words(site.folder)
+    for line in text.around(found, point) if point else text.flows(flows):
         print_line(invocation.scrub(line))
 
 

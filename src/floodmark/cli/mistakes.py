@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
-def stop_at_mistakes(invocation: Invocation, select: Sequence[str]) -> None:
+def stop_at_mistakes(invocation: Invocation, select: Sequence[str], exclude: Sequence[str] = ()) -> None:
     """Lint, and end the command where a selected job has an error: a JVM takes seconds to find the first of them."""
-    from floodmark.project.lint import lint
-
-    report = lint(invocation.document())
+    report = invocation.lint()
     if not report.has_errors:
         return
-    names = _selected(invocation, select)
+    names = _selected(invocation, select, exclude)
     found = [each for each in report.findings if each.severity == "error" and (each.job is None or each.job in names)]
     for each in found:
         job = f"job '{each.job}': " if each.job else ""
@@ -36,23 +34,22 @@ def stop_at_mistakes(invocation: Invocation, select: Sequence[str]) -> None:
         raise typer.Exit(USAGE)
 
 
-def _selected(invocation: Invocation, select: Sequence[str]) -> set[str]:
-    from floodmark.project import select_jobs
-
+def _selected(invocation: Invocation, select: Sequence[str], exclude: Sequence[str]) -> set[str]:
     try:
-        return {job.name for job in select_jobs(invocation.loaded_project(), select)}
+        return {job.name for job in invocation.selected(select, exclude)}
     except JobNotFound:
         return set(select)  # whoever builds the jobs says so
     except ConfigError:
         return set()  # the file itself is wrong, and what lint found is not about a job
 
 
-def jobs_without_spark(invocation: Invocation, select: Sequence[str]) -> list[Job]:
+def jobs_without_spark(invocation: Invocation, select: Sequence[str], exclude: Sequence[str] = ()) -> list[Job]:
     """The selected jobs, for a command that starts no JVM: one whose module needs Spark is named and left out."""
     try:
-        return list(invocation.jobs_as_they_are(select))
+        return list(invocation.jobs_as_they_are(select, exclude=exclude))
     except ModuleNeedsSpark:
-        return [job for name in sorted(_selected(invocation, select)) for job in _job_or_none(invocation, name)]
+        names = [job.name for job in invocation.selected(select, exclude)]
+        return [job for name in names for job in _job_or_none(invocation, name)]
 
 
 def _job_or_none(invocation: Invocation, name: str) -> Sequence[Job]:

@@ -10,23 +10,27 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import AsJson, DryRun, print_json, print_line, print_table
-from floodmark.errors import ConfigError, FloodmarkError
+from floodmark.errors import ConfigError, FloodmarkError, JobNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from floodmark.medallion.upkeep import TableReport, Upkeep
     from floodmark.project.kinds import DeltaSink, Site
 
 
 app = typer.Typer(add_completion=False)
+Tables = Annotated[
+    list[str] | None,
+    typer.Option("--select", metavar="TABLE", help="Only this table, or the tables of these jobs; repeatable."),
+]
 Zorder = Annotated[str | None, typer.Option(metavar="A,B", help="Order the rows by these columns.")]
 
 
 @app.command()
 def optimize(
     ctx: typer.Context,
-    select: Annotated[list[str] | None, typer.Option(metavar="TABLE", help="Only this table; may be repeated.")] = None,
+    select: Tables = None,
     zorder: Zorder = None,
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Set the columns that new files keep statistics of.")
@@ -78,10 +82,24 @@ def select_tables(invocation: Invocation, select: Sequence[str]) -> list[Upkeep]
     site = invocation.site()
     tables = tables_of(invocation.loaded_project(), site)
     known = {name: upkeep_of(name, sink, site) for name, sink in tables.items()}
-    for name in select:
-        if name not in known:
-            raise ConfigError(f"no table '{name}'.", hint=f"one of: {', '.join(known) or '(no job fills one)'}")
-    return [upkeep for name, upkeep in known.items() if not select or name in select]
+    chosen = {name for word in select for name in tables_meant(invocation, tables, word)}
+    return [upkeep for name, upkeep in known.items() if not select or name in chosen]
+
+
+def tables_meant(invocation: Invocation, tables: Mapping[str, DeltaSink], word: str) -> list[str]:
+    """A table by its name, or the tables of the jobs that a word of a selection means."""
+    if word in tables:
+        return [word]
+    from floodmark.project.kinds import DeltaSink
+
+    site = invocation.site()
+    try:
+        sinks = [sink for job in invocation.selected([word]) for sink in job.sinks]
+    except JobNotFound as error:
+        known = ", ".join(tables) or "(no job fills one)"
+        raise ConfigError(f"no table or job '{word}'.", hint=f"one of: {known}") from error
+    places = [sink.table or sink.place(site) for sink in sinks if isinstance(sink, DeltaSink)]
+    return [name for name, sink in tables.items() if (sink.table or sink.place(site)) in places]
 
 
 def upkeep_of(name: str, sink: DeltaSink, site: Site) -> Upkeep:

@@ -47,8 +47,39 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON document and nothing else on stdout.", callback=_reserve_stdout),
 ]
-Select = Annotated[list[str] | None, typer.Option("--select", metavar="JOB", help="Only this job; may be repeated.")]
-OneJob = Annotated[str | None, typer.Argument(metavar="JOB", help="The job's name; `--select JOB` does as well.")]
+
+
+def complete_jobs(incomplete: str) -> list[str]:
+    """The jobs' names and tags that begin so, for the shell; it is asked at every key, and answers without Spark."""
+    from pathlib import Path
+
+    from floodmark.cli.completion import job_words
+
+    return [word for word in job_words(Path.cwd()) if word.startswith(incomplete)]
+
+
+Jobs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="JOB", help="Only these jobs; as --select.", autocompletion=complete_jobs),
+]
+Select = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        "-s",
+        metavar="JOB",
+        help="A job, a pattern, tag:NAME; +JOB with what it is made of, JOB+ with what is made of it; repeatable.",
+        autocompletion=complete_jobs,
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(metavar="JOB", help="Leave these out, in the same words.", autocompletion=complete_jobs),
+]
+OneJob = Annotated[
+    str | None,
+    typer.Argument(metavar="JOB", help="The job's name; `--select JOB` does as well.", autocompletion=complete_jobs),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
@@ -108,12 +139,18 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+PASTED = ("run", "id", "letter")
+"""Columns of ids, which are never cut or broken: people paste them into the next command."""
+
+
 def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*header, box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in header:
+        table.add_column(name, overflow="fold", no_wrap=name in PASTED)
     for row in rows:
         table.add_row(*row)
     Console(markup=False, highlight=False).print(table)
@@ -127,6 +164,11 @@ def coloured_run_line(receipt: Receipt) -> str:
     line, status = run_line(receipt), f" {receipt.status}"
     colour = STATUS_COLOURS.get(receipt.status)
     return line.replace(status, f" {painted(receipt.status, colour, sys.stdout)}", 1) if colour else line
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 row`, `2 rows`, `1,002 rows`."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def run_line(receipt: Receipt) -> str:
@@ -144,7 +186,7 @@ def run_line(receipt: Receipt) -> str:
     aside = {"quarantined": receipt.rows_quarantined, "dropped": receipt.rows_dropped, "dead": receipt.rows_dead}
     put_aside = "".join(f", {rows} {word}" for word, rows in aside.items() if rows)
     moved = f"mark {short_mark(receipt.mark_before)} → {short_mark(receipt.mark_after)}"
-    counts = f"{receipt.rows_read} rows read{put_aside}{held}, written: {written or 'none'}"
+    counts = f"{counted(receipt.rows_read, 'row')} read{put_aside}{held}, written: {written or 'none'}"
     return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"
 
 
@@ -191,6 +233,11 @@ def confirm(act: str, *, yes: bool, dry_run: bool) -> bool:
         print_line(f"would {act}")
         return False
     return yes or typer.confirm(f"{act}?", abort=True)
+
+
+def words(jobs: Sequence[str] | None, select: Sequence[str] | None) -> list[str]:
+    """What a person named, as arguments or by `--select`."""
+    return [*(jobs or ()), *(select or ())]
 
 
 def one_job(job: str | None, select: Sequence[str] | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, OneJob, Select, painted, print_json, print_line, print_table
+from floodmark.cli.output import (
+    AsJson,
+    Exclude,
+    Jobs,
+    Select,
+    painted,
+    print_json,
+    print_line,
+    print_table,
+    words,
+)
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,9 +72,17 @@ SECOND_DAY = (
 @init_app.command()
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where; the current folder if left out.")] = Path(),
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="Make jobs of what is there: postgresql://…, kafka://HOST:PORT/TOPIC, or a folder with files.",
+        ),
+    ] = None,
 ) -> None:
-    """Write a project that runs at once with no server (files to Delta)."""
-    files = contents()
+    """Write a project that runs at once with no server (files to Delta), or one over what is there."""
+    files, variable = (contents(), None) if origin is None else found_there(origin, folder)
     taken = [name for name in files if (folder / name).exists()]
     if taken:
         raise ConfigError(
@@ -76,16 +93,27 @@ def init(
         (folder / name).write_text(text, encoding="utf-8")
         print_line(f"wrote {folder / name}")
     enter = "" if folder == Path() else f"cd {folder} && "
-    print_line(f"Next: {enter}floodmark run")
+    if variable is not None:
+        print_line(f"The address is not written down: {variable} in the environment, or --env-file, gives it.")
+    print_line(f"Next: {enter}floodmark {'run' if origin is None else 'check'}")
+
+
+def found_there(origin: str, folder: Path) -> tuple[dict[str, str], str | None]:
+    """The files of a project over a place, and the variable that has its address."""
+    from floodmark.project.discovery import discover
+    from floodmark.project.loading import schema_files
+
+    found = discover(origin, folder)
+    return {**found.files, **schema_files()}, found.variable
 
 
 def contents() -> dict[str, str]:
     """Every file of the project, by its path."""
-    from floodmark.project.loading import project_schema
+    from floodmark.project.loading import schema_files
 
     return {
         "floodmark.yaml": PROJECT,
-        ".floodmark/schema.json": json.dumps(project_schema(), indent=2) + "\n",
+        **schema_files(),
         "in/orders/2026-01-01.jsonl": FIRST_DAY,
         "in/orders/2026-01-02.jsonl": SECOND_DAY,
         ".gitignore": "/state/\n/lake/\n",
@@ -96,11 +124,13 @@ schema_app = typer.Typer(add_completion=False)
 
 
 @schema_app.command()
-def schema() -> None:
+def schema(
+    of_jobs: Annotated[bool, typer.Option("--jobs", help="Of a file in the folder jobs.")] = False,
+) -> None:
     """Print the JSON Schema of the project file."""
-    from floodmark.project.loading import project_schema
+    from floodmark.project.loading import job_file_schema, project_schema
 
-    print_json(project_schema())
+    print_json(job_file_schema() if of_jobs else project_schema())
 
 
 lint_app = typer.Typer(add_completion=False)
@@ -109,19 +139,24 @@ SEVERITY_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 @lint_app.command()
-def lint(ctx: typer.Context, as_json: AsJson = False) -> None:
+def lint(
+    ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
+) -> None:
     """Check the project offline, and say what each pair of source and sink guarantees."""
-    from floodmark.project.lint import lint as lint_document
+    from floodmark.project.loading import renew_schemas
 
     invocation: Invocation = ctx.obj
-    report = lint_document(invocation.document())
+    renew_schemas(invocation.document().folder)
+    report = invocation.lint()
+    if jobs or select or exclude:
+        report = report.of([job.name for job in invocation.selected(words(jobs, select), exclude or ())])
     if as_json:
         findings = [_finding_entry(finding, invocation) for finding in report.findings]
         limits = [_finding_entry(limit, invocation) for limit in report.limits]
         guarantees = [asdict(each) for each in report.guarantees]
         print_json({"findings": findings, "guarantees": guarantees, "limits": limits})
     else:
-        _print_findings(report, invocation)
+        _print_findings(report.together(), invocation)
     if report.has_errors:
         raise typer.Exit(FOUND_ERRORS)
 
@@ -158,16 +193,20 @@ check_app = typer.Typer(add_completion=False)
 
 
 @check_app.command()
-def check(ctx: typer.Context, job: OneJob = None, select: Select = None, as_json: AsJson = False) -> None:
+def check(
+    ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
+) -> None:
     """Ask every source and sink: connection, cursor, index, uniqueness, rights, retention. Changes nothing."""
+    from floodmark.jobs.job import Job
     from floodmark.project.check import JobCheck, exit_code
     from floodmark.step.work import RunRequest
 
     invocation: Invocation = ctx.obj
-    jobs = invocation.jobs([*([job] if job else ()), *(select or ())])
+    chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
     session, store = invocation.session(), invocation.store()
     master = invocation.loaded_project().master
-    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in jobs]
+    with_steps = [each for each in chosen if isinstance(each, Job)]  # a stream asks its brokers at every look
+    checks = [JobCheck(each.step(session, store, RunRequest()), master) for each in with_steps]
     results = [result for each in checks for result in each.results()]
     if as_json:
         print_json({"checks": [_check_entry(result, invocation) for result in results]})

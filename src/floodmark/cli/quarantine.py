@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.output import AsJson, DryRun, Select, Yes, print_json, print_line, print_table
+from floodmark.cli.output import (
+    AsJson,
+    DryRun,
+    Exclude,
+    Jobs,
+    Select,
+    Yes,
+    counted,
+    print_json,
+    print_line,
+    print_table,
+    words,
+)
 from floodmark.errors import ConfigError
 from floodmark.machine import file_name
+from floodmark.probes.rows import cell
 from floodmark.stores.opening import folder_beside
 
 if TYPE_CHECKING:
@@ -29,10 +43,15 @@ Set = Annotated[
 
 
 @app.command("list")
-def list_(ctx: typer.Context, select: Select = None, as_json: AsJson = False) -> None:
+def list_(
+    ctx: typer.Context, jobs: Jobs = None, select: Select = None, exclude: Exclude = None, as_json: AsJson = False
+) -> None:
     """Show how many rows were put aside, by batch, broken rules and status."""
     invocation: Invocation = ctx.obj
-    groups = [group for job in invocation.jobs(select or ()) for group in _quarantine(invocation, job.name).groups()]
+    chosen = invocation.jobs(words(jobs, select), exclude=exclude or ())
+    streams = [job.name for job in invocation.loaded_project().jobs if not job.has_batches]
+    names = [job.name for job in chosen if job.name not in streams]
+    groups = [group for name in names for group in _quarantine(invocation, name).groups()]
     if as_json:
         print_json({"quarantine": [asdict(group) for group in groups]})
     elif not groups:
@@ -58,10 +77,13 @@ def show(
     elif not rows:
         print_line(f"{job}: no open row")
     else:
-        print_table(
-            ("id", "batch", "broken rules", "row"),
-            [(row.id[:8], str(row.number), ", ".join(row.reasons), row.row) for row in rows],
-        )
+        records = [json.loads(row.row) for row in rows]
+        columns = list(dict.fromkeys(name for record in records for name in record))
+        cells = [[cell(record.get(name)) for name in columns] for record in records]
+        whole = [
+            (row.id[:8], str(row.number), ", ".join(row.reasons), *own) for row, own in zip(rows, cells, strict=True)
+        ]
+        print_table(("id", "batch", "broken rules", *columns), whole)
 
 
 @app.command()
@@ -90,7 +112,7 @@ def replay(
         return
     written = ", ".join(f"{sink} {rows}" for sink, rows in done.rows_written.items()) or "none"
     finished = f"; finished the earlier replays {', '.join(done.finished)}" if done.finished else ""
-    counts = f"{done.rows_selected} rows, written: {written}, {done.rows_still_broken} still break a rule"
+    counts = f"{counted(done.rows_selected, 'row')}, written: {written}, {done.rows_still_broken} still break a rule"
     print_line(f"{job}: replay {done.replay}: {counts}{finished}")
 
 
@@ -109,7 +131,7 @@ def discard(
     selection = _selection(ids or (), rule, number)
     if _agreed(invocation, job, selection, "discard", yes=yes, dry_run=dry_run, quiet=False):
         rows = _quarantine(invocation, job).discard(selection, invocation.store())
-        print_line(f"{job}: {rows} rows discarded")
+        print_line(f"{job}: {counted(rows, 'row')} discarded")
 
 
 @app.command()
@@ -142,8 +164,9 @@ def _quarantine(invocation: Invocation, job: str) -> Quarantine:
 
 def _refuse_stream(invocation: Invocation, name: str) -> None:
     """A stream that keeps something beside the marks is told from a name that nothing has."""
-    is_job = any(job.name == name for job in invocation.loaded_project().jobs)
-    if not is_job and (folder_beside(invocation.store()) / "streams" / file_name(name)).is_dir():
+    known = [job for job in invocation.loaded_project().jobs if job.name == name]
+    is_stream = any(not job.has_batches for job in known)
+    if is_stream or (not known and (folder_beside(invocation.store()) / "streams" / file_name(name)).is_dir()):
         raise ConfigError(
             f"'{name}' is a stream: it has no rules, and so no quarantine.",
             hint=f"what it gave up is in its dead letters: floodmark deadletters list {name}",
@@ -172,6 +195,6 @@ def _agreed(
         return True
     rows = _quarantine(invocation, job).count(selection)
     if dry_run:
-        print_json({"would": act, "rows": rows}) if quiet else print_line(f"{job}: would {act} {rows} rows")
+        print_json({"would": act, "rows": rows}) if quiet else print_line(f"{job}: would {act} {counted(rows, 'row')}")
         return False
-    return typer.confirm(f"{act} {rows} rows of '{job}'?", abort=True)
+    return typer.confirm(f"{act} {counted(rows, 'row')} of '{job}'?", abort=True)

@@ -1,11 +1,11 @@
-"""`floodmark run | plan`: carry out the next batches, or show what they would be."""
+"""`floodmark run`: carry out the next batches, once or in a loop."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,32 +15,35 @@ import typer
 from floodmark.cli.health import AlertBeat
 from floodmark.cli.interruption import STOPPING
 from floodmark.cli.invocation import Invocation
-from floodmark.cli.mistakes import jobs_without_spark, stop_at_mistakes
+from floodmark.cli.mistakes import stop_at_mistakes
 from floodmark.cli.output import (
     AsJson,
     DryRun,
+    Exclude,
+    Jobs,
     Select,
     coloured_run_line,
+    counted,
     message_and_hint,
     print_failure,
     print_json,
     print_line,
     run_entry,
+    words,
 )
+from floodmark.cli.plan import with_mills
 from floodmark.cli.progress import Progress, said_in_lines, shown_on_terminal
 from floodmark.errors import ConfigError
-from floodmark.hwm.mark import mark_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from floodmark.jobs.job import Job, Plan
+    from floodmark.jobs.job import Job
     from floodmark.jobs.retention import Cleaner
     from floodmark.jobs.running import Outcome, Runnable, Runner
     from floodmark.patience import StopRequest
     from floodmark.project.mills import MillJob
-    from floodmark.sinks.restatement import Restatement
     from floodmark.step.listeners import RunListener
     from floodmark.step.work import RunRequest
     from floodmark.stores.record import Receipt
@@ -57,16 +60,20 @@ MetricsAddress = Annotated[
 AtOnce = Annotated[
     int, typer.Option("--jobs", metavar="N", min=1, help="Run so many jobs at once, where they share no table.")
 ]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Only those jobs whose last run failed.")]
 Every = Annotated[str | None, typer.Option(metavar="5s", help="How often a loop looks; implies --loop.")]
 
 
 @run_app.command()
 def run(
     ctx: typer.Context,
+    jobs: Jobs = None,
     select: Select = None,
+    exclude: Exclude = None,
+    retry_failed: RetryFailed = False,
     loop: Annotated[bool, typer.Option("--loop", help="Run again and again until SIGTERM or Ctrl-C.")] = False,
     every: Every = None,
-    max_rows: Annotated[int | None, typer.Option(min=1, help="Read about so many rows at most.")] = None,
+    max_rows: Annotated[int | None, typer.Option(metavar="N", min=1, help="Read about so many rows at most.")] = None,
     dry_run: DryRun = False,
     start: Start = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Rebuild the targets from the source.")] = False,
@@ -76,7 +83,7 @@ def run(
     metrics_addr: MetricsAddress = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the jobs in the order of the file; one that fails does not stop the others."""
+    """Run the jobs, each after those that fill what it reads; one that fails does not stop the others."""
     from floodmark.step.work import RunRequest
 
     options = RunRequest(start, full_refresh, max_rows, finish, abandon)
@@ -84,38 +91,40 @@ def run(
     refuse_contradictions(options, loops=loops, dry_run=dry_run)
     if loops and at_once > 1:
         raise ConfigError("--jobs is for one run: a loop runs its jobs in turn.", hint="leave out --jobs or --loop")
-    stop_at_mistakes(ctx.obj, select or ())
+    stop_at_mistakes(ctx.obj, words(jobs, select), exclude or ())
     command = RunCommand(ctx.obj, options, as_json, at_once)
+    chosen = words(jobs, select)
+    if retry_failed:
+        failed = failed_jobs(command.invocation, chosen, exclude or ())
+        if not failed:
+            command.summarise([])
+            return
+        chosen, exclude = failed, None
     console: Literal["stdout", "stderr"] = "stderr" if as_json else "stdout"
+    jobs_of = partial(command.invocation.jobs, exclude=exclude or (), console=console)
     with command.showing(Progress()):  # a module may need Spark while it is imported
-        jobs = with_mills(command.invocation, select or (), partial(command.invocation.jobs, console=console), console)
+        built = with_mills(command.invocation, chosen, jobs_of, console)
     if dry_run:
-        command.plan(jobs)
+        command.plan(built)
         return
     if metrics_addr is not None and not loops:
         raise ConfigError(
             "--metrics-addr shows the numbers of a loop.", hint="add --loop, or `floodmark health --metrics`"
         )
     with command.metrics_at(metrics_addr):
-        code = command.loop(jobs, every) if loops else command.once(jobs)
+        code = command.loop(built, every) if loops else command.once(built)
     raise typer.Exit(code)
 
 
-def with_mills(
-    invocation: Invocation,
-    select: Sequence[str],
-    jobs_of: Callable[[Sequence[str]], Sequence[Job]],
-    console: Literal["stdout", "stderr"] = "stdout",
-) -> list[Job | MillJob]:
-    """The jobs that `jobs_of` finds for the words that name no mill, and then the selected mills."""
-    project = invocation.loaded_project()
-    if not project.mills:
-        return list(jobs_of(select))
+def failed_jobs(invocation: Invocation, select: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    """Of the selected jobs and mills, those whose last run failed."""
     from floodmark.project.mills import split_selection
 
-    words, mills = split_selection(project, select)
-    jobs = jobs_of(words) if words or (project.jobs and not select) else ()
-    return [*jobs, *(mill.build(invocation.site(console)) for mill in mills)]
+    project, store = invocation.loaded_project(), invocation.store()
+    chosen, mills = split_selection(project, select)
+    jobs = invocation.selected(chosen, exclude) if chosen or not select else ()
+    last = {each.name: list(store.runs(each.name, limit=1)) for each in (*jobs, *mills)}
+    return [job for job, runs in last.items() if runs and runs[0].status == "failed"]
 
 
 def refuse_contradictions(options: RunRequest, *, loops: bool, dry_run: bool) -> None:
@@ -144,8 +153,9 @@ class RunCommand:
 
     def plan(self, jobs: Sequence[Job | MillJob]) -> None:
         """Low, high and count of each job; nothing is touched."""
-        session, store = self.invocation.session(), self.invocation.store()
-        print_plans([job.plan_request(self.options, session, store) for job in jobs], as_json=self.as_json)
+        from floodmark.cli.plan import plans_of, print_plans
+
+        print_plans(plans_of(self.invocation, jobs, self.options), as_json=self.as_json)
 
     def once(self, jobs: Sequence[Job | MillJob]) -> int:
         """Each job once; SIGTERM lets those that run finish and skips the rest."""
@@ -238,9 +248,7 @@ class RunCommand:
         counts = {status: sum(each.outcome == status for each in receipts) for status in STATUSES}
         states = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
         rows = sum(each.rows_read for each in receipts)
-        print_line(
-            f"{len(receipts)} {'job' if len(receipts) == 1 else 'jobs'}: {states or 'none ran'}; {rows} rows read"
-        )
+        print_line(f"{counted(len(receipts), 'job')}: {states or 'none ran'}; {counted(rows, 'row')} read")
 
     @contextmanager
     def metrics_at(self, address: str | None) -> Iterator[None]:
@@ -297,73 +305,3 @@ def host_and_port(address: str) -> tuple[str, int]:
     if not port.isdecimal() or int(port) > HIGHEST_PORT:
         raise ConfigError(f"--metrics-addr {address} has no port.", hint="write it as 127.0.0.1:9090")
     return host.strip("[]") or "127.0.0.1", int(port)
-
-
-plan_app = typer.Typer(add_completion=False)
-FOUND_CHANGES = 6
-DATES_SHOWN = 20
-Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 6 if there is something to do.")]
-
-
-@plan_app.command()
-def plan(
-    ctx: typer.Context,
-    select: Select = None,
-    start: Annotated[str | None, typer.Option("--from", help="As if run with --from.")] = None,
-    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="As if run with --full-refresh.")] = False,
-    max_rows: Annotated[int | None, typer.Option(min=1, help="As if run with --max-rows.")] = None,
-    detailed_exitcode: Detailed = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show marks from and to, rows expected and schema changes; touches nothing."""
-    from floodmark.step.work import RunRequest
-
-    invocation: Invocation = ctx.obj
-    session, store = invocation.session(), invocation.store()
-    options = RunRequest(start, full_refresh, max_rows)
-    chosen = with_mills(invocation, select or (), partial(jobs_without_spark, invocation))
-    plans = [job.plan_request(options, session, store) for job in chosen]
-    print_plans(plans, as_json=as_json)
-    if detailed_exitcode and any(each.has_work for each in plans):
-        raise typer.Exit(FOUND_CHANGES)
-
-
-def print_plans(plans: Sequence[Plan], *, as_json: bool) -> None:
-    """The plans as one document or as lines."""
-    if as_json:
-        print_json({"plans": [asdict(each) for each in plans]})
-        return
-    for each in plans:
-        for line in _plan_lines(each):
-            print_line(line)
-
-
-def _plan_lines(plan: Plan) -> list[str]:
-    held = f"  {plan.rows_held_back} held back: {plan.held_reason}"
-    if not plan.has_work:
-        what = "nothing to read yet" if plan.rows_held_back else "nothing new"
-        return [f"{plan.job}: {what}, mark {mark_text(plan.mark_before)}", *([held] if plan.rows_held_back else [])]
-    count = "not known before reading" if plan.expected_rows is None else str(plan.expected_rows)
-    return [
-        f"{plan.job}: low {mark_text(plan.mark_before)}, high {mark_text(plan.mark_after)}, count {count}",
-        *([f"  batch {plan.open_batch} is open and is finished first"] if plan.open_batch is not None else []),
-        *([held] if plan.rows_held_back else []),
-        *(f"  {restated_text(each)}" for each in plan.restated),
-        *(f"  schema: {change}" for change in plan.schema_changes),
-        *(f"  rule {rule}" for rule in plan.rules),
-        *(f"  {note}" for note in plan.notes),
-    ]
-
-
-def restated_text(restated: Restatement) -> str:
-    """What would be written anew, in words; a long list of dates is cut."""
-    sink, what = restated.sink, restated.what
-    if restated.whole:
-        return f"{sink}: all {what} will be restated"
-    if restated.count is None:
-        return f"{sink}: {what} will be restated, how many is not known before reading"
-    few = f"at most {restated.count}" if restated.at_most else str(restated.count)
-    noun = what if restated.count != 1 else what.removesuffix("s")
-    shown = ", ".join(map(str, restated.values[:DATES_SHOWN]))
-    rest = f", and {len(restated.values) - DATES_SHOWN} more" if len(restated.values) > DATES_SHOWN else ""
-    return f"{sink}: {few} {noun} will be restated{f': {shown}{rest}' if shown else ''}"

@@ -11,12 +11,16 @@ import typer
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.output import (
     AsJson,
+    Exclude,
+    Jobs,
     Select,
+    counted,
     print_json,
     print_line,
     print_table,
     run_entry,
     scrub_document,
+    words,
 )
 from floodmark.errors import ConfigError, JobNotFound
 from floodmark.hwm.mark import mark_text, short_mark
@@ -36,6 +40,9 @@ Log = Annotated[
 @runs_app.command()
 def runs(
     ctx: typer.Context,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
     job: Annotated[str | None, typer.Option(help="Only the runs of this job.")] = None,
     last: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
     log: Log = None,
@@ -46,7 +53,13 @@ def runs(
     if log is not None:
         print_log(invocation, log, job, as_json=as_json)
         return
-    receipts = invocation.store().runs(job, limit=last)
+    store = invocation.store()
+    if jobs or select or exclude:
+        names = [each.name for each in invocation.selected(words(jobs, select), exclude or ())]
+        found = [each for name in names for each in store.runs(name, limit=last)]
+        receipts: Sequence[Receipt] = sorted(found, key=lambda each: each.started, reverse=True)[:last]
+    else:
+        receipts = store.runs(job, limit=last)
     if job is not None and not receipts:
         require_known(invocation, job)
     if as_json:
@@ -116,10 +129,17 @@ Last = Annotated[str, typer.Argument(metavar="RUN2", help="Another one, of the s
 
 
 @diff_app.command()
-def diff(ctx: typer.Context, run1: First, run2: Last, select: Select = None, as_json: AsJson = False) -> None:
+def diff(
+    ctx: typer.Context,
+    run1: First,
+    run2: Last,
+    select: Select = None,
+    exclude: Exclude = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what jobs did after the earlier of two runs and up to the later one: marks, rows, rules, tables."""
     invocation: Invocation = ctx.obj
-    found = diff_between(invocation, run1, run2, select or ())
+    found = diff_between(invocation, run1, run2, select or (), exclude or ())
     if as_json:
         changes: list[Json] = [change.serialize() for change in found.jobs]
         document: dict[str, Json] = {"from": _run_facts(found.first), "to": _run_facts(found.last), "jobs": changes}
@@ -133,15 +153,16 @@ def _run_facts(receipt: Receipt) -> dict[str, Json]:
     return {"run": receipt.run, "job": receipt.job, "started": receipt.started.isoformat(), "number": receipt.number}
 
 
-def diff_between(invocation: Invocation, run1: str, run2: str, select: Sequence[str]) -> Diff:
+def diff_between(
+    invocation: Invocation, run1: str, run2: str, select: Sequence[str], exclude: Sequence[str] = ()
+) -> Diff:
     """What the selected jobs did between two runs; if none is selected, all that ran."""
     from floodmark.jobs.diff import diff as between
     from floodmark.jobs.diff import jobs_that_ran
-    from floodmark.project import select_jobs
 
     site, store = invocation.site(), invocation.store()
-    declared = select_jobs(invocation.loaded_project(), select)
-    others = [] if select else jobs_that_ran(store)
+    declared = invocation.selected(select, exclude)
+    others = [] if select or exclude else jobs_that_ran(store)
     sinks = {job.name: [sink.build(site) for sink in job.sinks] for job in declared}
     return between(store, run1, run2, {**sinks, **{name: [] for name in others if name not in sinks}})
 
@@ -178,12 +199,15 @@ def _rule_text(rule: RuleChange) -> str:
 
 
 def _table_text(table: TableChange, folder: Path) -> str:
+    """What became of a table, with the columns that changed; of a new table, how many it has."""
     name = table.table.removeprefix(f"{folder}/")
     if table.to_version is None:
         return f"{name}: {table.unknown}"
     began = "none" if table.from_version is None else table.from_version
     commits = ", ".join(f"{times} {operation}" for operation, times in table.commits.items())
-    parts = [f"{name}: version {began} → {table.to_version} ({commits})", _counts_text(table), *_column_texts(table)]
+    is_new = table.from_version is None and table.columns.added
+    columns = [counted(len(table.columns.added), "column")] if is_new else _column_texts(table)
+    parts = [f"{name}: version {began} → {table.to_version} ({commits})", _counts_text(table), *columns]
     return ", ".join([*parts, *([table.unknown] if table.unknown else [])])
 
 

@@ -177,11 +177,15 @@ def table_count(table: TableWatch, facts: TableFacts, before: int | None) -> Fin
     if facts.rows == 0:
         return finding("CRITICAL" if table.limits.min_rows else "HEALTHY", "it is empty")
     if facts.rows < table.limits.min_rows:
-        return finding("WARNING", f"{facts.rows} rows, at least {table.limits.min_rows} expected")
+        return finding("WARNING", f"{_rows_text(facts.rows)}, at least {table.limits.min_rows} expected")
     change = abs(facts.rows - before) / before if before else 0.0
     if change > table.limits.count_change:
         return finding("WARNING", f"{facts.rows} rows, {before} at the last look: changed by {change:.0%}")
-    return finding("HEALTHY", f"{facts.rows} rows")
+    return finding("HEALTHY", _rows_text(facts.rows))
+
+
+def _rows_text(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows} rows"
 
 
 @dataclass(frozen=True)

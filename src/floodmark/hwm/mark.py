@@ -300,13 +300,35 @@ def mark_text(value: Json) -> str:
     """A mark's value for people, cut where it is long."""
     if value is None:
         return "none"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    count = files_read(value)
+    if count is not None:
+        text = _files_text(value, count)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= TEXT_SHOWN else f"{text[: TEXT_SHOWN - 3]}…"
 
 
 def short_mark(value: Json) -> str:
     """A mark within a line: of a list of files only how many there are."""
-    if isinstance(value, dict) and "files" in value:
-        return f"{value['files']} files"
+    count = files_read(value)
+    return mark_text(value) if count is None else f"{count:,} {'file' if count == 1 else 'files'}"
+
+
+def _files_text(value: Json, count: int) -> str:
+    """How many files, and their names, or that of the newest where they are many."""
+    noun = f"{count:,} {'file' if count == 1 else 'files'}"
+    if isinstance(value, dict):
+        return f"{noun}, the newest {_file_name(value.get('newest'))}"
+    return f"{noun}: {', '.join(map(_file_name, value))}" if isinstance(value, list) and value else noun
+
+
+def _file_name(path: Json) -> str:
+    return str(path).rstrip("/").rpartition("/")[2]
+
+
+def files_read(value: Json) -> int | None:
+    """How many files a mark is shown to have read; None if it is of something else."""
+    if isinstance(value, dict) and isinstance(count := value.get("files"), int):
+        return count
     is_files = isinstance(value, list) and all(isinstance(each, str) and "/" in each for each in value)
-    return f"{len(value)} files" if is_files and isinstance(value, list) else mark_text(value)
+    return len(value) if is_files and isinstance(value, list) else None

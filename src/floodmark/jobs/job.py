@@ -83,6 +83,7 @@ class Job:
     retries: Retries = Retries()
     spool: str | None = None
     quarantine: str | None = None
+    tags: Sequence[str] = ()
     last_seen: LastSeen = field(default_factory=LastSeen, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -75,14 +75,24 @@ def needs_between(
 
 
 def order(needs: Mapping[str, Collection[str]]) -> list[str]:
-    """Jobs after those that they need; of some that wait for each other, the one that was given first goes first."""
-    waits = {job: set(upstream) for job, upstream in needs.items()}
+    """Jobs after those that they need, and else as they were given; of a circle, the one that was given first."""
+    waits = _without_circles({job: set(upstream) for job, upstream in needs.items()})
+    ordered: list[str] = []
+    while waits:
+        ordered.append(next(job for job, upstream in waits.items() if not upstream & waits.keys()))
+        del waits[ordered[-1]]
+    return ordered
+
+
+def _without_circles(waits: dict[str, set[str]]) -> dict[str, set[str]]:
     while True:
         try:
-            return list(TopologicalSorter(waits).static_order())
+            TopologicalSorter(waits).prepare()
         except CycleError as error:
             circle = error.args[1]
             waits[min(circle, key=list(waits).index)] -= set(circle)
+        else:
+            return waits
 
 
 def versions_read(record: JobRecord) -> dict[str, int]:

@@ -19,6 +19,7 @@ from floodmark.lineage.queries import columns_of, expression_origins
 from floodmark.medallion.dimensions import Members
 from floodmark.medallion.facts import TouchedDates
 from floodmark.project.kinds import PythonSource
+from floodmark.project.python_jobs import GivenJob
 from floodmark.sinks.contract import OWN
 from floodmark.sinks.delta import DeltaDates
 from floodmark.sinks.scd.arrival import CHANGE as SCD_CHANGE
@@ -68,6 +69,8 @@ class Parts:
     @classmethod
     def of_model(cls, model: JobModel, site: Site) -> Parts:
         """From the project file. No module of the user's is imported, and nothing is connected to."""
+        if isinstance(model, GivenJob):
+            return cls.of_job(model.job)
         source = model.source if isinstance(model.source, PythonSource) else model.source.build(site)
         return cls(model.name, (source,), _transform_in(model, site), tuple(sink.build(site) for sink in model.sinks))
 

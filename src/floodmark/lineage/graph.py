@@ -125,13 +125,19 @@ def lineage_of(jobs: Iterable[Job | Parts]) -> Lineage:
     """
     parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
     by_name, columns = {each.name: each for each in parts}, Columns()
-    reads = {each.name: inputs_of(each) for each in parts}
-    fills = {each.name: {dataset_of(sink) for sink in each.sinks} for each in parts}
     flows: dict[str, Flow] = {}
-    for job in order(needs_between(reads, fills)):
+    for job in order(needed_jobs(parts)):
         flows[job] = flow_of(by_name[job], columns.of)
         columns.learn(flows[job])
     return Lineage(tuple(flows[each.name] for each in parts))
+
+
+def needed_jobs(jobs: Iterable[Job | Parts]) -> dict[str, tuple[str, ...]]:
+    """By job: those that fill what it reads."""
+    parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
+    reads = {each.name: inputs_of(each) for each in parts}
+    fills = {each.name: {dataset_of(sink) for sink in each.sinks if _is_shared(sink)} for each in parts}
+    return needs_between(reads, fills)
 
 
 def earlier_jobs(jobs: Sequence[Job | Parts]) -> dict[str, tuple[str, ...]]:

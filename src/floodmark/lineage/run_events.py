@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from floodmark.lineage.datasets import Dataset
     from floodmark.lineage.flows import Flow
     from floodmark.project.kinds import Site
-    from floodmark.project.models import OpenLineage
+    from floodmark.project.kinds.monitoring import OpenLineage
     from floodmark.stores.record import Receipt
 
 

@@ -42,7 +42,10 @@ def select_jobs(project: Project, select: Sequence[str]) -> list[JobModel]:
 def build_job(model: JobModel, site: Site) -> Job:
     """One job; importing the user's modules happens here."""
     from floodmark.jobs.job import Job, Retries
+    from floodmark.project.python_jobs import GivenJob
 
+    if isinstance(model, GivenJob):
+        return model.job
     aside = {name: site.path(path) for name, path in model.places_aside().items()}
     return Job(
         name=model.name,
@@ -60,6 +63,7 @@ def build_job(model: JobModel, site: Site) -> Job:
             attempts=model.retries.attempts, backoff_seconds=seconds_in(model.retries.backoff, field="backoff")
         ),
         spool=site.path(model.spool),
+        tags=model.tags,
     )
 
 

@@ -52,13 +52,18 @@ def read_document(file: Path, variables: Variables, *, target: str | None = None
 
 @dataclass(frozen=True)
 class Document:
-    """A parsed project file: its values with the variables still unfilled, and the line of each of them."""
+    """A parsed project file: its values with the variables still unfilled, and the line of each of them.
+
+    Once it is whole (see `folder`), the files that it includes are part of it, and `homes` says what came from where.
+    """
 
     file: Path
     values: dict[str, Json]
     lines: Mapping[Place, int]
     variables: Variables
     target: str | None = None
+    homes: Mapping[Place, str] = field(default_factory=dict)
+    is_whole: bool = False
 
     @property
     def folder(self) -> Path:
@@ -69,7 +74,12 @@ class Document:
         """file:line of a value, or of the nearest thing around it that is really there."""
         while place and place not in self.lines:
             place = place[:-1]
-        return f"{self.file.name}:{self.lines.get(place, 1)}"
+        return f"{self.file_of(place)}:{self.lines.get(place, 1)}"
+
+    def file_of(self, place: Place) -> str:
+        """The name of the file in which a value stands, as seen from the project's folder."""
+        outer = (place[:end] for end in range(len(place), -1, -1))
+        return next((self.homes[each] for each in outer if each in self.homes), self.file.name)
 
     def expand(self, value: Json, place: Place) -> Json:
         """The value with its variables filled in. Raises VariableMissing with file and line."""

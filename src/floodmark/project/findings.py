@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Severity = Literal["error", "warning", "note"]
@@ -21,6 +21,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM108": ("error", "a master that Spark does not know"),
     "FM110": ("error", "a Python name that is not there"),
     "FM111": ("error", "a transform that gives nothing back"),
+    "FM112": ("warning", "jobs of Python that could not be looked into"),
     "FM121": ("error", "a quality rule's SQL cannot be parsed"),
     "FM122": ("warning", "a quality rule may judge otherwise when it is asked again"),
     "FM123": ("error", "a quality rule names a column that the rows do not have"),
@@ -64,6 +65,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "FM507": ("error", "a table lacks a right, an index, or is not there"),
     "FM508": ("error", "an executor does not see a folder that the driver makes"),
 }
+JOBS_NAMED = 3
 Remarks: TypeAlias = "Iterator[tuple[str, str, str]]"
 """A rule's id (empty where all is well), what was found, and what to do."""
 
@@ -93,3 +95,49 @@ class Guarantee:
     sink: str
     guarantee: Promise
     words: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that lint has to say."""
+
+    findings: tuple[Finding, ...]
+    guarantees: tuple[Guarantee, ...] = ()
+    limits: tuple[Finding, ...] = ()
+    """What is not guaranteed."""
+
+    def together(self) -> Report:
+        """What is said of several jobs in the same words, once: for people who read it, not for programs."""
+        same: dict[tuple[str, str, str], list[Guarantee]] = {}
+        for each in self.guarantees:
+            same.setdefault((each.source, each.sink, each.words), []).append(each)
+        guarantees = [replace(group[0], job=_jobs_text([e.job for e in group]) or "") for group in same.values()]
+        return Report(_joined(self.findings), tuple(guarantees), _joined(self.limits))
+
+    def of(self, jobs: Collection[str]) -> Report:
+        """What is said of these jobs, and of the file as a whole."""
+        return Report(
+            tuple(each for each in self.findings if each.job is None or each.job in jobs),
+            tuple(each for each in self.guarantees if each.job in jobs),
+            tuple(each for each in self.limits if each.job in jobs),
+        )
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a run would be refused or go wrong."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+
+def _joined(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings with the same words as one, of all their jobs, at the place of the first."""
+    same: dict[tuple[str, str, str], list[Finding]] = {}
+    for each in findings:
+        same.setdefault((each.rule, each.message, each.hint), []).append(each)
+    return tuple(replace(group[0], job=_jobs_text([each.job for each in group if each.job])) for group in same.values())
+
+
+def _jobs_text(jobs: Sequence[str]) -> str | None:
+    if len(jobs) <= 1:
+        return jobs[0] if jobs else None
+    named = ", ".join(jobs[:JOBS_NAMED])
+    return f"{len(jobs)} jobs ({named}{', …' if len(jobs) > JOBS_NAMED else ''})"

@@ -11,7 +11,7 @@ from floodmark.health.alerts import AlertFile, AlertLog, Email, Subscription, We
 from floodmark.health.checks import examine
 from floodmark.health.report import JobWatch, Limits, TableWatch, Watch
 from floodmark.hwm.parsing import seconds_in
-from floodmark.project.models import MAIL_SCHEMES
+from floodmark.project.kinds.monitoring import MAIL_SCHEMES
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from floodmark.health.alerts import Channel, HealthMemory
     from floodmark.health.report import Report
     from floodmark.project.kinds import DeltaSink, Site
-    from floodmark.project.models import Alerts, JobModel, Project, TableHealth
+    from floodmark.project.kinds.monitoring import Alerts, TableHealth
+    from floodmark.project.models import JobModel, Project
     from floodmark.stores.contract import MarkStore
 
 

@@ -5,16 +5,22 @@ What pydantic finds wrong becomes an error of ours here: file, line, the nearest
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, get_args
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
 from pydantic import ValidationError
 
+from floodmark import __version__
 from floodmark.errors import ConfigError, FieldInvalid, UnknownField, UnknownKind
 from floodmark.object_stores import SETTINGS
 from floodmark.project.file import Document, chosen_target
+from floodmark.project.folder import gather
 from floodmark.project.kinds import DURATION, NAME, PYTHON_NAME
 from floodmark.project.models import Project
+from floodmark.project.targets import MOVES, move_tables
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -31,6 +37,9 @@ SHAPES = {
 }
 NAMED = ("jobs", "sinks")
 """What has names that may stand only once; pydantic knows of a second one, and not where it stands."""
+SCHEMA_FILE, JOB_SCHEMA_FILE = Path(".floodmark/schema.json"), Path(".floodmark/jobs.schema.json")
+COMMENT_WITHIN = 300
+"""The version stands within so many letters of the schema's beginning."""
 REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:[^}]*)?\}$"}
 
 
@@ -67,21 +76,70 @@ def examine(document: Document) -> tuple[Project | None, list[ConfigError]]:
     """The project, or everything that is wrong with its file."""
     over = chosen_target(document)
     try:
+        document = gather(document)
         values = {name: document.expand(value, (name,)) for name, value in document.values.items() if name != "targets"}
         place = ("targets", document.target or "")
-        values |= {name: document.expand(value, (*place, name)) for name, value in over.items()}
-        values["targets"] = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
-        return Project.model_validate(values), []
+        chosen = {name: document.expand(value, (*place, name)) for name, value in over.items()}
+        values |= {name: value for name, value in chosen.items() if name not in MOVES}
+        targets = document.values.get("targets", {})  # not expanded: another target's secrets may be missing
+        values["targets"] = {**targets, document.target: chosen} if document.target and _is_map(targets) else targets
+        project = Project.model_validate(values)
+        return move_tables(project, document.target) if document.target else project, []
     except ConfigError as error:
         return None, [error]
     except ValidationError as error:
         return None, [*mistakes(error, document), *repeated_names(document)]
 
 
+def _is_map(value: Json) -> TypeGuard[dict[str, Json]]:
+    return isinstance(value, dict)
+
+
 def project_schema() -> dict[str, object]:
-    """The schema; where a number is wanted, `${NAME}` is one too."""
+    """The schema; where a number or a text of some form is wanted, `${NAME}` is one too."""
     schema = {name: _with_references(part) for name, part in Project.model_json_schema().items()}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Floodmark project"}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": f"floodmark {__version__}"}
+    return {**head, **schema, "title": "Floodmark project"}
+
+
+def job_file_schema() -> dict[str, object]:
+    """Of a file in the folder jobs: a job, which needs no name there, a list of jobs, or jobs with defaults."""
+    project = project_schema()
+    definitions: dict[str, Any] = project["$defs"]  # type: ignore[assignment]
+    job = definitions["JobModel"]
+    own = {**job, "required": [name for name in job["required"] if name != "name"]}
+    items = {"anyOf": [{"$ref": "#/$defs/JobModel"}, {"$ref": "#/$defs/PythonJobs"}]}
+    several = {"type": "array", "items": items}
+    fields = {"jobs": several, "defaults": {"$ref": "#/$defs/JobDefaults"}}
+    whole = {"type": "object", "properties": fields, "required": ["jobs"], "additionalProperties": False}
+    head = {name: project[name] for name in ("$schema", "$comment", "$defs")}
+    return {**head, "title": "Floodmark jobs", "anyOf": [own, several, whole]}
+
+
+def schema_files() -> dict[str, str]:
+    """What editors are pointed at, by its path in the project's folder."""
+    schemas = {SCHEMA_FILE: project_schema(), JOB_SCHEMA_FILE: job_file_schema()}
+    return {str(file): json.dumps(schema, indent=2) + "\n" for file, schema in schemas.items()}
+
+
+def renew_schemas(folder: Path) -> None:
+    """Write the editors' schemas anew where another version of the program wrote them.
+
+    Nothing is written where there is none, and a folder that cannot be written to keeps what it has.
+    """
+    old = [file for file in (SCHEMA_FILE, JOB_SCHEMA_FILE) if _is_of_another_version(folder / file)]
+    texts = schema_files() if old else {}
+    for file in old:
+        with suppress(OSError):
+            (folder / file).write_text(texts[str(file)], encoding="utf-8")
+
+
+def _is_of_another_version(file: Path) -> bool:
+    try:
+        with file.open(encoding="utf-8") as text:
+            return f'"floodmark {__version__}"' not in text.read(COMMENT_WITHIN)
+    except OSError:
+        return False
 
 
 def _with_references(node: object) -> object:
@@ -90,7 +148,8 @@ def _with_references(node: object) -> object:
     if not isinstance(node, dict):
         return node
     inner = {name: _with_references(value) for name, value in node.items()}
-    return {"anyOf": [inner, REFERENCE]} if node.get("type") in ("integer", "boolean", "number") else inner
+    takes_no_reference = node.get("type") in ("integer", "boolean", "number") or isinstance(node.get("pattern"), str)
+    return {"anyOf": [inner, REFERENCE]} if takes_no_reference else inner
 
 
 def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
@@ -99,8 +158,12 @@ def mistakes(error: ValidationError, document: Document) -> list[ConfigError]:
     for detail in error.errors(include_input=False):
         details.setdefault(_place(detail, document.values), detail)  # a union complains once for each of its members
     details = {place: detail for place, detail in details.items() if not _is_repeated_name(detail)}
-    in_order = sorted(details, key=lambda place: document.lines.get(place, document.lines.get(place[:-1], 0)))
-    found = [(place, _mistake(place, details[place], document)) for place in in_order]
+    files = list(dict.fromkeys([document.file.name, *document.homes.values()]))
+
+    def order(place: Place) -> tuple[int, int]:
+        return files.index(document.file_of(place)), document.lines.get(place, document.lines.get(place[:-1], 0))
+
+    found = [(place, _mistake(place, details[place], document)) for place in sorted(details, key=order)]
     misspelt = {(*place[:-1], error.nearest) for place, error in found if isinstance(error, UnknownField)}
     return [error for place, error in found if details[place]["type"] != "missing" or place not in misspelt]
 
@@ -196,7 +259,8 @@ def _known_fields(location: Sequence[str | int]) -> list[str]:
 
 
 def _inner_models(models: Iterable[type[BaseModel]], step: str) -> list[type[BaseModel]]:
-    fields = [model.model_fields[step].annotation for model in models if step in model.model_fields]
+    named = [(field.alias or name, field) for model in models for name, field in model.model_fields.items()]
+    fields = [field.annotation for name, field in named if name == step]
     if fields:
         return [model for annotation in fields for model in _models_in(annotation)]
     return [model for model in models if step in get_args(getattr(model.model_fields.get("type"), "annotation", None))]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
+from floodmark.errors import ConfigError
+from floodmark.project.folder import DEFAULT_FILES
 from floodmark.project.kinds import (
+    Columns,
     ConsoleSink,
     DeltaSink,
     DeltaSource,
@@ -23,6 +25,7 @@ from floodmark.project.kinds import (
     Text,
 )
 from floodmark.project.kinds.medallion import DimensionMembers, FactSource
+from floodmark.project.kinds.monitoring import Alerts, Health, OpenLineage
 from floodmark.project.kinds.rules import RuleModel
 from floodmark.project.kinds.servers import (
     CatalogSource,
@@ -62,21 +65,13 @@ def _as_setting(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-Setting = Annotated[str, BeforeValidator(_as_setting)]
+Setting = Annotated[str, BeforeValidator(_as_setting, json_schema_input_type=str | int | float | bool)]
 Store = Text | tuple[Text, ...]
-Share = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
-AlertKind = Literal[
-    "lag",
-    "stale",
-    "quality",
-    "failed_run",
-    "slow_run",
-    "count",
-    "stuck",
-    "dead_letters",
-    "run_started",
-    "run_succeeded",
-    "summary",
+Tags = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=Name | tuple[Name, ...]
+    ),
 ]
 
 
@@ -84,13 +79,15 @@ class Transform(Model):
     """SQL over `source`, a Python function from DataFrame to DataFrame, or the members of a dimension."""
 
     sql: Text | None = None
+    file: Text | None = Field(default=None, description="a file with the SQL, seen from the project's folder")
     python: PythonName | None = None
     dimension: DimensionMembers | None = None
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Transform:
-        if [self.sql, self.python, self.dimension].count(None) != len(("sql", "python")):
-            raise ValueError("give either sql or python, or dimension")
+        text = self.file or self.sql  # the text of a file is read into `sql` before
+        if [text, self.python, self.dimension].count(None) != len(("text", "python")):
+            raise ValueError("give either sql, file or python, or dimension")
         return self
 
 
@@ -127,6 +124,12 @@ class JobModel(Model):
     every: Duration | None = None
     retries: Retries = Retries()
     spool: Text = Field(default="state/spool", description="folder where a batch is frozen if its rows might change")
+    tags: Tags = ()
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether it has tables and batches that a person may put back, repair or look into; a stream has not."""
+        return True
 
     def places_aside(self) -> dict[str, str]:
         """The paths for rows that are put aside, as they are written or by default, by the names of their tables."""
@@ -170,6 +173,46 @@ class JobModel(Model):
         return self
 
 
+class JobDefaults(Model):
+    """What every job says that does not say otherwise; `{job}` in a path is the name of the job."""
+
+    rules: tuple[RuleModel, ...] = ()
+    quarantine: Quarantine | None = None
+    on_schema_change: Literal["fail", "evolve", "ignore"] = "fail"
+    dead_letters: DeadLetters | None = None
+    every: Duration | None = None
+    retries: Retries = Retries()
+    spool: Text | None = None
+    tags: Tags = ()
+
+    @model_validator(mode="after")
+    def _a_place_for_each(self) -> JobDefaults:
+        for name in ("quarantine", "dead_letters"):
+            path = getattr(getattr(self, name), "path", None)
+            if path is not None and "{job}" not in path:
+                raise ValueError(f"`{name}` of all jobs would be one table: write {{job}} in its path")
+        return self
+
+
+class PythonJobs(Model):
+    """Jobs that are written in Python: a job, several, or a function that gives them."""
+
+    python: PythonName = Field(description="module:name")
+    tags: Tags = ()
+    _jobs: tuple[JobModel, ...] = PrivateAttr(default=())
+
+    @property
+    def jobs(self) -> tuple[JobModel, ...]:
+        """What was found there; nothing before anybody has looked."""
+        return self._jobs
+
+    def holding(self, jobs: Sequence[JobModel]) -> PythonJobs:
+        """The same, once it was looked at."""
+        copy = self.model_copy()
+        copy._jobs = tuple(jobs)
+        return copy
+
+
 class Retention(Model):
     """How long old records, receipts and logs of runs are kept; a run that did something drops what is older."""
 
@@ -185,79 +228,27 @@ class Retention(Model):
         return StoreRetention(**self.model_dump())
 
 
-class TableHealth(Model):
-    """A table that health looks at, or other limits for one that a job fills."""
-
-    path: Text | None = None
-    freshness: Duration | None = None
-    min_rows: int | None = Field(default=None, ge=0)
-    count_change: Share | None = None
+def _kind_of_item(item: object) -> str:
+    is_python = isinstance(item, PythonJobs) or (isinstance(item, Mapping) and "python" in item)
+    return "python" if is_python else "job"
 
 
-class Health(Model):
-    """From when on tables and jobs are not well."""
-
-    freshness: Duration = "24h"
-    lag: Duration = "72h"
-    min_rows: int = Field(default=1, ge=0)
-    count_change: Share = "50%"
-    tables: Mapping[str, TableHealth] = {}
+JobItem = Annotated[
+    Annotated[JobModel, Tag("job")] | Annotated[PythonJobs, Tag("python")], Discriminator(_kind_of_item)
+]
 
 
-MAIL_SCHEMES: Mapping[str, tuple[Literal["none", "tls", "starttls"], int]] = {
-    "smtp": ("none", 25),
-    "smtps": ("tls", 465),
-    "smtp+starttls": ("starttls", 587),
-}
-"""How the URL of a mail server is spelled, with how it is secured and its usual port."""
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, Mapping) else value
 
 
-class Alerts(Model):
-    """Somewhere alerts go, and which of them."""
-
-    to: Literal["webhook", "email", "file", "log"]
-    on: tuple[AlertKind, ...] = ()
-    min_severity: Literal["warning", "critical"] = "warning"
-    url: Text | None = Field(default=None, description="of the webhook; smtp, smtps or smtp+starttls://… for email")
-    format: Literal["json", "slack"] = Field(default="json", description="of what a webhook is sent")
-    address: tuple[Text, ...] = Field(default=(), description="who gets the mail")
-    sender: Text | None = Field(default=None, description="who the mail is from")
-    path: Text | None = Field(default=None, description="of the file")
-
-    @model_validator(mode="after")
-    def _has_a_place(self) -> Alerts:
-        needed = {"webhook": ("url",), "email": ("url", "address", "sender"), "file": ("path",), "log": ()}[self.to]
-        for name in needed:
-            if not getattr(self, name):
-                raise ValueError(f"alerts to {self.to} need `{name}`")
-        return self
-
-    @model_validator(mode="after")
-    def _mail_is_safe(self) -> Alerts:
-        if self.to != "email":
-            return self
-        server = urlsplit(self.url or "")
-        if server.scheme not in MAIL_SCHEMES:
-            raise ValueError("the url of a mail server begins with smtp://, smtps:// or smtp+starttls://")
-        if server.username and server.scheme == "smtp":
-            raise ValueError("a login would go in the clear: use smtps:// (TLS at once) or smtp+starttls://")
-        return self
+JobItems = Annotated[
+    tuple[JobItem, ...], BeforeValidator(_as_list, json_schema_input_type=tuple[JobItem, ...] | PythonJobs)
+]
 
 
-class OpenLineage(Model):
-    """Where the events of runs go, for tools that collect lineage."""
-
-    file: Text | None = Field(default=None, description="one event per line")
-    url: Text | None = Field(default=None, description="of the collector, such as https://host/api/v1/lineage")
-    api_key: Text | None = Field(default=None, description="sent to the url as a bearer token")
-
-    @model_validator(mode="after")
-    def _has_one_place(self) -> OpenLineage:
-        if bool(self.file) == bool(self.url):
-            raise ValueError("events go to one place: give `file` or `url`")
-        if self.api_key and not (self.url or "").startswith(("https://", "http://localhost", "http://127.0.0.1")):
-            raise ValueError("a key would go in the clear: use https://")
-        return self
+def _jobs_of(item: JobModel | PythonJobs) -> tuple[JobModel, ...]:
+    return (item,) if isinstance(item, JobModel) else item.jobs
 
 
 class Target(Model):
@@ -266,6 +257,8 @@ class Target(Model):
     store: Store | None = None
     namespace: Text | None = None
     spark: Mapping[str, Setting] | None = None
+    folder: Text | None = Field(default=None, description="the tables that jobs fill lie in here, by their own paths")
+    schema_: Text | None = Field(default=None, alias="schema", description="of the tables that jobs fill by name")
 
 
 class Project(Model):
@@ -274,9 +267,14 @@ class Project(Model):
     store: Store = PROJECT_STORE
     namespace: Text = "default"
     spark: Mapping[str, Setting] = {}
-    jobs: tuple[JobModel, ...] = ()
+    include: Columns = Field(default=DEFAULT_FILES, description="files with jobs, as patterns")
+    defaults: JobDefaults = JobDefaults()
+    listed: JobItems = Field(default=(), alias="jobs")
     mills: tuple[MillModel, ...] = ()
     tasks: Mapping[Name, PythonName] = {}
+    setup: PythonName | None = Field(
+        default=None, description="a function that gets the Spark session once it has started: to register functions"
+    )
     health: Health = Health()
     alerts: tuple[Alerts, ...] = ()
     retention: Retention = Retention()
@@ -297,6 +295,23 @@ class Project(Model):
         if twice:
             raise ValueError(f"a mill and another mill or a job are called '{twice[0]}'")
         return self
+
+    @property
+    def jobs(self) -> tuple[JobModel, ...]:
+        """Every job, also those that were given in Python."""
+        return tuple(job for _, job in self.placed_jobs())
+
+    def with_listed(self, listed: Iterable[JobModel | PythonJobs]) -> Project:
+        """The project with other jobs. Raises ConfigError if two have one name."""
+        changed = self.model_copy(update={"listed": tuple(listed)})
+        twice = [name for name, times in Counter(job.name for job in changed.jobs).items() if times > 1]
+        if twice:
+            raise ConfigError(f"two jobs are called '{twice[0]}'.", hint="give each a name of its own")
+        return changed
+
+    def placed_jobs(self) -> list[tuple[int, JobModel]]:
+        """Every job with its place in the list of the file."""
+        return [(place, job) for place, item in enumerate(self.listed) for job in _jobs_of(item)]
 
     @property
     def master(self) -> str:

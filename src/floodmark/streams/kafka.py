@@ -104,7 +104,8 @@ class KafkaStream(Stream):
     ) -> None:
         super().__init__()
         self.settings, self._starts, self._store = settings, start, store
-        self._spark, self._state = spark, state
+        self._spark: SparkSession | Callable[[], SparkSession] | None = spark
+        self._state = state
         self._stopping: StopRequest | None = None
         self._background = Background(settings.group, self._ready)
 
@@ -125,6 +126,13 @@ class KafkaStream(Stream):
     def state(self) -> StateFolder:
         """Where it keeps what belongs to its marks; the driver and all executors have to share that folder."""
         return StateFolder(Path(self._state).absolute() if self._state else state_folder(self.store, self.group))
+
+    def use(
+        self, *, spark: SparkSession | Callable[[], SparkSession] | None = None, store: MarkStore | None = None
+    ) -> None:
+        """Take the session and the store of whoever runs it, where it was made without its own."""
+        self._spark = self._spark or spark
+        self._store = self._store or store
 
     def program(self) -> Program:
         """Its steps, made ready."""
@@ -185,13 +193,18 @@ class KafkaStream(Stream):
         group = GroupOffsets(self.group, settings.options)
         return Healer(
             store=self.store,
-            session=lambda: self._spark or spark_session(),
+            session=self._session,
             topic_look=TopicLook(self.group, settings.topics, settings.options, settings.reset, at_once),
             commit=TurnCommit(self.store, program, group, unsettled, prints_records=settings.debug),
             rows_at_once=settings.rows_at_once,
             side_by_side=settings.side_by_side,
             flushes_at_end=settings.flushes_at_end,
         )
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            return spark_session()
+        return self._spark() if callable(self._spark) else self._spark
 
     def _stopping_on_signals(self) -> AbstractContextManager[StopRequest]:
         """Signals reach only the main thread; elsewhere `stop` is how to ask."""

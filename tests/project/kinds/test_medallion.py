@@ -134,7 +134,7 @@ def test_its_lineage_is_read_from_its_columns(tmp_path: Path) -> None:
         ("mode: dimension", "mode: append", "sinks with `mode: dimension`"),
         ("changes: feed", "changes: append", "a Delta source with `changes: feed`"),
         ("key: cluster_sk, name", "key: sk, name", "need `key: cluster_sk`"),
-        ("dimension: {key", "sql: select 1\n      dimension: {key", "give either sql or python, or dimension"),
+        ("dimension: {key", "sql: select 1\n      dimension: {key", "give either sql, file or python, or dimension"),
     ],
 )
 def test_a_dimension_that_is_not_whole_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:

@@ -12,7 +12,19 @@ import typer
 
 from floodmark.cli.invocation import Invocation
 from floodmark.cli.marks import transfer
-from floodmark.cli.output import AsJson, DryRun, Yes, confirm, print_json, print_line, print_table
+from floodmark.cli.output import (
+    AsJson,
+    DryRun,
+    Exclude,
+    Jobs,
+    Select,
+    Yes,
+    confirm,
+    print_json,
+    print_line,
+    print_table,
+    words,
+)
 from floodmark.errors import ConfigError, JobNotFound, LeaseHeld, SinkBehind, SinkShared
 from floodmark.hwm.mark import mark_text
 
@@ -31,19 +43,28 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.
 @app.command()
 def show(
     ctx: typer.Context,
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job.")] = None,
+    jobs: Jobs = None,
+    select: Select = None,
+    exclude: Exclude = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how far each job has read."""
+    from floodmark.project.selection import is_plain
+
     invocation: Invocation = ctx.obj
-    store = invocation.store()
-    records = [record for name in known_jobs(invocation, store, job) if (record := store.read(name)) is not None]
+    store, named = invocation.store(), words(jobs, select)
+    if exclude or not all(map(is_plain, named)):
+        names = [each.name for each in invocation.selected(named, exclude or ())]
+    else:
+        each_word: list[str | None] = [*named] or [None]
+        names = [name for word in each_word for name in known_jobs(invocation, store, word)]
+    records = [record for name in names if (record := store.read(name)) is not None]
     rows = [row for record in records for row in mark_rows(record)]
     if as_json:
         print_json({"marks": rows})
         return
     if not rows:
-        print_line(f"{job}: no mark" if job else "no marks yet")
+        print_line(f"{', '.join(named)}: no mark" if named else "no marks yet")
     else:
         print_table(("job", "type", "value", "number", "modified"), [_cells(row) for row in rows])
     for record in records:
@@ -223,10 +244,12 @@ def _confirm_change(invocation: Invocation, job: str, act: str, *, yes: bool, dr
 
 def known_jobs(invocation: Invocation, store: MarkStore, job: str | None) -> list[str]:
     """The jobs with a record, or the one that was named: the store or the project has to know it."""
+    from floodmark.project.folder import gather
+
     stored = list(store.jobs())
     if job is None:
         return stored
-    declared = invocation.document().values.get("jobs")
+    declared = gather(invocation.document()).values.get("jobs")
     names = [str(each.get("name")) for each in declared if isinstance(each, dict)] if isinstance(declared, list) else []
     if job not in (*stored, *names):
         raise JobNotFound(job, known=sorted({*stored, *names}))

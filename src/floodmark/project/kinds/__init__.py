@@ -39,9 +39,15 @@ def timedelta_of(duration: str | None, *, field: str) -> timedelta | None:
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Name = Annotated[str, StringConstraints(pattern=NAME, max_length=200)]
-Duration = Annotated[str, BeforeValidator(_as_text), StringConstraints(pattern=DURATION)]
+_DurationText = Annotated[str, StringConstraints(pattern=DURATION)]
+Duration = Annotated[_DurationText, BeforeValidator(_as_text, json_schema_input_type=_DurationText | int | float)]
 PythonName = Annotated[str, StringConstraints(pattern=PYTHON_NAME)]
-Columns = Annotated[tuple[Text, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Columns = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=Text | tuple[Text, ...]
+    ),
+]
 
 
 @dataclass(frozen=True)

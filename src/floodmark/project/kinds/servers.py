@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from floodmark.sources.tables.cursor import Cursor
 
 
-Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-OptionText = Annotated[str, BeforeValidator(lambda value: option_text(value) if not isinstance(value, str) else value)]
+Texts = Columns
+OptionText = Annotated[
+    str,
+    BeforeValidator(
+        lambda value: option_text(value) if not isinstance(value, str) else value,
+        json_schema_input_type=str | int | float | bool,
+    ),
+]
 Options = Annotated[Mapping[str, OptionText], Field(description="any option of the clients: security.protocol, sasl.…")]
 Offsets = Mapping[int, Annotated[int, Field(ge=0)]]
 
@@ -76,12 +82,15 @@ def _as_cursor(value: object) -> object:
     return {"column": value} if isinstance(value, (str, list)) else value
 
 
+ColumnOrCursor = Annotated[CursorModel, BeforeValidator(_as_cursor, json_schema_input_type=CursorModel | Columns)]
+
+
 class TableOrQuery(SourceModel):
     """A table is named, or a query is written out; a cursor says how far it was read."""
 
     table: Text | None = None
     query: Text | None = None
-    cursor: Annotated[CursorModel, BeforeValidator(_as_cursor)]
+    cursor: ColumnOrCursor
     key: Columns = Field(default=(), description="what tells rows of one cursor value apart; else the primary key")
     types: Mapping[str, Text] = {}
     read: TableRead = TableRead()
@@ -153,7 +162,7 @@ class CatalogSource(SourceModel):
     type: Literal["table"]
     name: Text = Field(description="as SQL names it: catalog.schema.table")
     alias: Name = Field(default="table", description="what its mark is known by, and SQL in a job of several sources")
-    cursor: Annotated[CursorModel, BeforeValidator(_as_cursor)] | None = None
+    cursor: ColumnOrCursor | None = None
     key: Columns = Field(default=(), description="what makes two rows the same thing")
     snapshot: bool = Field(default=False, description="read all of it, and compare it with what the first sink has")
     absent: Literal["keep", "delete"] = Field(default="keep", description="what a key means that a snapshot lacks")

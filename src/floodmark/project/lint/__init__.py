@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from floodmark.errors import ConfigError
 from floodmark.errors.known_causes import jdbc_hint
+from floodmark.jobs.job import as_transform
 from floodmark.locations import line_without_return, local_path, missing_part
 from floodmark.project.findings import Finding, Guarantee
+from floodmark.project.findings import Report as Report
+from floodmark.project.folder import gather
 from floodmark.project.kinds import (
     ConsoleSink,
     DeltaSink,
@@ -40,6 +43,8 @@ from floodmark.project.lint.parts import (
 from floodmark.project.lint.promises import guarantee_text, limits
 from floodmark.project.loading import examine
 from floodmark.project.models import JobModel, Project
+from floodmark.project.python_jobs import GivenJob, Unseen, setup_finding
+from floodmark.rules import RuleSet
 from floodmark.spark.masters import master_mistake
 from floodmark.spark.session import full_names, is_local
 from floodmark.step.transform import Function, Identity, Sql
@@ -53,33 +58,28 @@ if TYPE_CHECKING:
 
 
 SHARED_STORES = ("postgresql:", "postgres:")
+WithPython: TypeAlias = "Callable[[Project], tuple[Project, list[Unseen]]]"
 WHOLE_BATCH = ("unique", "references", "row_count", "fresh")
 BRINGING = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 IMMUTABLE = ("files", "delta", "fact", "kafka")
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that lint has to say."""
+def lint(document: Document, with_python: WithPython = lambda project: (project, [])) -> Report:
+    """Look at the whole file; a file that is wrong gets its mistakes and nothing else.
 
-    findings: tuple[Finding, ...]
-    guarantees: tuple[Guarantee, ...] = ()
-    limits: tuple[Finding, ...] = ()
-    """What is not guaranteed."""
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether a run would be refused or go wrong."""
-        return any(finding.severity == "error" for finding in self.findings)
-
-
-def lint(document: Document) -> Report:
-    """Look at the whole file; a file that is wrong gets its mistakes and nothing else."""
+    `with_python` adds the jobs that Python gives: their modules are imported there, and nothing else is.
+    """
+    try:
+        document = gather(document)
+    except ConfigError as error:
+        return Report((_mistake(error, document),))
     project, wrong = examine(document)
     if project is None:
         return Report(tuple(_mistake(error, document) for error in wrong))
-    jobs = [JobLint(job, ("jobs", position), document, project) for position, job in enumerate(project.jobs)]
-    findings = [*_master(project, document), *(finding for job in jobs for finding in job.findings())]
+    project, unseen = with_python(project)
+    jobs = [JobLint(job, ("jobs", position), document, project) for position, job in project.placed_jobs()]
+    findings = [*_master(project, document), *setup_finding(project, document)]
+    findings += [*(each.finding(document) for each in unseen), *(each for job in jobs for each in job.findings())]
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
     return Report(tuple(findings), tuple(guarantees), tuple(limited))
@@ -113,7 +113,8 @@ class JobLint:
         """Everything, in the order of the file."""
         yield from self._source()
         yield from self._transform()
-        yield from lint_rules(self.job, self._site, self._on_rule)
+        if not isinstance(self.job, GivenJob):  # rules that Python made have been judged by making them
+            yield from lint_rules(self.job, self._site, self._on_rule)
         for position, sink in enumerate(self.job.sinks):
             yield from self._sink(sink, ("sinks", position))
         yield from self._sink_columns()
@@ -182,6 +183,8 @@ class JobLint:
             yield from lint_expression(sql, partial(self._finding, (*place, name)))
 
     def _python(self, name: str, place: Place) -> Iterator[Finding]:
+        if isinstance(self.job, GivenJob):
+            return  # it is there: Python gave the job
         missing = missing_part(name, self.document.folder)
         if missing is not None:
             yield self._finding(place, "FM110", f"{name}: {missing}", "write it, or fix the name")
@@ -275,7 +278,9 @@ class JobLint:
         except ConfigError:
             return None
         is_immutable = self.job.source.type in IMMUTABLE
-        return why_spooled(sinks, _transform(self.job), DeclaredRules(self.job.rules), is_immutable=is_immutable)
+        given = self.job.job if isinstance(self.job, GivenJob) else None
+        rules = RuleSet(tuple(given.rules)) if given else DeclaredRules(self.job.rules)
+        return why_spooled(sinks, _transform(self.job), rules, is_immutable=is_immutable)
 
 
 @dataclass(frozen=True)
@@ -306,6 +311,8 @@ def _sources(job: JobModel) -> list[str]:
 def _transform(job: JobModel) -> Transform:
     """The transform as the step knows it, without importing the user's code."""
     model = job.transform
+    if isinstance(job, GivenJob):
+        return as_transform(job.job.transform)
     if model is None:
         return Identity()
     if model.sql is None:

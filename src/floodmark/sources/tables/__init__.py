@@ -32,7 +32,7 @@ class TableSource(ABC):
 
     table: str | None
     query: str | None
-    cursor: str | Cursor
+    cursor: str | Sequence[str] | Cursor
     key: Sequence[str]
     name: str
 

@@ -76,7 +76,7 @@ class Table(TableSource):
     """
 
     table: str | None = None
-    cursor: str | Cursor = ""
+    cursor: str | Sequence[str] | Cursor = ""
     key: ColumnNames = ColumnNames()
     snapshot: bool = False
     absent: Literal["keep", "delete"] = "keep"

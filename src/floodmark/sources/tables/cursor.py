@@ -117,9 +117,9 @@ class Cursor:
         return RequestedCursor(groups, tuple(key), self.unique, self.collation == "database")
 
     @classmethod
-    def of(cls, option: str | Cursor) -> Cursor:
-        """The cursor, from its column's name alone too."""
-        cursor = cls(option) if isinstance(option, str) else option
+    def of(cls, option: str | Sequence[str] | Cursor) -> Cursor:
+        """The cursor, from the name of its column alone too, or from the names of several."""
+        cursor = option if isinstance(option, Cursor) else cls(option)
         if not cursor.columns:
             raise ConfigError("a table is read by a cursor.", hint="name a column that grows, as in cursor: id")
         twice = sorted({name for name in cursor.columns if cursor.columns.count(name) > 1})

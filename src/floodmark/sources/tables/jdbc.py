@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ColumnUnmapped, ConfigError, SourceUnreadable
 from floodmark.errors.causes import cause_of
 from floodmark.errors.known_causes import jdbc_hint
+from floodmark.fields import ColumnNames
 from floodmark.logs import without_jdbc_login
 from floodmark.probes.postgres import FINDER as POSTGRES_FINDER
 from floodmark.probes.postgres import catalog_sql, parse_catalog
@@ -76,14 +77,14 @@ class Jdbc(TableSource):
     url: str = field(repr=False)
     table: str | None = None
     query: str | None = None
-    cursor: str | Cursor = ""
+    cursor: str | Sequence[str] | Cursor = ""
     driver: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     types: Mapping[str, str] = field(default_factory=dict)
     partitions: int | None = None
     fetch_rows: int = 10_000
     name: str = "jdbc"
-    key: Sequence[str] = ()
+    key: ColumnNames = ColumnNames()
 
     def __post_init__(self) -> None:
         if not self.url.startswith("jdbc:") or self.url.count(":") < 2:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ColumnUnmapped, ConfigError
+from floodmark.fields import ColumnNames
 from floodmark.postgres import Address
 from floodmark.probes.postgres import PostgresProbe
 from floodmark.probes.tables import Column
@@ -69,8 +70,8 @@ class Postgres(TableSource):
     url: str = field(repr=False)
     table: str | None = None
     query: str | None = None
-    cursor: str | Cursor = ""
-    key: Sequence[str] = ()
+    cursor: str | Sequence[str] | Cursor = ""
+    key: ColumnNames = ColumnNames()
     types: Mapping[str, str] = field(default_factory=dict)
     partitions: int | None = None
     fetch_rows: int = 10_000

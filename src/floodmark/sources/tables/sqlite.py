@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ColumnUnmapped, ConfigError
+from floodmark.fields import ColumnNames
 from floodmark.hwm.parsing import split_moment
 from floodmark.locations import quote, require_path
 from floodmark.probes.sqlite import SqliteProbe, open_file
@@ -74,12 +75,12 @@ class Sqlite(TableSource):
     path: str | os.PathLike[str]
     table: str | None = None
     query: str | None = None
-    cursor: str | Cursor = ""
+    cursor: str | Sequence[str] | Cursor = ""
     types: Mapping[str, str] = field(default_factory=dict)
     partitions: int | None = None
     fetch_rows: int = 10_000
     name: str = "sqlite"
-    key: Sequence[str] = ()
+    key: ColumnNames = ColumnNames()
 
     def __post_init__(self) -> None:
         require_path(self.path, f"source '{self.name}'")
