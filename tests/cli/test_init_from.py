@@ -24,7 +24,8 @@ CREATE TABLE crm.parts (a int, b int, PRIMARY KEY (b, a));
 
 
 def linted(floodmark: Floodmark) -> str:
-    return floodmark("lint", "--project", "shop/floodmark.yaml").out.splitlines()[-1]
+    """What the last line counts before the notes."""
+    return floodmark("lint", "--project", "shop/floodmark.yaml").out.splitlines()[-1].rpartition(", ")[0]
 
 
 def test_a_project_is_made_of_the_folders_of_a_folder(floodmark: Floodmark, folder: Path) -> None:
@@ -42,7 +43,7 @@ def test_a_project_is_made_of_the_folders_of_a_folder(floodmark: Floodmark, fold
         "  format: jsonl",
         '  schema: "id long, o struct<a: array<double>>, `the day` string"',
     ]
-    assert linted(floodmark) == "0 errors, 0 warnings and notes"
+    assert linted(floodmark) == "0 errors, 0 warnings"
 
 
 @pytest.mark.server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ ALL_CALLS = sorted({(page.name, call) for page in PAGES for call in calls(page)}
 @pytest.mark.parametrize(("page", "call"), ALL_CALLS)
 def test_a_command_on_a_page_is_one_that_the_program_takes(page: str, call: str) -> None:
     """Its name, its options and their values, its arguments; nothing is run."""
-    words = shlex.split(re.split(r" && | > | \|", call, maxsplit=1)[0].rstrip("& "))[1:]
+    lexer = shlex.shlex(call, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(takewhile(lambda word: word not in ("&&", "&", ">"), lexer))[1:]
     name, *rest = without_global_options(words)
     command, rest = inner_command(load_command(name), rest)
     with command.make_context(name, rest) as context:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from floodmark.cli.interruption import CommandInterrupted, explain_interruption
+from floodmark.cli.interruption import CommandInterrupted, explain_interruption, silence_py4j
 from floodmark.cli.invocation import Invocation, LogSettings, Tools
 from floodmark.patience import interrupted_by
 
@@ -147,6 +147,7 @@ def run(arguments: Sequence[str], tools: Tools | None = None) -> int:
         print(f"floodmark {__version__}")
         return 0
     try:
+        silence_py4j()
         with interrupted_by(signal.SIGTERM, signal.SIGINT):
             code = typer.main.get_command(app).main(
                 options_first(arguments), prog_name="floodmark", standalone_mode=False, obj=invocation

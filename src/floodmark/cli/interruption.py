@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -58,6 +59,15 @@ def _open_batches(invocation: Invocation) -> Sequence[str] | None:
         records = [(name, store.read(name)) for name in invocation.job_names]
         return [f"batch {each.intent.number} of job '{name}'" for name, each in records if each and each.intent]
     return None
+
+
+def silence_py4j() -> None:
+    """Py4J writes a traceback for a call that a signal interrupted, by the root logger; what it means is said here."""
+    logging.getLogger().addFilter(_is_not_about_a_signal)
+
+
+def _is_not_about_a_signal(record: logging.LogRecord) -> bool:
+    return str(record.msg) not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 
 
 def _end_on_signals(code: int) -> None:

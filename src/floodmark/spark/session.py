@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from floodmark.errors import SparkUnavailable
 from floodmark.errors.causes import cause_of
@@ -19,6 +19,7 @@ from floodmark.phases import phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from subprocess import Popen
 
     from pyspark.sql import SparkSession
 
@@ -345,8 +346,9 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
     from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf(loadDefaults=False).setAll(list(launch_settings(settings).items()))
+    variables = {"JAVA_HOME": str(java.home), LAUNCHER: os.environ.get(LAUNCHER, SHORT_LIVED)}
     try:
-        with environment({"JAVA_HOME": str(java.home), LAUNCHER: os.environ.get(LAUNCHER, SHORT_LIVED)}):
+        with environment(variables), _killed_if_interrupted():
             gateway = launch_gateway(conf, {"stderr": PIPE})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         raise SparkUnavailable(
@@ -359,6 +361,29 @@ def _launch(settings: Mapping[str, str], java: Java) -> None:
 def launch_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """What the JVM is started with: everybody may read its command line, so a secret follows with the session."""
     return {name: value for name, value in settings.items() if not is_secret(name)}
+
+
+@contextmanager
+def _killed_if_interrupted() -> Iterator[None]:
+    """Let no JVM outlive a start that was interrupted: it cannot say where it listens, and would wait for ever."""
+    from pyspark import java_gateway
+
+    started: list[Popen[bytes]] = []
+    start = java_gateway.Popen  # type: ignore[attr-defined]
+
+    def remembered(*arguments: Any, **options: Any) -> Popen[bytes]:  # noqa: ANN401 (Popen's own)
+        started.append(start(*arguments, **options))
+        return started[-1]
+
+    java_gateway.Popen = remembered  # type: ignore[assignment,attr-defined]
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.kill()
+        raise
+    finally:
+        java_gateway.Popen = start  # type: ignore[attr-defined]
 
 
 @contextmanager
