@@ -51,6 +51,7 @@ def test_a_unit_of_systemd_calls_what_exists(name: str) -> None:
     service = unit(name)["Service"]
     require_call(shlex.split(service["ExecStart"])[1:])
     assert {"TimeoutStopSec", "TimeoutStartSec"} & set(service)
+    assert service["KillMode"] == "mixed"  # else the JVM gets SIGTERM too, and the batch cannot end
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd on this machine")
