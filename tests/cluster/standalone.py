@@ -65,7 +65,8 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
     command = [str(java), "-Xmx512m", "-cp", classes]
     deploy = "org.apache.spark.deploy"
     log = (home / "cluster.log").open("wb")
-    settings = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    settings = {**os.environ, **own, "SPARK_SCALA_VERSION": "2.13"}  # what Spark's own scripts tell the workers
     place = ["--host", "127.0.0.1", "--webui-port", "0"]
     master = subprocess.Popen(
         [*command, f"{deploy}.master.Master", *place, "--port", str(port)], stdout=log, stderr=log, env=settings

@@ -45,6 +45,7 @@ def home(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     A function in Python may give other rows when it is called again, so every batch is frozen in the spool.
     """
     (tmp_path / "floodmark.yaml").write_text(PROJECT.format(test=request.node.name[-20:].strip("_")))
+    (tmp_path / "flow.py").write_text("def as_they_are(rows):\n    return rows\n")
     deliver(
         tmp_path, "day1", ['{"id": 1, "amount": 5}', '{"id": 2, "amount": 7.5}', '{"id": 3, "amount": -1}', "{oops"]
     )
