@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodmark.object_stores import HadoopSettings, S3Access, is_secret
-from floodmark.spark.session import launch_settings
+from floodmark.spark.gateway import launch_settings
 
 DOUBLE = {
     "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:5000",

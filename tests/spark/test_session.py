@@ -15,8 +15,9 @@ from pyspark.sql.functions import udf
 
 from floodmark.errors import SparkUnavailable
 from floodmark.spark.connectors import connectors
+from floodmark.spark.gateway import ensure_gateway
 from floodmark.spark.java import find_java
-from floodmark.spark.session import ensure_gateway, isolated_session, jvm_pid, spark_session
+from floodmark.spark.session import isolated_session, jvm_pid, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,122 @@
+"""The JVM behind a session: how it is started, what it may say, and what it has to know from the first moment on."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from floodmark.errors import SparkUnavailable
+from floodmark.object_stores import is_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from subprocess import Popen
+
+    from floodmark.spark.java import Java
+
+
+LAUNCHER, SHORT_LIVED = "SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""spark-submit, which finds its Java by JAVA_HOME, asks a JVM of its own for the command line: a matter of moments."""
+STDERR = 2
+CHATTER = (  # the JVM itself prints these, so no log setting can silence them
+    b"WARNING: Using incubator modules",
+    b"Picked up JAVA_TOOL_OPTIONS",
+    b"NOTE: Picked up JDK_JAVA_OPTIONS",
+)
+
+
+def ensure_gateway(settings: Mapping[str, str], java: Java, classpath: Sequence[Path]) -> None:
+    """Start the JVM of this process, or check that the one that runs already has the class path.
+
+    Raises SparkUnavailable if it has not: a class path cannot be changed once the JVM runs.
+    """
+    from pyspark import SparkContext
+
+    with SparkContext._lock:
+        if SparkContext._gateway is None:
+            _launch(settings, java)
+        _check_class_path(classpath)
+
+
+def _launch(settings: Mapping[str, str], java: Java) -> None:
+    from subprocess import PIPE
+
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False).setAll(list(launch_settings(settings).items()))
+    variables = {"JAVA_HOME": str(java.home), LAUNCHER: os.environ.get(LAUNCHER, SHORT_LIVED)}
+    try:
+        with environment(variables), _killed_if_interrupted():
+            gateway = launch_gateway(conf, {"stderr": PIPE})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        raise SparkUnavailable(
+            f"{java} could not start Spark's JVM.", hint="FLOODMARK_SPARK_LOG=info shows what Spark says"
+        ) from error
+    threading.Thread(target=_relay, args=(gateway.proc.stderr,), name="floodmark-jvm-stderr", daemon=True).start()
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def launch_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM is started with: everybody may read its command line, so a secret follows with the session."""
+    return {name: value for name, value in settings.items() if not is_secret(name)}
+
+
+@contextmanager
+def _killed_if_interrupted() -> Iterator[None]:
+    """Let no JVM outlive a start that was interrupted: it cannot say where it listens, and would wait for ever."""
+    from pyspark import java_gateway
+
+    started: list[Popen[bytes]] = []
+    start = java_gateway.Popen  # type: ignore[attr-defined]
+
+    def remembered(*arguments: Any, **options: Any) -> Popen[bytes]:  # noqa: ANN401 (Popen's own)
+        started.append(start(*arguments, **options))
+        return started[-1]
+
+    java_gateway.Popen = remembered  # type: ignore[assignment,attr-defined]
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.kill()
+        raise
+    finally:
+        java_gateway.Popen = start  # type: ignore[attr-defined]
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """These variables while Spark starts, and the user's own again afterwards."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+        for name in (name for name, value in before.items() if value is None):
+            os.environ.pop(name, None)
+
+
+def _relay(stream: IO[bytes]) -> None:
+    for line in stream:
+        if not line.startswith(CHATTER):
+            os.write(STDERR, line)
+
+
+def _check_class_path(classpath: Sequence[Path]) -> None:
+    from pyspark import SparkContext
+
+    jvm = SparkContext._jvm
+    if not classpath or jvm is None:
+        return
+    there = set(str(jvm.java.lang.System.getProperty("java.class.path")).split(os.pathsep))
+    if not there.issuperset(map(str, classpath)):
+        raise SparkUnavailable(
+            "this process already runs a Spark JVM without the connectors.",
+            hint="call floodmark.spark_session() before any other session is made",
+        )
