@@ -18,6 +18,7 @@ from floodmark.errors import (
     SinkFailed,
     SourceChanged,
     SourceEmpty,
+    SourceUnreadable,
     StoreUnreachable,
     TransformFailed,
 )
@@ -105,7 +106,7 @@ def test_a_source_that_fails_is_read_again(spark: SparkSession, store: MarkStore
     """A failed read writes nothing and moves nothing."""
     source, sink = RowsSource([ONE, FAIL, TWO], SCHEMA), ListSink()
     job = fm.Job(name="numbers", source=source, sinks=[sink])
-    with pytest.raises(SinkFailed):
+    with pytest.raises(SourceUnreadable):
         job.run(spark, store)
     source.heal()
     job.run(spark, store)

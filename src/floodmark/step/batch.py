@@ -93,9 +93,17 @@ def read_span(work: Work, source: Source, intent: Intent, spark: SparkSession) -
     except FloodmarkError:
         raise
     except Exception as error:
-        cause, place = cause_of(error), f"source '{source.name}' of job '{work.name}'"
         known = source_error(error, work, intent.spans, spark)
-        raise known or SourceUnreadable(place, reason=cause.reason.rstrip("."), hint=cause.hint) from error
+        raise known or unreadable(source, work.name, error) from error
+
+
+def unreadable(source: Source, job: str, error: Exception) -> SourceUnreadable:
+    """What a source met while it described its rows; a schema that is none is the usual case."""
+    cause, schema = cause_of(error), getattr(source, "schema", None)
+    reason, hint = cause.reason.rstrip("."), cause.hint
+    if isinstance(schema, str) and type(error).__name__ == "ParseException":
+        reason, hint = f"its schema {schema!r} is none that Spark knows ({reason})", "write it as id long, name string"
+    return SourceUnreadable(f"source '{source.name}' of job '{job}'", reason=reason, hint=hint)
 
 
 def transform_rows(

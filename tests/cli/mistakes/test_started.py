@@ -95,7 +95,7 @@ def test_a_wrong_type_in_a_schema_is_a_mistake_of_the_source(spark: SparkSession
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
     source = fm.sources.Files(str(tmp_path), schema="id lnog", settle="0s")
     job = fm.Job("orders", source, [fm.sinks.Delta(str(tmp_path / "lake"))], "select id from source")
-    with pytest.raises(SourceUnreadable, match="source 'files' of job 'orders' cannot be read: 'LNOG' is no type"):
+    with pytest.raises(SourceUnreadable, match="source 'files' of job 'orders' cannot be read: its schema 'id lnog'"):
         job.run(spark, fm.stores.open("memory"))
 
 
