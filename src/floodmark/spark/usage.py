@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 NANOSECONDS = 1e9
 TAG = "floodmark-batch-"
-SETTLING_MILLISECONDS = 200
+SETTLING_MILLISECONDS = 1_000
 """Spark notes the end of a stage a moment after it has told us of it; a run waits no longer than this for a figure."""
 
 

@@ -93,17 +93,21 @@ def read_span(work: Work, source: Source, intent: Intent, spark: SparkSession) -
     except FloodmarkError:
         raise
     except Exception as error:
+        cause, place = cause_of(error), f"source '{source.name}' of job '{work.name}'"
+        reason, schema = cause.reason.rstrip("."), getattr(source, "schema", None)
+        if isinstance(schema, str) and is_unparsed(error):  # before the source is asked: it cannot read with it either
+            reason = f"its schema {schema!r} is none that Spark knows"
+            raise SourceUnreadable(place, reason=reason, hint="write it as id long, name string") from error
         known = source_error(error, work, intent.spans, spark)
-        raise known or unreadable(source, work.name, error) from error
+        raise known or SourceUnreadable(place, reason=reason, hint=cause.hint) from error
 
 
-def unreadable(source: Source, job: str, error: Exception) -> SourceUnreadable:
-    """What a source met while it described its rows; a schema that is none is the usual case."""
-    cause, schema = cause_of(error), getattr(source, "schema", None)
-    reason, hint = cause.reason.rstrip("."), cause.hint
-    if isinstance(schema, str) and type(error).__name__ == "ParseException":
-        reason, hint = f"its schema {schema!r} is none that Spark knows ({reason})", "write it as id long, name string"
-    return SourceUnreadable(f"source '{source.name}' of job '{job}'", reason=reason, hint=hint)
+def is_unparsed(error: Exception) -> bool:
+    """Whether Spark could not parse a text that it was given, such as a schema."""
+    from pyspark.errors import PySparkException
+
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    return (condition or "").startswith(("PARSE_", "UNSUPPORTED_DATATYPE"))
 
 
 def transform_rows(

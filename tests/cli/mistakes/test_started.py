@@ -39,6 +39,7 @@ def write(folder: Path, *, source: str = UNKNOWN, sinks: str = LAKE, more: str =
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.filterwarnings("ignore:Cannot infer the eval type")  # PySpark says so of every hint that is plain
 @pytest.mark.parametrize(
     ("function", "words"),
     [
