@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 CELL = re.compile(r"^# COMMAND -+\s*$")
 MAGIC = re.compile(r"^# MAGIC ?(.*)$")
-SILENT = ("md", "md-sandbox", "pip", "conda")
+SILENT = ("md", "md-sandbox", "pip", "conda", "restart_python")
 """Magics that show something, or install what is installed here already."""
+ARGUMENT = re.compile(r"\$\w+=.*", re.DOTALL)
 EMPTY: Any = object()
 FindFile = Callable[[str], Path]
 
@@ -96,6 +98,7 @@ class Notebook:
             "store": self.around.store,
             "dbutils": dbutils_of(self),
             "display": lambda shown: log.info("display", of=str(type(shown).__name__)),
+            "displayHTML": lambda _shown: log.info("display", of="HTML"),
         }
 
     def _run_cells(self, names: dict[str, Any]) -> None:
@@ -108,10 +111,9 @@ class Notebook:
 
     def _run_magic(self, cell: Cell, names: dict[str, Any]) -> None:
         if cell.magic == "run":
-            path = cell.text.split()[0].strip("\"'")
-            replace(self, file=self.find(str(self.file.parent / path)))._run_cells(names)
+            self._run_other(cell, names)
         elif cell.magic == "sql":
-            names["_sqldf"] = run_statements(self.around, cell.text, {})
+            names["_sqldf"] = run_statements(self.around, cell.text, names["dbutils"].widgets.getAll())
         elif cell.magic in SILENT:
             log.debug("magic left out", magic=cell.magic, notebook=self.file.name)
         else:
@@ -119,6 +121,22 @@ class Notebook:
                 f"{self.file.name}, line {cell.line + 1}: %{cell.magic} is not run here.",
                 hint="%run, %sql, %python, %md and %pip are known; put the rest into a task of its own",
             )
+
+    def _run_other(self, cell: Cell, names: dict[str, Any]) -> None:
+        """`%run ./other $day="monday"`: its cells in our place; what it is given are widgets while it runs."""
+        path, *arguments = shlex.split(cell.text)
+        unknown = [each for each in arguments if not ARGUMENT.fullmatch(each)]
+        if unknown:
+            raise ConfigError(
+                f"{self.file.name}, line {cell.line + 1}: %run does not take {unknown[0]!r}.",
+                hint='write %run ./other $name="value"',
+            )
+        widgets, given = names["dbutils"].widgets, dict(each[1:].split("=", 1) for each in arguments)
+        before, widgets.given = widgets.given, {**widgets.given, **given}
+        try:
+            replace(self, file=self.find(str(self.file.parent / path)))._run_cells(names)
+        finally:
+            widgets.given = before
 
 
 def has_main(file: Path) -> bool:
@@ -162,6 +180,7 @@ def dbutils_of(notebook: Notebook) -> SimpleNamespace:
         notebook=SimpleNamespace(run=run_other, exit=end),
         jobs=SimpleNamespace(taskValues=TaskValueTools(around)),
         secrets=SimpleNamespace(get=secret),
+        library=SimpleNamespace(restartPython=lambda: None),  # after %pip; what it installs is installed here already
     )
 
 
