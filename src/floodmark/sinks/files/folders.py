@@ -18,7 +18,8 @@ from floodmark.formats import with_format, without_format
 from floodmark.locations import quote
 from floodmark.machine import sync_file, sync_folder
 from floodmark.sinks.contract import Recorded, is_ledger
-from floodmark.sinks.values import EXACT_JSON, EXACT_TIMES, csv_field, json_field, json_record, parquet_field
+from floodmark.sinks.values import csv_field, json_field, json_record, parquet_field
+from floodmark.spark.schemas import EXACT_JSON, EXACT_TIMES
 
 if TYPE_CHECKING:
     import pyarrow as pa
