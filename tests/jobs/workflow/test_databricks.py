@@ -193,14 +193,14 @@ def test_a_job_that_begins_itself_is_refused(folder: Folder) -> None:
 
 
 def test_a_file_of_sql_is_run_statement_by_statement(folder: Folder) -> None:
-    """With the parameters of the task and the job by name; a semicolon in a text ends nothing."""
-    folder.write("report.sql", "-- a; b\nselect ';' as x;\n\ninsert into t select :day, :kind;\n")
+    """Parameters of the task and the job are `:name`, or text in braces; a semicolon in a text ends nothing."""
+    folder.write("report.sql", "-- a; b\nselect ';' as x;\n\ninsert into t select :day, '{{ kind }}';\n")
     task = {"file": {"path": "sql/report.sql"}, "warehouse_id": "w", "parameters": {"kind": "full"}}
     folder.run({"task_key": "a", "sql_task": task}, parameters=[{"name": "day", "default": "monday"}])
     given = {"kind": "full", "day": "monday"}
     assert folder.spark.statements == [
         ("-- a; b\nselect ';' as x", given),
-        ("insert into t select :day, :kind", given),
+        ("insert into t select :day, 'full'", given),
     ]
 
 

@@ -10,6 +10,7 @@ import ast
 import os
 import re
 import shlex
+import symtable
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -140,9 +141,35 @@ class Notebook:
 
 
 def has_main(file: Path) -> bool:
-    """Whether the file defines a function `main`; magics are comments to Python."""
-    tree = ast.parse(file.read_bytes(), filename=str(file))
-    return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+    """Whether the file leaves it to others to call its `main`: it neither does so itself, nor needs its cells run.
+
+    What stands below `if` is not looked into: there it asks whether it is the program.
+    """
+    text = read_text(file, hint="save the notebook again")
+    defined = {node.name for node in _tree(file).body if isinstance(node, ast.FunctionDef)}
+    acts = any(cell.magic and cell.magic not in (*SILENT, "python") for cell in cells_of(text))
+    return "main" in defined and not acts and not any(_calls_main(node) for node in _tree(file).body)
+
+
+def needs(file: Path, name: str) -> bool:
+    """Whether the file uses a name that it does not give itself, in a function or outside."""
+    scopes = [symtable.symtable(read_text(file, hint="save the notebook again"), str(file), "exec")]
+    for scope in scopes:
+        scopes += scope.get_children()
+    own = scopes[0].lookup(name).is_assigned() if name in scopes[0].get_identifiers() else False
+    return not own and any(name in scope.get_identifiers() and scope.lookup(name).is_global() for scope in scopes)
+
+
+def _tree(file: Path) -> ast.Module:
+    """Magics are comments to Python."""
+    return ast.parse(file.read_bytes(), filename=str(file))
+
+
+def _calls_main(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+    return any(isinstance(called, ast.Name) and called.id == "main" for called in calls)
 
 
 def run_statements(around: Surroundings, sql: str, parameters: Mapping[str, str]) -> object:
