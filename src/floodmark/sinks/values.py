@@ -97,6 +97,18 @@ def parquet_field(field: StructField) -> Column:
     return F.col(quote(field.name))
 
 
+def line_field(field: StructField) -> Column:
+    """A text that is a line of a file; one that is none stops the job. Raises ColumnUnfit."""
+    from pyspark.sql import functions as F
+
+    if base_name(field.dataType) not in TEXTS:
+        raise ColumnUnfit("a file of lines", column=field.name, type_name=field.dataType.simpleString())
+    column = F.col(quote(field.name))
+    is_no_line = column.isNull() | column.contains("\n") | column.contains("\r")
+    refusal = f"column '{field.name}' holds NULL or a line break, and a file of lines has neither; write jsonl"
+    return F.when(is_no_line, raise_in_plan("sink", refusal)).otherwise(column).alias(field.name)
+
+
 def leaves(kind: DataType) -> Iterator[DataType]:
     """The types within a nested one, and any other type itself."""
     from pyspark.sql import types as T
