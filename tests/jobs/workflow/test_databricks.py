@@ -236,6 +236,24 @@ def test_what_run_and_sql_are_given_are_widgets(folder: Folder) -> None:
     assert (ended.outcome.note, folder.spark.statements) == ("the first, today", [("select :day", {"day": "today"})])
 
 
+def test_a_notebook_may_be_one_of_jupyter(folder: Folder) -> None:
+    """As Databricks keeps them in Git; its text and its outputs are passed over."""
+    cells = [
+        {"cell_type": "markdown", "source": ["# A title"]},
+        {"cell_type": "code", "outputs": [{}], "source": ["def main(word):\n", "    return word + ' again'\n"]},
+        {"cell_type": "code", "source": "%run ./setup"},
+        {"cell_type": "code", "source": ["%sql\n", "select 1"]},
+        {"cell_type": "code", "source": ["dbutils.notebook.exit(main(word))"]},
+    ]
+    folder.write("book.ipynb", json.dumps({"cells": cells, "nbformat": 4}))
+    folder.write("setup.py", "word = 'setup'\n")
+    [ended] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "/Workspace/team/book"}}).ends
+    assert (ended.outcome.note, [sql for sql, _ in folder.spark.statements]) == ("setup again", ["select 1"])
+    folder.write("book.ipynb", "{}")
+    [failed] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "book"}}).failures
+    assert "book.ipynb is not a notebook of Jupyter" in str(failed.error)
+
+
 def test_an_argument_of_run_that_means_nothing_is_refused(folder: Folder) -> None:
     """It would be missed without a word."""
     folder.write("setup.py", "")

@@ -144,7 +144,7 @@ class Library:
         ends = [Path(*parts[start:]) for start in range(len(parts))]
         tried = [Path(path), *(folder / end for end in ends for folder in self.folders)]
         for each in tried:
-            for file in (each, each.with_name(f"{each.name}.py")):
+            for file in (each, each.with_name(f"{each.name}.py"), each.with_name(f"{each.name}.ipynb")):
                 if file.is_file():
                     return file.absolute()
         folders = " or ".join(map(str, self.folders))

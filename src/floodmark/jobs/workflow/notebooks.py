@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
-from floodmark.inputs import read_text
+from floodmark.inputs import parse_json, read_text
 from floodmark.locations import importable
 from floodmark.logs import get_logger
 
@@ -35,6 +35,7 @@ MAGIC = re.compile(r"^# MAGIC ?(.*)$")
 SILENT = ("md", "md-sandbox", "pip", "conda", "restart_python")
 """Magics that show something, or install what is installed here already."""
 ARGUMENT = re.compile(r"\$\w+=.*", re.DOTALL)
+JUPYTER = ".ipynb"
 EMPTY: Any = object()
 FindFile = Callable[[str], Path]
 
@@ -56,8 +57,19 @@ class Cell:
     line: int
 
 
-def cells_of(source: str) -> Iterator[Cell]:
-    """The cells of a notebook in their order; a plain script is one cell."""
+def cells_of(file: Path) -> Iterator[Cell]:
+    """The cells of a notebook in their order; a plain script is one cell. Raises ConfigError."""
+    text = read_text(file, hint="save the notebook again")
+    if file.suffix != JUPYTER:
+        yield from _source_cells(text)
+        return
+    try:
+        yield from [_jupyter_cell("".join(cell["source"])) for cell in parse_json(text)["cells"] if _has_code(cell)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{file.name} is not a notebook of Jupyter: {error!r}.", hint="save it again") from error
+
+
+def _source_cells(source: str) -> Iterator[Cell]:
     lines, begin = source.splitlines(), 0
     ends = [place for place, line in enumerate(lines) if CELL.match(line)]
     for end in (*ends, len(lines)):
@@ -71,6 +83,18 @@ def _cell(lines: list[str], begin: int) -> Cell:
     if not word.startswith("%"):
         return Cell("", "\n".join(lines), begin)
     return Cell(word.lstrip("%"), "\n".join([rest, *magics[1:]]).strip(), begin)
+
+
+def _has_code(cell: Mapping[str, Any]) -> bool:
+    return bool(cell["cell_type"] == "code")
+
+
+def _jupyter_cell(text: str) -> Cell:
+    """Its magics stand as they are; where it is in its file says nothing to a reader."""
+    word, _, rest = text.lstrip().partition("\n")[0].partition(" ")
+    if not word.startswith("%"):
+        return Cell("", text, 0)
+    return Cell(word.lstrip("%"), "\n".join([rest, *text.lstrip().split("\n")[1:]]).strip(), 0)
 
 
 @dataclass(frozen=True)
@@ -103,7 +127,7 @@ class Notebook:
         }
 
     def _run_cells(self, names: dict[str, Any]) -> None:
-        for cell in cells_of(read_text(self.file, hint="save the notebook again")):
+        for cell in cells_of(self.file):
             if not cell.magic or cell.magic == "python":
                 tree = compile("\n" * cell.line + cell.text, str(self.file), "exec", dont_inherit=True)
                 exec(tree, names)  # noqa: S102 - it is the user's own notebook, which is to be run
@@ -145,9 +169,10 @@ def has_main(file: Path) -> bool:
 
     What stands below `if` is not looked into: there it asks whether it is the program.
     """
-    text = read_text(file, hint="save the notebook again")
+    if file.suffix == JUPYTER:
+        return False
     defined = {node.name for node in _tree(file).body if isinstance(node, ast.FunctionDef)}
-    acts = any(cell.magic and cell.magic not in (*SILENT, "python") for cell in cells_of(text))
+    acts = any(cell.magic and cell.magic not in (*SILENT, "python") for cell in cells_of(file))
     return "main" in defined and not acts and not any(_calls_main(node) for node in _tree(file).body)
 
 
