@@ -8,15 +8,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from deltalake import DeltaTable
 
+from floodmark.errors import ConfigError, TaskFailed
 from observability.arrivals import Arrivals, deliver
 from observability.columns import COLUMNS, columns_of
 from observability.lake import Lake
 from observability.quality import declared, rules_of
 from observability.reckoning import cost_by_date
-from observability.tasks import tables_of
+from observability.tasks import check_health, tables_of
 from tests.examples.story import PLATFORM
 
 
@@ -95,6 +97,27 @@ def test_there_are_views_for_all_that_the_domain_asks() -> None:
     views = sorted((PLATFORM / "views").glob("*.sql"))
     assert len(views) >= 17
     assert all(view.read_text().startswith("-- ") for view in views)
+
+
+def test_marks_are_never_kept_on_the_disk_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that is an external location has no place for them: where they are has to be said."""
+    monkeypatch.chdir(tmp_path)
+    for home in ("s3://bucket/observability", "dbfs:/observability"):
+        with pytest.raises(ConfigError, match="marks cannot lie in"):
+            Lake.at(home).store()
+    assert Lake.at("s3://bucket/observability", marks="memory").store() is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_that_is_no_disk_has_its_health_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The task fails by what it finds, and not because it cannot write a file."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TaskFailed, match="health_check"):
+        check_health(lake=Lake.at("file:" + str(tmp_path / "lake"), marks="memory"))
+    assert json.loads(capsys.readouterr().out)["overall_status"] == "CRITICAL"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_bundle_deploys_the_job_of_the_workflow_file() -> None:

@@ -23,6 +23,7 @@ from observability import bronze, dimensions, facts, silver, system
 from observability.arrivals import Arrivals
 from observability.columns import COLUMNS
 from observability.lake import Lake
+from observability.quality import validate_silver_data
 from observability.reckoning import cost_by_date
 from observability.tasks import tables_of
 from observability.views import attach, view_names
@@ -209,6 +210,12 @@ def test_a_silver_table_that_fails_holds_up_its_own_downstream_only(
         "silver_node_type_scd": "done",
         "gold_dim_node_type": "done",
     }
+
+
+def test_usage_that_is_nobodys_is_sound_and_an_entity_without_a_name_is_not(spark: SparkSession) -> None:
+    """Warehouses and storage cost something, and are no job's."""
+    rows = spark.sql("select 'ws-1' as workspace_id, cast(null as string) as entity_type, 'x' as entity_id")
+    assert (validate_silver_data(rows, "usage_txn"), validate_silver_data(rows, "entity_latest")) == (True, False)
 
 
 def test_the_three_functions_and_the_job_move_the_same_mark(spark: SparkSession, tmp_path: Path) -> None:

@@ -50,7 +50,9 @@ def test_lineage_follows_a_fact_to_the_system_tables(said: Document) -> None:
     assert "gold_fact_run_cost" not in names
 
 
-def test_health_watches_its_tables(said: Document) -> None:
-    """Those that are not there yet are said to be missing."""
-    subjects = said("health", "--quiet")["checks"]["data_freshness"]["subjects"]
+def test_health_watches_its_tables(said: Document, tmp_path: Path) -> None:
+    """Those that are not there yet are said to be missing; all that is kept of it lies in the home."""
+    subjects = said("health")["checks"]["data_freshness"]["subjects"]
     assert {"brz_billing_usage", "usage_txn", "fact_billing_usage"} <= set(subjects)
+    assert (tmp_path / "home" / "marks.db").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["floodmark.yaml", "home"]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from floodmark.errors import ConfigError
 from floodmark.medallion import ViewReport, name_table, publish_views
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import VIEWS
@@ -75,3 +76,17 @@ def test_a_name_that_leads_to_another_place_is_given_anew(spark: SparkSession, l
     assert [tuple(row) for row in spark.table("views_test.t").collect()] == [("z", 0)]
     assert DeltaTable(lake / "numbers").to_pyarrow_table().num_rows == 3
     assert not name_table(spark, "views_test.none", str(lake / "nowhere"))
+
+
+def test_a_name_that_is_taken_by_a_table_of_the_catalogs_own_or_a_view_is_left_alone(
+    spark: SparkSession, lake: Path
+) -> None:
+    """The rows of such a table would go with its name."""
+    spark.sql("create schema if not exists views_test")
+    spark.sql("create table views_test.own using delta as select 'mine' as k, 1 as v")
+    spark.sql("create view views_test.seen as select * from views_test.own")
+    with pytest.raises(ConfigError, match=r"views_test.own is in the catalog already \(managed\)"):
+        name_table(spark, "views_test.own", str(lake / "numbers"))
+    with pytest.raises(ConfigError, match=r"views_test.seen is in the catalog already \(view\)"):
+        name_table(spark, "views_test.seen", str(lake / "numbers"))
+    assert [tuple(row) for row in spark.table("views_test.seen").collect()] == [("mine", 1)]

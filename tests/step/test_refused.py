@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 import floodmark as fm
 from floodmark.errors import MarkUnreadable, RecordMalformed, SchemaChanged, SinkFailed, SourceUnreadable
 from floodmark.probes.set_aside import rows_set_aside
+from floodmark.step.set_aside import json_text, parse_rows
 from floodmark.stores.contract import MarkStore
 from floodmark.testing import ListSink
 
@@ -109,6 +111,17 @@ def with_a_new_column(spark: SparkSession, store: MarkStore, home: Path) -> None
     put(home, "a.jsonl", '{"id": 1, "name": "x"}')
     job_of(home, schema=None).run(spark, store)
     put(home, "b.jsonl", '{"id": 2, "name": "y", "age": 7}')
+
+
+def test_a_row_that_is_put_aside_keeps_its_moments_in_every_zone(spark: SparkSession) -> None:
+    """Before 1920 the time of Kathmandu was off by seconds, which no offset in a text shows."""
+    there = spark.newSession()
+    there.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    rows = there.sql("select timestamp'1500-02-28 00:00:00.000001Z' as at")
+    kept = rows.select(F.lit(1).alias("id"), json_text(F.struct("at")).alias("record"))
+    back = parse_rows(kept, "record", rows.schema.json(), beside="id")
+    assert kept.collect()[0]["record"] == '{"at":"1500-02-28T00:00:00.000001Z"}'
+    assert back.select(F.unix_micros("at")).collect() == rows.select(F.unix_micros("at")).collect()
 
 
 def test_a_new_column_stops_the_run_before_any_write(spark: SparkSession, store: MarkStore, tmp_path: Path) -> None:

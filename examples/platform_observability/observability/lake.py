@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import floodmark as fm
+from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +41,13 @@ class Lake:
         where = str(home or os.environ.get(HOME) or ".platform")
         names: Mapping[str, str] = {"catalog": CATALOG, "schema": SCHEMA, "marks": MARKS}
         given = {name: others.get(name) or os.environ.get(variable) for name, variable in names.items()}
-        return cls(where if "://" in where else str(Path(where).absolute()), **{n: v for n, v in given.items() if v})
+        is_url = bool(urlsplit(where).scheme)
+        return cls(where if is_url else str(Path(where).absolute()), **{n: v for n, v in given.items() if v})
+
+    @property
+    def disk(self) -> Path | None:
+        """The home as a folder; None if it is an external location, where no plain file can be written."""
+        return None if urlsplit(self.home).scheme else Path(self.home)
 
     def inside(self, path: str | None) -> str:
         return f"{self.home}/{path}" if path else self.home
@@ -65,13 +73,18 @@ class Lake:
         return self.inside(f"quarantine/{job}")
 
     def store(self, given: MarkStore | None = None) -> MarkStore:
-        """The marks: where a parameter says, else in a store that is given, else in the home."""
+        """The marks: where a parameter says, else in a store that is given, else in the home, if that is a disk."""
         if self.marks:
             return fm.stores.open(self.marks)
         if given is not None:
             return given
-        Path(self.home).mkdir(parents=True, exist_ok=True)
-        return fm.stores.open("sqlite:///marks.db", folder=Path(self.home))
+        if self.disk is None:
+            raise ConfigError(
+                f"the marks cannot lie in {self.home}, and the disk of a cluster goes with it.",
+                hint="give the parameter marks: postgresql://…, or file:/Volumes/main/observability/marks",
+            )
+        self.disk.mkdir(parents=True, exist_ok=True)
+        return fm.stores.open("sqlite:///marks.db", folder=self.disk)
 
     def register(self, spark: SparkSession, name: str, path: str) -> None:
         """Let the catalog know a Delta table by its name; one that it has elsewhere was another lake's."""

@@ -13,6 +13,7 @@ import floodmark as fm
 from floodmark.errors import TaskFailed
 from floodmark.health import (
     AlertFile,
+    AlertLog,
     HealthMemory,
     JobWatch,
     Limits,
@@ -136,10 +137,17 @@ def lookup_columns() -> dict[str, tuple[str, ...]]:
 
 
 def check_health(store: MarkStore | None = None, lake: Lake | None = None) -> str:
-    """Write `health.json`, send the summary and what is new; raises if something is CRITICAL."""
+    """Write `health.json`, send the summary and what is new; raises if something is CRITICAL.
+
+    Where the home is no disk, the report is printed, and alerts go to the log.
+    """
     lake = lake or Lake.at()
     report = health_report(lake, lake.store(store))
-    Path(lake.home, "health.json").write_text(json.dumps(report.serialize(), indent=2), encoding="utf-8")
+    document = json.dumps(report.serialize(), indent=2)
+    if lake.disk is None:
+        print(document)
+    else:
+        Path(lake.disk, "health.json").write_text(document, encoding="utf-8")
     if report.overall == "CRITICAL":
         worst = [f"{each.subject}: {each.message}" for each in report.findings if each.status == "CRITICAL"]
         raise TaskFailed("health_check", reason="; ".join(worst))
@@ -153,7 +161,7 @@ def health_report(lake: Lake, store: MarkStore) -> Report:
     before = recall(store)
     report = examine(Watch(tables, jobs), store, datetime.now(timezone.utc), before.counts)
     alerts, known = judge(report, before.alerts)
-    channel = AlertFile(str(Path(lake.home, "alerts.jsonl")))
+    channel = AlertFile(str(Path(lake.disk, "alerts.jsonl"))) if lake.disk else AlertLog()
     send([*alerts, summary(report)], [Subscription(channel), Subscription(channel, on=("summary",))])
     remember(store, HealthMemory(row_counts(report), known))
     return report

@@ -29,9 +29,7 @@ def attach(spark: SparkSession, lake: Lake) -> None:
 
     The views of gold are found by name as well, once they were published.
     """
-    from pathlib import Path
-
-    published = {name: f"{lake.views()}/{name}" for name in view_names() if Path(lake.views(), name).is_dir()}
+    published = {name: f"{lake.views()}/{name}" for name in view_names()}
     every = {**named_tables(lake), **published}
     there = {name for name, path in every.items() if name_table(spark, f"{lake.schema}.{name}", path)}
     for table in (table for table in SYSTEM if f"brz_{table.bronze}" in there):

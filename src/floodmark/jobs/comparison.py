@@ -18,9 +18,9 @@ from floodmark.probes.tables import RequestedCursor
 from floodmark.probes.tables.relation import Relation, for_jdbc
 from floodmark.sinks import Delta, Postgres
 from floodmark.sinks.contract import written_columns
-from floodmark.sinks.values import EXACT_JSON
 from floodmark.sources.tables.postgres import jdbc_properties, jdbc_url, select_columns
 from floodmark.sources.tables.reading import partitions_for
+from floodmark.spark.schemas import comparable, digest_of
 from floodmark.step.intents import GONE
 
 if TYPE_CHECKING:
@@ -77,13 +77,11 @@ class Side:
 
 
 def digest(side: Side) -> Column:
-    """64 bits over the columns and over which of them are NULL: NULL alone leaves such a hash as it was."""
+    """64 bits over the columns and over what is NULL in them."""
     from pyspark.sql import functions as F
 
-    kinds = {name.lower(): kind for name, kind in side.rows.dtypes}
-    as_text = {name: F.to_json(quote(name), EXACT_JSON) for name in side.columns if "map<" in kinds[name.lower()]}
-    values = [as_text.get(name, F.col(quote(name))) for name in side.columns]
-    return F.xxhash64(F.lit(0), *values, *(value.isNull() for value in values))
+    kinds = {field.name.lower(): field.dataType for field in side.rows.schema.fields}
+    return digest_of([(F.col(quote(name)), kinds[name.lower()]) for name in side.columns])
 
 
 def differing_keys(source: Side, sink: Side) -> tuple[dict[str, int], DataFrame]:
@@ -132,11 +130,8 @@ def differences(source: Side, sink: Side, sequence: Sequence[str] = ()) -> DataF
 
 def same(one: Column, other: Column, side: Side, name: str) -> Column:
     """Whether two values agree; maps cannot be compared as they are."""
-    from pyspark.sql import functions as F
-
-    if "map<" in dict(side.rows.dtypes)[name]:
-        return F.to_json(one, EXACT_JSON).eqNullSafe(F.to_json(other, EXACT_JSON))
-    return one.eqNullSafe(other)
+    kind = side.rows.schema[name].dataType
+    return comparable(one, kind).eqNullSafe(comparable(other, kind))
 
 
 def rows_of_keys(rows: DataFrame, key: Sequence[str], keys: DataFrame, count: int) -> DataFrame:

@@ -156,24 +156,44 @@ class ViewPublisher:
 
 
 def name_table(spark: SparkSession, name: str, path: str) -> bool:
-    """Let the catalog know a Delta table by name; whether there is one. A name that leads elsewhere is given anew."""
+    """Let the catalog know a Delta table by name; whether there is one. A name that leads elsewhere is given anew.
+
+    Raises ConfigError for the name of a view, or of a table that the catalog owns: its rows would go with the name.
+    """
     if not DeltaProbe(path).refresh():
         return False
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_table(name.rpartition('.')[0])}")
-    here = location_of(spark, name)
-    if here is not None and here in (path, str(local_path(path))):
+    known = known_as(spark, name)
+    if known is not None and known.place in (path, str(local_path(path))):
         return True
-    if here is not None:  # the catalog does not own what lies at a location: no file goes with the name
-        spark.sql(f"DROP TABLE {quote_table(name)}")
+    if known is not None:
+        known.require_external(name, path)
+        spark.sql(f"DROP TABLE {quote_table(name)}")  # no file goes with it
     literal = path.replace("\\", "\\\\").replace("'", "\\'")
     spark.sql(f"CREATE TABLE {quote_table(name)} USING delta LOCATION '{literal}'")
     return True
 
 
-def location_of(spark: SparkSession, name: str) -> str | None:
-    """Where the table of a name lies: a local folder as a path; None if the catalog has no such table."""
+@dataclass(frozen=True)
+class CatalogEntry:
+    """What a catalog has under a name: a table of its own, one that lies at a place of somebody else's, or a view."""
+
+    kind: str
+    place: str
+
+    def require_external(self, name: str, path: str) -> None:
+        if self.kind != "EXTERNAL":
+            raise ConfigError(
+                f"{name} is in the catalog already ({self.kind.lower()}), and is not the table at {path}.",
+                hint="name another schema, or give that one another name",
+            )
+
+
+def known_as(spark: SparkSession, name: str) -> CatalogEntry | None:
+    """What the catalog has under the name, a local folder as a path; None if it has nothing."""
     if not spark.catalog.tableExists(name):
         return None
-    described = spark.sql(f"DESCRIBE EXTENDED {quote_table(name)}").where("col_name = 'Location'").collect()
-    where = str(described[0]["data_type"]) if described else ""
-    return str(local_path(where) or where) if where else ""
+    described = spark.sql(f"DESCRIBE EXTENDED {quote_table(name)}").where("col_name IN ('Location', 'Type')")
+    found = {row["col_name"]: str(row["data_type"]) for row in described.collect()}
+    where = found.get("Location", "")
+    return CatalogEntry(found.get("Type", "VIEW"), str(local_path(where) or where) if where else "")

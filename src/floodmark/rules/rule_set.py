@@ -31,6 +31,7 @@ SAMPLE = "_fm_sample"
 BITS = 60
 LONGEST_SAMPLE = 500
 JSON_OPTIONS = {
+    "timeZone": "UTC",  # a zone of the session may have offsets with seconds, which no pattern of an offset shows
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from floodmark.locations import quote
 from floodmark.sinks.contract import OWN, Batch, Session
+from floodmark.spark.schemas import EXACT_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,6 +46,6 @@ def row_id(columns: Sequence[str], *beside: str) -> Column:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    whole = F.to_json(F.struct(*map(quote, (*columns, *beside))))
+    whole = F.to_json(F.struct(*map(quote, (*columns, *beside))), EXACT_JSON)
     equal = Window.partitionBy(whole).orderBy(F.lit(0))
     return F.md5(F.concat_ws(" ", whole, F.row_number().over(equal).cast("string")))

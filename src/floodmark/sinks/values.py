@@ -16,17 +16,12 @@ from typing import TYPE_CHECKING
 from floodmark.errors import ColumnUnfit, SinkFailed
 from floodmark.locations import quote
 from floodmark.spark.faults import fault_in, raise_in_plan
+from floodmark.spark.schemas import EXACT_JSON, EXACT_TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField
 
-EXACT_TIMES = {
-    "timeZone": "UTC",  # a zone of the session may have offsets with seconds, which no pattern of an offset shows
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-EXACT_JSON = {**EXACT_TIMES, "ignoreNullFields": "false"}
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 TEXTS = ("string", "varchar", "char")
 PLAIN = (*NUMBERS, *TEXTS, "boolean", "void", "date", "timestamp", "timestamp_ntz", "time")
@@ -35,6 +30,7 @@ JSON_ATOMS = (*PLAIN, *INTERVALS, "binary", "variant")
 CSV_ATOMS = (*PLAIN, *INTERVALS, "binary")
 KEYS = (*NUMBERS, *TEXTS, "boolean", "date", "timestamp_ntz", "time")
 """Keys of a map are text in JSON; of these Spark's own text is exact, whatever zone its session has."""
+NESTED = ("struct", "array", "map", "variant")
 AS_SPARK_TEXT = ("time", "interval")
 """Types that Spark's writers of files do not take: their text is the same as in `to_json`."""
 
@@ -68,6 +64,15 @@ def json_text(column: Column, field: StructField, target: str = "JSON") -> Colum
     return F.to_json(whole if kind == field.dataType else whole.cast(kind), EXACT_JSON)
 
 
+def exact_text(column: Column, kind: DataType) -> Column:
+    """A value that is not nested as text: what CSV has, with moments in UTC whatever zone the session has."""
+    from pyspark.sql import functions as F
+
+    if base_name(kind) not in ("timestamp", "timestamp_ntz"):
+        return column.cast("string")
+    return F.when(column.isNotNull(), F.to_csv(F.struct(column.alias("value")), EXACT_TIMES))
+
+
 def csv_field(field: StructField) -> Column:
     """A column as Spark's CSV files write it exactly; bytes are Base64, as in JSON. Raises ColumnUnfit."""
     from pyspark.sql import functions as F
@@ -92,6 +97,18 @@ def parquet_field(field: StructField) -> Column:
     return F.col(quote(field.name))
 
 
+def line_field(field: StructField) -> Column:
+    """A text that is a line of a file; one that is none stops the job. Raises ColumnUnfit."""
+    from pyspark.sql import functions as F
+
+    if base_name(field.dataType) not in TEXTS:
+        raise ColumnUnfit("a file of lines", column=field.name, type_name=field.dataType.simpleString())
+    column = F.col(quote(field.name))
+    is_no_line = column.isNull() | column.contains("\n") | column.contains("\r")
+    refusal = f"column '{field.name}' holds NULL or a line break, and a file of lines has neither; write jsonl"
+    return F.when(is_no_line, raise_in_plan("sink", refusal)).otherwise(column).alias(field.name)
+
+
 def leaves(kind: DataType) -> Iterator[DataType]:
     """The types within a nested one, and any other type itself."""
     from pyspark.sql import types as T
@@ -114,10 +131,10 @@ def table_cell(field: StructField) -> Column:
     column, base = F.col(quote(field.name)), base_name(field.dataType)
     if base == "binary":
         text = F.base64(column)
-    elif base in ("struct", "array", "map", "variant"):
+    elif base in NESTED:
         text = json_text(column, field)
     else:
-        text = column.cast("string")
+        text = exact_text(column, field.dataType)
     return F.coalesce(text, F.lit("NULL")).alias(field.name)
 
 

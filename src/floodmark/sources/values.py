@@ -22,6 +22,7 @@ KEY = f"_fm_{secrets.token_hex(4)}"
 
 Short, since it is parsed with every text.
 """
+END = f"{KEY}e"
 HINT = 'one of: bytes, text, or {format: json, schema: "id long, v string"}'
 
 
@@ -53,6 +54,15 @@ class Json:
         ours = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         return F.from_json(whole, _in_a_list(self.columns()), {**(options or {}), **ours})
 
+    def parse_list(self, text: Column, options: Mapping[str, str] | None = None) -> Column:
+        """As `parse`, of a text that holds an object or a list of them, for `objects_in` and `is_no_list`."""
+        from pyspark.sql import functions as F
+
+        listed = F.when(text.startswith("["), text).otherwise(F.concat(F.lit("["), text, F.lit("\n]")))
+        whole = F.concat(F.lit(f'{{"{KEY}":'), listed, F.lit(f'\n,"{END}":1}}'))
+        ours = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        return F.from_json(whole, _with_end(self.columns()), {**(options or {}), **ours})
+
 
 Value: TypeAlias = "Literal['bytes', 'text'] | Json"
 ValueOption: TypeAlias = "Literal['bytes', 'text'] | Json | Mapping[str, Any] | type"
@@ -81,6 +91,28 @@ def _in_a_list(schema: str | StructType) -> str | StructType:
         return f"{KEY} ARRAY<STRUCT<{schema.strip().rstrip(',')}, {KEY} INT>>, {CORRUPT} STRING"
     element = StructType([*schema.fields, StructField(KEY, IntegerType())])
     return StructType([StructField(KEY, ArrayType(element)), StructField(CORRUPT, StringType())])
+
+
+def _with_end(schema: str | StructType) -> str | StructType:
+    """The schema of a list of such objects, of what stands behind it, and of CORRUPT."""
+    from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
+
+    if isinstance(schema, str):
+        return f"{KEY} ARRAY<STRUCT<{schema.strip().rstrip(',')}>>, {END} INT, {CORRUPT} STRING"
+    return StructType().add(KEY, ArrayType(schema)).add(END, IntegerType()).add(CORRUPT, StringType())
+
+
+def objects_in(parsed: Column) -> Column:
+    """The objects that were parsed, as a list of structs."""
+    return parsed[KEY]
+
+
+def is_no_list(parsed: Column) -> Column:
+    """Whether the text was anything but one JSON object of the schema, or one list of such objects."""
+    from pyspark.sql import functions as F
+
+    is_whole = (parsed[END] == 1) & parsed[CORRUPT].isNull() & ~F.exists(parsed[KEY], lambda each: each.isNull())
+    return ~F.coalesce(is_whole, F.lit(False))
 
 
 def object_in(parsed: Column) -> Column:

@@ -1,4 +1,4 @@
-"""Types of columns: those of a dataclass, and those that hold what two versions of a table have."""
+"""Types of columns: those of a dataclass, those that hold what two versions of a table have, and how values compare."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ from floodmark.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
+
+
+EXACT_TIMES = {
+    "timeZone": "UTC",  # a zone of the session may have offsets with seconds, which no pattern of an offset shows
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+EXACT_JSON = {**EXACT_TIMES, "ignoreNullFields": "false"}
+"""Options with which `to_json` cuts nothing, and writes the same in every zone."""
 
 
 @dataclass(frozen=True)
@@ -155,3 +164,50 @@ def new_fields(found: DataType, held: DataType, name: str) -> list[tuple[str, st
     if isinstance(found, MapType) and isinstance(held, MapType):
         return new_fields(found.valueType, held.valueType, f"{name}.value")
     return []
+
+
+def comparable(column: Column, kind: DataType) -> Column:
+    """The value, or one that Spark can compare, order and hash, and that differs whenever the value does.
+
+    Entries of a map have no order, so they are sorted, wherever the map is; of a variant it is the text.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+    if isinstance(kind, MapType):
+        entry = StructType().add("key", kind.keyType).add("value", kind.valueType)
+        return F.array_sort(F.transform(F.map_entries(column), lambda each: comparable(each, entry)))
+    if isinstance(kind, VariantType):
+        return F.to_json(column)
+    if is_comparable(kind):
+        return column
+    if isinstance(kind, ArrayType):
+        return F.transform(column, lambda each: comparable(each, kind.elementType))
+    fields = [comparable(column[each.name], each.dataType).alias(each.name) for each in kind.fields]  # type: ignore[attr-defined]
+    return F.when(column.isNotNull(), F.struct(*fields))
+
+
+def is_comparable(kind: DataType) -> bool:
+    """Whether Spark compares values of the type by itself."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+    if isinstance(kind, ArrayType):
+        return is_comparable(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(is_comparable(each.dataType) for each in kind.fields)
+    return not isinstance(kind, MapType | VariantType)
+
+
+def digest_of(values: Sequence[tuple[Column, DataType]]) -> Column:
+    """64 bits over values and over where they are NULL, also inside of nested ones: Spark's own hash passes over NULL,
+    and takes two values that change places with one for the same."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    parts = [
+        F.to_json(F.struct(comparable(value, kind).alias("v")), EXACT_JSON)
+        if isinstance(kind, ArrayType | MapType | StructType)
+        else comparable(value, kind)
+        for value, kind in values
+    ]
+    return F.xxhash64(F.lit(0), *parts, *(part.isNull() for part in parts))

@@ -44,6 +44,62 @@ def test_a_notebook_without_a_main_is_run_with_a_session(tmp_path: Path) -> None
     assert (tmp_path / "seen").read_text() == "the session"
 
 
+CALLS_ITS_MAIN = """
+lines = []
+def main():
+    lines.append(spark)
+main()
+save(lines)
+"""
+NEEDS_ITS_CELLS = """
+# MAGIC %run ./other
+
+# COMMAND ----------
+def main():
+    save([spark, other])
+if True:
+    main()
+"""
+USES_THE_SESSION = """
+before = spark
+def main(spark):
+    save([before, spark])
+if __name__ == "__main__":
+    raise SystemExit("it is imported")
+"""
+NEEDS_NO_SESSION = """
+def main(day):
+    save([day, dbutils.widgets.get("day")])
+"""
+SAVE = """# Databricks notebook source
+from pathlib import Path
+seen = Path(__file__).with_name("seen")
+def save(words):
+    seen.write_text((seen.read_text() if seen.exists() else "") + " ".join(words))
+
+# COMMAND ----------
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (CALLS_ITS_MAIN, "the session"),
+        (NEEDS_ITS_CELLS, "the session o"),
+        (USES_THE_SESSION, "the session the session"),
+        (NEEDS_NO_SESSION, "monday monday"),
+    ],
+    ids=["calls its main itself", "needs its cells", "uses the session outside", "needs no session"],
+)
+def test_a_main_is_called_once_with_what_the_notebook_has_there(tmp_path: Path, text: str, said: str) -> None:
+    """A notebook that calls it, or whose magics have to run first, is run from top to bottom; any other is imported."""
+    (tmp_path / "book.py").write_text(f"{SAVE}{text}")
+    (tmp_path / "other.py").write_text("other = 'o'\n")
+    given = {"day": "monday"} if "day" in text else {}
+    run(Library((tmp_path,)), notebook_task={"notebook_path": "book", "base_parameters": given})
+    assert (tmp_path / "seen").read_text() == said
+
+
 def test_a_parameter_that_main_does_not_take_is_an_error(tmp_path: Path) -> None:
     """It would be ignored otherwise."""
     (tmp_path / "silver.py").write_text(NOTEBOOK)

@@ -85,6 +85,46 @@ def test_a_parameter_that_the_file_does_not_have_is_refused(folder: Folder) -> N
     assert "{{job.parameters.week}} in task 'a' means nothing here" in str(failed.error)
 
 
+def test_a_run_for_another_day_is_not_the_rest_of_the_one_that_failed(folder: Folder) -> None:
+    """What was done for monday is not done for tuesday; the same day goes on where it failed."""
+    folder.write("broken.py", "raise ValueError('no')\n")
+    parameters = [{"name": "day", "default": "monday"}]
+    tasks = (
+        saying("a", "{{job.parameters.day}}"),
+        {"task_key": "b", "notebook_task": {"notebook_path": "broken"}, "depends_on": ["a"]},
+    )
+    folder.run(*tasks, parameters=parameters)
+    folder.run(*tasks, parameters=parameters)
+    folder.run(*tasks, parameters=parameters, given={"day": "tuesday"})
+    folder.run(*tasks, parameters=parameters, given={"day": "tuesday"})
+    assert folder.lines() == ["monday", "tuesday"]
+
+
+def test_parameters_are_not_kept_in_the_store(folder: Folder) -> None:
+    """One may be the address of a database with its password."""
+    folder.run(saying("a", "x"), parameters=[{"name": "marks", "default": ""}], given={"marks": "s3cret"})
+    record = folder.store.read("workflow.daily")
+    assert record is not None
+    assert "s3cret" not in str(record)
+
+
+def test_a_task_may_ask_how_another_one_ended(folder: Folder) -> None:
+    """In the words of Databricks: what is to be done after a failure asks for it by a condition."""
+    folder.write("broken.py", "raise ValueError('no')\n")
+    ask = {"op": "EQUAL_TO", "left": "{{tasks.load.result_state}}", "right": "failed"}
+    finished = folder.run(
+        {"task_key": "load", "notebook_task": {"notebook_path": "broken"}},
+        saying("after", "x", "load"),
+        {"task_key": "ask", "condition_task": ask, "depends_on": ["load", "after"], "run_if": "ALL_DONE"},
+        saying(
+            "repair",
+            "load {{tasks.load.result_state}}, after {{tasks.after.result_state}}",
+            {"task_key": "ask", "outcome": "true"},
+        ),
+    )
+    assert (states(finished)["repair"], folder.lines()) == ("SUCCESS", ["load failed, after upstream_failed"])
+
+
 def test_a_condition_chooses_what_runs_after_it(folder: Folder) -> None:
     """What was not chosen is excluded, with what depends on it alone; where the branches meet, it goes on."""
     finished = folder.run(
@@ -153,14 +193,14 @@ def test_a_job_that_begins_itself_is_refused(folder: Folder) -> None:
 
 
 def test_a_file_of_sql_is_run_statement_by_statement(folder: Folder) -> None:
-    """With the parameters of the task and the job by name; a semicolon in a text ends nothing."""
-    folder.write("report.sql", "-- a; b\nselect ';' as x;\n\ninsert into t select :day, :kind;\n")
+    """Parameters of the task and the job are `:name`, or text in braces; a semicolon in a text ends nothing."""
+    folder.write("report.sql", "-- a; b\nselect ';' as x;\n\ninsert into t select :day, '{{ kind }}';\n")
     task = {"file": {"path": "sql/report.sql"}, "warehouse_id": "w", "parameters": {"kind": "full"}}
     folder.run({"task_key": "a", "sql_task": task}, parameters=[{"name": "day", "default": "monday"}])
     given = {"kind": "full", "day": "monday"}
     assert folder.spark.statements == [
         ("-- a; b\nselect ';' as x", given),
-        ("insert into t select :day, :kind", given),
+        ("insert into t select :day, 'full'", given),
     ]
 
 
@@ -179,6 +219,47 @@ def test_magics_of_a_notebook_do_what_they_do_there(folder: Folder) -> None:
         "from setup, today",
         ["select 1", "select 2"],
     )
+
+
+def test_what_run_and_sql_are_given_are_widgets(folder: Folder) -> None:
+    """`%run` gives values to the notebook that it runs and to no other; `%sql` has `:name` for every widget."""
+    folder.write("setup.py", "# Databricks notebook source\nday = dbutils.widgets.get('day')\n")
+    folder.write(
+        "book.py",
+        "# Databricks notebook source\ndbutils.widgets.text('day', 'today')\n"
+        "\n# COMMAND ----------\n# MAGIC %pip install x\n\n# COMMAND ----------\ndbutils.library.restartPython()\n"
+        '\n# COMMAND ----------\n# MAGIC %run ./setup $day="the first" $other=2\n'
+        "\n# COMMAND ----------\n# MAGIC %sql select :day\n"
+        "\n# COMMAND ----------\ndbutils.notebook.exit(f\"{day}, {dbutils.widgets.get('day')}\")\n",
+    )
+    [ended] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "book"}}).ends
+    assert (ended.outcome.note, folder.spark.statements) == ("the first, today", [("select :day", {"day": "today"})])
+
+
+def test_a_notebook_may_be_one_of_jupyter(folder: Folder) -> None:
+    """As Databricks keeps them in Git; its text and its outputs are passed over."""
+    cells = [
+        {"cell_type": "markdown", "source": ["# A title"]},
+        {"cell_type": "code", "outputs": [{}], "source": ["def main(word):\n", "    return word + ' again'\n"]},
+        {"cell_type": "code", "source": "%run ./setup"},
+        {"cell_type": "code", "source": ["%sql\n", "select 1"]},
+        {"cell_type": "code", "source": ["dbutils.notebook.exit(main(word))"]},
+    ]
+    folder.write("book.ipynb", json.dumps({"cells": cells, "nbformat": 4}))
+    folder.write("setup.py", "word = 'setup'\n")
+    [ended] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "/Workspace/team/book"}}).ends
+    assert (ended.outcome.note, [sql for sql, _ in folder.spark.statements]) == ("setup again", ["select 1"])
+    folder.write("book.ipynb", "{}")
+    [failed] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "book"}}).failures
+    assert "book.ipynb is not a notebook of Jupyter" in str(failed.error)
+
+
+def test_an_argument_of_run_that_means_nothing_is_refused(folder: Folder) -> None:
+    """It would be missed without a word."""
+    folder.write("setup.py", "")
+    folder.write("book.py", "# Databricks notebook source\n# MAGIC %run ./setup day=1\n")
+    [failed] = folder.run({"task_key": "a", "notebook_task": {"notebook_path": "book"}}).failures
+    assert "book.py, line 1: %run does not take 'day=1'" in str(failed.error)
 
 
 def test_an_error_in_a_notebook_names_its_own_line(folder: Folder) -> None:

@@ -101,6 +101,16 @@ def test_rows_that_are_the_same_collapse(batch: BatchMaker, spark: SparkSession,
     assert Delta(str(tmp_path), mode="merge", key=("id",)).write(rows, batch(1)) == 1
 
 
+def test_a_map_is_the_same_in_whatever_order_its_entries_come(
+    batch: BatchMaker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also inside of a record: two such rows are one, and no contradiction."""
+    rows = spark.sql("select 1 as id, named_struct('m', map('a', 1, 'b', 2)) as s").unionByName(
+        spark.sql("select 1 as id, named_struct('m', map('b', 2, 'a', 1)) as s")
+    )
+    assert Delta(str(tmp_path), mode="merge", key=("id",)).write(rows, batch(1)) == 1
+
+
 def test_a_tie_of_the_sequence_between_different_rows_stops_the_merge(
     batch: BatchMaker, spark: SparkSession, tmp_path: Path
 ) -> None:

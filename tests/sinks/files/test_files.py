@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from floodmark.errors import ConfigError, Overtaken
+from floodmark.errors import ColumnUnfit, ConfigError, Overtaken, SinkFailed
 from floodmark.sinks import Files
 from floodmark.sinks.contract import POSITION, Recorded
 from floodmark.sinks.files.folders import FileFormat
@@ -49,6 +49,18 @@ def test_a_batch_is_a_folder_with_its_rows_and_its_page(ab: DataFrame, tmp_path:
     assert sink.recorded(LEDGER, no_session) == Recorded(1, "d1")
     assert [path.name for path in tmp_path.iterdir()] == ["batch=1"]
     assert {path.name.split("-")[0] for path in (tmp_path / "batch=1").iterdir()} == {"part", "_floodmark.json"}
+
+
+def test_a_line_is_a_value_or_it_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a value with a line break two lines would be read, and of NULL an empty one."""
+    sink = Files(str(tmp_path), format="text")
+    assert sink.write(frame(spark, "v string", ("a b",), ("",)), batch(1)) == 2
+    for text in ("a\nb", "a\rb", None):
+        with pytest.raises(SinkFailed, match="column 'v' holds NULL or a line break"):
+            sink.write(frame(spark, "v string", (text,)), batch(2))
+    with pytest.raises(ColumnUnfit, match="column 'id'"):
+        sink.write(frame(spark, "id long", (1,)), batch(2))
+    assert [path.name for path in tmp_path.glob("batch=*")] == ["batch=1"]
 
 
 def test_a_repeated_number_changes_no_byte(spark: SparkSession, ab: DataFrame, tmp_path: Path) -> None:

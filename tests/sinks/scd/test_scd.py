@@ -15,7 +15,7 @@ from tests.sinks.batches import batch, frame, on_disk
 from tests.sinks.scd.histories import events, history, version_lines, whole_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LEDGER = "floodmark.prod.orders.scd2"
 FIRST = {
@@ -121,6 +121,23 @@ def test_a_contradiction_is_named_and_nothing_is_written(
 
 
 @pytest.mark.crash
+@pytest.mark.spark
+def test_a_map_is_the_same_in_whatever_order_its_entries_come(spark: SparkSession, tmp_path: Path) -> None:
+    """Also inside of a record: no version begins, and nothing contradicts. What does is named to the microsecond."""
+    sink = Scd2(str(tmp_path / "t"), key="k", sequence="at")
+
+    def event(entries: str, microsecond: int) -> DataFrame:
+        at = f"timestamp'2024-05-01 12:00:00.00000{microsecond}Z'"
+        return spark.sql(f"select 'k' as k, {at} as at, named_struct('m', map({entries}), 'v', null) as s")
+
+    sink.write(event("'a', 1, 'b', 2", 1).unionByName(event("'b', 2, 'a', 1", 1)), batch(1))
+    sink.write(event("'b', 2, 'a', 1", 2), batch(2))
+    assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 1
+    with pytest.raises(ConflictingEvents) as caught:
+        sink.write(event("'a', 7", 2), batch(3))
+    assert caught.value.sequence == '{"at":"2024-05-01T12:00:00.000002Z"}'
+
+
 @pytest.mark.spark
 def test_contradictions_can_be_quarantined_whichever_came_first(spark: SparkSession, tmp_path: Path) -> None:
     """Neither of the two counts, so the order of arrival still has no say; somebody decides later, once and for all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -167,6 +168,44 @@ def test_a_malformed_json_file_is_one_dead_letter_without_a_line(spark: SparkSes
     source = files(tmp_path, format="json", schema="id long", malformed="dead_letter")
     assert rows(good_rows(read(source, spark))) == [(3,)]
     assert dead_letters(source, spark) == [(None, '[{"id":1},\n{"id":"x"}]'), (None, '{"id":')]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"id":1}\n{"id":2}', '[{"id":1}] [{"id":2}]', '{"id":1} xyz', '[{"id":1}],', '[{"id":1}, null]', "null", '["x"]'],
+)
+def test_a_json_file_that_goes_on_behind_its_value_is_malformed(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    """Spark reads the first value and drops the rest: of lines in such a file, all but one."""
+    put(tmp_path / "a.json", text)
+    put(tmp_path / "b.json", ' \n[{"id":7},\n {"id":8}]\n\n')
+    put(tmp_path / "c.json", "[]")
+    source = files(tmp_path, format="json", schema="id long", malformed="dead_letter")
+    assert rows(good_rows(read(source, spark))) == [(7,), (8,)]
+    assert dead_letters(source, spark) == [(None, text)]
+
+
+def test_a_json_file_may_begin_with_a_byte_order_mark_and_be_in_another_encoding(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As Windows leaves it; bytes that are no text are kept as they are."""
+    (tmp_path / "a.json").write_bytes('\ufeff[{"id":1,"v":"grün"}]'.encode())
+    (tmp_path / "b.json").write_bytes(b'{"id":2,"v":"gr\xfcn"}')
+    source = Files(tmp_path, format="json", schema=SCHEMA, settle=0, malformed="dead_letter")
+    assert rows(good_rows(read(source, spark))) == [(1, "grün")]
+    [(_, text)] = dead_letters(source, spark)
+    assert base64.b64decode(text.removeprefix("base64:")) == b'{"id":2,"v":"gr\xfcn"}'
+    latin = Files(tmp_path / "b.json", format="json", schema=SCHEMA, settle=0, options={"encoding": "ISO-8859-1"})
+    assert rows(read(latin, spark).rows) == [(2, "grün")]
+
+
+def test_bytes_that_are_no_text_make_a_csv_record_malformed(spark: SparkSession, tmp_path: Path) -> None:
+    """Unless it is said in which encoding they are; Spark puts U+FFFD in their place."""
+    (tmp_path / "a.csv").write_bytes(b"id,v\n1,gr\xfcn\n2,gr\xc3\xbcn\n")
+    source = Files(tmp_path, format="csv", schema=SCHEMA, settle=0, malformed="dead_letter")
+    assert rows(good_rows(read(source, spark))) == [(2, "grün")]
+    assert dead_letters(source, spark) == [(None, "1,gr\ufffdn")]
+    latin = Files(tmp_path, format="csv", schema=SCHEMA, settle=0, options={"encoding": "ISO-8859-1"})
+    assert rows(read(latin, spark).rows)[0] == (1, "grün")
 
 
 def test_a_malformed_json_file_fails_the_batch_and_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -226,6 +226,30 @@ def test_a_new_field_of_a_struct_is_null_in_what_is_known(lake: Lake) -> None:
     assert (first, lake.run(job)) == (2, 1)
 
 
+def test_a_value_that_moves_to_another_column_is_a_change(lake: Lake) -> None:
+    """NULL has its place in what a look adds up, also inside of a struct."""
+    lake.sql(
+        "create table billing.prices (sku string, a string, b string, s struct<x:int,y:int>) using delta",
+        "insert into billing.prices values ('k', 'v', null, named_struct('x', 1, 'y', null))",
+    )
+    job = lake.job(prices())
+    first = lake.run(job)
+    lake.sql("update billing.prices set a = null, b = 'v'")
+    second = lake.run(job)
+    lake.sql("update billing.prices set s = named_struct('x', cast(null as int), 'y', 1)")
+    assert (first, second, lake.run(job)) == (1, 1, 1)
+
+
+def test_keys_that_differ_in_a_microsecond_are_two(lake: Lake) -> None:
+    """A price is known by the moment from which it holds."""
+    lake.sql(
+        "create table billing.prices (sku string, since timestamp) using delta",
+        "insert into billing.prices values ('k', timestamp'2026-11-02 10:00:00.000001Z')",
+        "insert into billing.prices values ('k', timestamp'2026-11-02 10:00:00.000002Z')",
+    )
+    assert lake.run(lake.job(Table("billing.prices", snapshot=True, key=["sku", "since"]))) == 2
+
+
 def test_an_empty_snapshot_deletes_nothing_unless_it_may(price_lake: Lake) -> None:
     """A table that lost its rows by mistake must not take everything else with it."""
     job = price_lake.job(prices(absent="delete"))

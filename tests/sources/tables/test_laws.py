@@ -76,7 +76,7 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -
 
 def database_table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Table:
     """The table in the database that the test asks for."""
-    if request.param in DATABASES:
+    if request.param in ("h2", "mariadb"):
         shop = h2(spark) if request.param == "h2" else maria(request.getfixturevalue("mariadb"))
         return Table(spark, shop.execute, lambda cursor: shop.source(table="o", cursor=cursor))
     if request.param == "sqlite":

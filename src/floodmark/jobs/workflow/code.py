@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floodmark.errors import ConfigError, TaskFailed
 from floodmark.inputs import read_text
-from floodmark.jobs.workflow.notebooks import FindFile, Notebook, dbutils_of, has_main, import_notebook, run_statements
-from floodmark.jobs.workflow.surroundings import OUTCOME, Surroundings
+from floodmark.jobs.workflow.notebooks import (
+    FindFile,
+    Notebook,
+    dbutils_of,
+    has_main,
+    import_notebook,
+    needs,
+    run_statements,
+)
+from floodmark.jobs.workflow.surroundings import OUTCOME, REFERENCE, Surroundings
 from floodmark.locations import importable
 
 if TYPE_CHECKING:
@@ -104,7 +112,9 @@ class Library:
         text = read_text(self._file(task, wanted.file.path), hint="save it as UTF-8 text")
 
         def run(around: Surroundings) -> str | None:
-            run_statements(around, around.fill(text), {**around.fill_all(wanted.parameters), **around.parameters})
+            given = {**around.fill_all(wanted.parameters), **around.parameters}
+            own = REFERENCE.sub(lambda found: given.get(found[1], found[0]), text)
+            run_statements(around, around.fill(own), given)
             return None
 
         return run
@@ -134,7 +144,7 @@ class Library:
         ends = [Path(*parts[start:]) for start in range(len(parts))]
         tried = [Path(path), *(folder / end for end in ends for folder in self.folders)]
         for each in tried:
-            for file in (each, each.with_name(f"{each.name}.py")):
+            for file in (each, each.with_name(f"{each.name}.py"), each.with_name(f"{each.name}.ipynb")):
                 if file.is_file():
                     return file.absolute()
         folders = " or ".join(map(str, self.folders))
@@ -151,7 +161,7 @@ def require_known(task: Task) -> None:
 
 
 def notebook(file: Path, parameters: Mapping[str, str], find: FindFile) -> Action:
-    """Calls the notebook's `main(spark, store, …)`; one without a main is run from top to bottom."""
+    """Calls the notebook's `main(spark, store, …)`; one without, or that calls it, is run from top to bottom."""
 
     def run(around: Surroundings) -> str | None:
         given = around.fill_all(parameters)
@@ -159,7 +169,8 @@ def notebook(file: Path, parameters: Mapping[str, str], find: FindFile) -> Actio
         if not has_main(file):
             return book.run()
         importable(file.parent)
-        module = import_notebook(file, {"dbutils": dbutils_of(book)})
+        names = book.names() if needs(file, "spark") else {"dbutils": dbutils_of(book)}  # a session takes seconds
+        module = import_notebook(file, names)
         return function_call(module.main, given, around.parameters)(around)
 
     return run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -52,10 +54,16 @@ class WorkflowState:
     """What tasks have said to others, by task and key."""
     starts: Mapping[str, datetime] = field(default_factory=dict)
     """When each task began, for those who draw it; runs of earlier versions have none."""
+    parameters: str | None = None
+    """A digest of the job's parameters, which may hold secrets; runs of earlier versions have none."""
 
     def with_outcome(self, outcome: TaskOutcome, started: datetime | None = None) -> WorkflowState:
         starts = {**self.starts, outcome.task: started} if started else self.starts
         return replace(self, tasks={**self.tasks, outcome.task: outcome}, starts=starts)
+
+    def is_continued_by(self, given: Mapping[str, str], parameters: str) -> bool:
+        """Whether a run with these parameters goes on with this one: what is done for one day is not for another."""
+        return not given if self.parameters is None else self.parameters == parameters
 
     def ended_well(self) -> frozenset[str]:
         """The tasks that need not run again."""
@@ -70,7 +78,7 @@ class WorkflowState:
         values: dict[str, Json] = {task: dict(said) for task, said in self.values.items()}
         starts: dict[str, Json] = {key: started.isoformat() for key, started in self.starts.items()}
         parts: dict[str, Json] = {"tick": tick, "tasks": tasks, "values": values, "starts": starts}
-        return {"run": self.run, "started": self.started.isoformat(), **parts}
+        return {"run": self.run, "started": self.started.isoformat(), **parts, "parameters": self.parameters}
 
     @classmethod
     def deserialize(cls, stored: Mapping[str, Any]) -> WorkflowState:
@@ -78,7 +86,12 @@ class WorkflowState:
         tasks = {key: TaskOutcome(**outcome) for key, outcome in stored["tasks"].items()}
         started, values = datetime.fromisoformat(stored["started"]), stored.get("values") or {}
         starts = {key: datetime.fromisoformat(began) for key, began in stored.get("starts", {}).items()}
-        return cls(stored["run"], started, tick, tasks, values, starts)
+        return cls(stored["run"], started, tick, tasks, values, starts, stored.get("parameters"))
+
+
+def digest_of(parameters: Mapping[str, str]) -> str:
+    """What tells the parameters of one run from those of another, without telling them."""
+    return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
 
 
 class Memory:

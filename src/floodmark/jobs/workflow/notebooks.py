@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
+import symtable
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -18,7 +20,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import ConfigError
-from floodmark.inputs import read_text
+from floodmark.inputs import parse_json, read_text
 from floodmark.locations import importable
 from floodmark.logs import get_logger
 
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 CELL = re.compile(r"^# COMMAND -+\s*$")
 MAGIC = re.compile(r"^# MAGIC ?(.*)$")
-SILENT = ("md", "md-sandbox", "pip", "conda")
+SILENT = ("md", "md-sandbox", "pip", "conda", "restart_python")
 """Magics that show something, or install what is installed here already."""
+ARGUMENT = re.compile(r"\$\w+=.*", re.DOTALL)
+JUPYTER = ".ipynb"
 EMPTY: Any = object()
 FindFile = Callable[[str], Path]
 
@@ -53,8 +57,19 @@ class Cell:
     line: int
 
 
-def cells_of(source: str) -> Iterator[Cell]:
-    """The cells of a notebook in their order; a plain script is one cell."""
+def cells_of(file: Path) -> Iterator[Cell]:
+    """The cells of a notebook in their order; a plain script is one cell. Raises ConfigError."""
+    text = read_text(file, hint="save the notebook again")
+    if file.suffix != JUPYTER:
+        yield from _source_cells(text)
+        return
+    try:
+        yield from [_jupyter_cell("".join(cell["source"])) for cell in parse_json(text)["cells"] if _has_code(cell)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{file.name} is not a notebook of Jupyter: {error!r}.", hint="save it again") from error
+
+
+def _source_cells(source: str) -> Iterator[Cell]:
     lines, begin = source.splitlines(), 0
     ends = [place for place, line in enumerate(lines) if CELL.match(line)]
     for end in (*ends, len(lines)):
@@ -68,6 +83,18 @@ def _cell(lines: list[str], begin: int) -> Cell:
     if not word.startswith("%"):
         return Cell("", "\n".join(lines), begin)
     return Cell(word.lstrip("%"), "\n".join([rest, *magics[1:]]).strip(), begin)
+
+
+def _has_code(cell: Mapping[str, Any]) -> bool:
+    return bool(cell["cell_type"] == "code")
+
+
+def _jupyter_cell(text: str) -> Cell:
+    """Its magics stand as they are; where it is in its file says nothing to a reader."""
+    word, _, rest = text.lstrip().partition("\n")[0].partition(" ")
+    if not word.startswith("%"):
+        return Cell("", text, 0)
+    return Cell(word.lstrip("%"), "\n".join([rest, *text.lstrip().split("\n")[1:]]).strip(), 0)
 
 
 @dataclass(frozen=True)
@@ -96,10 +123,11 @@ class Notebook:
             "store": self.around.store,
             "dbutils": dbutils_of(self),
             "display": lambda shown: log.info("display", of=str(type(shown).__name__)),
+            "displayHTML": lambda _shown: log.info("display", of="HTML"),
         }
 
     def _run_cells(self, names: dict[str, Any]) -> None:
-        for cell in cells_of(read_text(self.file, hint="save the notebook again")):
+        for cell in cells_of(self.file):
             if not cell.magic or cell.magic == "python":
                 tree = compile("\n" * cell.line + cell.text, str(self.file), "exec", dont_inherit=True)
                 exec(tree, names)  # noqa: S102 - it is the user's own notebook, which is to be run
@@ -108,10 +136,9 @@ class Notebook:
 
     def _run_magic(self, cell: Cell, names: dict[str, Any]) -> None:
         if cell.magic == "run":
-            path = cell.text.split()[0].strip("\"'")
-            replace(self, file=self.find(str(self.file.parent / path)))._run_cells(names)
+            self._run_other(cell, names)
         elif cell.magic == "sql":
-            names["_sqldf"] = run_statements(self.around, cell.text, {})
+            names["_sqldf"] = run_statements(self.around, cell.text, names["dbutils"].widgets.getAll())
         elif cell.magic in SILENT:
             log.debug("magic left out", magic=cell.magic, notebook=self.file.name)
         else:
@@ -120,11 +147,54 @@ class Notebook:
                 hint="%run, %sql, %python, %md and %pip are known; put the rest into a task of its own",
             )
 
+    def _run_other(self, cell: Cell, names: dict[str, Any]) -> None:
+        """`%run ./other $day="monday"`: its cells in our place; what it is given are widgets while it runs."""
+        path, *arguments = shlex.split(cell.text)
+        unknown = [each for each in arguments if not ARGUMENT.fullmatch(each)]
+        if unknown:
+            raise ConfigError(
+                f"{self.file.name}, line {cell.line + 1}: %run does not take {unknown[0]!r}.",
+                hint='write %run ./other $name="value"',
+            )
+        widgets, given = names["dbutils"].widgets, dict(each[1:].split("=", 1) for each in arguments)
+        before, widgets.given = widgets.given, {**widgets.given, **given}
+        try:
+            replace(self, file=self.find(str(self.file.parent / path)))._run_cells(names)
+        finally:
+            widgets.given = before
+
 
 def has_main(file: Path) -> bool:
-    """Whether the file defines a function `main`; magics are comments to Python."""
-    tree = ast.parse(file.read_bytes(), filename=str(file))
-    return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+    """Whether the file leaves it to others to call its `main`: it neither does so itself, nor needs its cells run.
+
+    What stands below `if` is not looked into: there it asks whether it is the program.
+    """
+    if file.suffix == JUPYTER:
+        return False
+    defined = {node.name for node in _tree(file).body if isinstance(node, ast.FunctionDef)}
+    acts = any(cell.magic and cell.magic not in (*SILENT, "python") for cell in cells_of(file))
+    return "main" in defined and not acts and not any(_calls_main(node) for node in _tree(file).body)
+
+
+def needs(file: Path, name: str) -> bool:
+    """Whether the file uses a name that it does not give itself, in a function or outside."""
+    scopes = [symtable.symtable(read_text(file, hint="save the notebook again"), str(file), "exec")]
+    for scope in scopes:
+        scopes += scope.get_children()
+    own = scopes[0].lookup(name).is_assigned() if name in scopes[0].get_identifiers() else False
+    return not own and any(name in scope.get_identifiers() and scope.lookup(name).is_global() for scope in scopes)
+
+
+def _tree(file: Path) -> ast.Module:
+    """Magics are comments to Python."""
+    return ast.parse(file.read_bytes(), filename=str(file))
+
+
+def _calls_main(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+    return any(isinstance(called, ast.Name) and called.id == "main" for called in calls)
 
 
 def run_statements(around: Surroundings, sql: str, parameters: Mapping[str, str]) -> object:
@@ -162,6 +232,7 @@ def dbutils_of(notebook: Notebook) -> SimpleNamespace:
         notebook=SimpleNamespace(run=run_other, exit=end),
         jobs=SimpleNamespace(taskValues=TaskValueTools(around)),
         secrets=SimpleNamespace(get=secret),
+        library=SimpleNamespace(restartPython=lambda: None),  # after %pip; what it installs is installed here already
     )
 
 

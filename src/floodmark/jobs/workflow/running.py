@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from floodmark.errors import FloodmarkError, TaskTimedOut
 from floodmark.failpoints import reach
 from floodmark.jobs.running import LONGEST_PAUSE_SECONDS, NEEDS_A_PERSON, SOME_FAILED
-from floodmark.jobs.workflow.memory import ENDED_WELL, Memory, State, TaskOutcome, WorkflowState, hold_memory
+from floodmark.jobs.workflow.memory import ENDED_WELL, Memory, State, TaskOutcome, WorkflowState, digest_of, hold_memory
 from floodmark.jobs.workflow.surroundings import OUTCOME, TaskValues
 from floodmark.logs import get_logger
 from floodmark.patience import doubling_pause
@@ -129,7 +129,8 @@ class WorkflowRun:
     ) -> tuple[WorkflowState, frozenset[str]]:
         """The run to add to, and the tasks that need not run again."""
         begun = WorkflowState(uuid.uuid4().hex[:12], datetime.now(timezone.utc), tick or (last.tick if last else None))
-        if last is None or tick is not None:
+        begun = replace(begun, parameters=digest_of(self.workflow.parameters_with(self.given)))
+        if last is None or tick is not None or not last.is_continued_by(self.given, begun.parameters or ""):
             return begun, frozenset()
         done = last.ended_well()
         is_whole = done >= set(self.workflow.needs())
@@ -179,8 +180,12 @@ class _TaskPool:
         if upstream and set(upstream) == {"EXCLUDED"}:
             return TaskEnd(TaskOutcome(key, "EXCLUDED", note="the condition was judged otherwise"))
         log.info("task begins", workflow=self.plan.workflow.name, task=key)
-        around = replace(self.plan.around, timeout_seconds=left, task=key)
+        around = replace(self.plan.around, timeout_seconds=left, task=key, states=self._states())
         return run_task(task, self.actions[key], around, self.plan.wait)
+
+    def _states(self) -> dict[str, State]:
+        """How the tasks that are over ended, in this run or before it went on."""
+        return {key: outcome.state for key, outcome in self.state.tasks.items()} | self.states
 
     def _upstream(self, task: Task, needs: list[str]) -> list[State]:
         """How each dependency ended for this task: one that was judged otherwise than it wants is excluded for it.

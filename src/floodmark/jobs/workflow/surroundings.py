@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 REFERENCE = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 OUTCOME = "outcome"
 """Under which a condition leaves how it was judged, beside the values of tasks."""
-KNOWN = "job.parameters.NAME, job.name, job.run_id, job.start_time.iso_date, task.name, tasks.T.values.K, input"
+RESULT_STATES = {"SKIPPED": "upstream_failed"}
+KNOWN = (
+    "job.parameters.NAME, job.name, job.run_id, job.start_time.iso_date, task.name, "
+    "tasks.T.values.K, tasks.T.result_state, input"
+)
 
 
 class TaskValues:
@@ -72,6 +76,8 @@ class Surroundings:
     task: str = ""
     input: Json = None
     """Of one turn of a `for_each_task`."""
+    states: Mapping[str, str] = field(default_factory=dict)
+    """By task of this run how it ended."""
     jobs: tuple[str, ...] = ()
     """The jobs that one after the other have begun this one."""
 
@@ -90,13 +96,19 @@ class Surroundings:
         try:
             if head == "tasks":
                 task, _, key = rest.partition(".")
-                return self.values.get(task, key.removeprefix("values.")) if key != "result_state" else "success"
+                return (
+                    self.values.get(task, key.removeprefix("values.")) if key != "result_state" else self._end_of(task)
+                )
             if head == "input":
                 return _inside(self.input, rest)
             return self._plain()[reference]
         except (KeyError, IndexError, TypeError):
             where = f" in task '{self.task}'" if self.task else ""
             raise ConfigError(f"{{{{{reference}}}}}{where} means nothing here.", hint=f"known: {KNOWN}") from None
+
+    def _end_of(self, task: str) -> str:
+        """How a task ended, in the words of Databricks. Raises KeyError for one that is not over."""
+        return RESULT_STATES.get(self.states[task]) or self.states[task].lower()
 
     def _plain(self) -> dict[str, Json]:
         moments: dict[str, Json] = {

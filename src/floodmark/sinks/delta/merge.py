@@ -5,16 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from floodmark.locations import quote
 from floodmark.sinks.contract import DELETE, POSITION, written_columns
 from floodmark.sinks.modes import with_deletes
-from floodmark.sinks.values import EXACT_JSON
 from floodmark.spark.faults import END, fault_begin, raise_in_plan
+from floodmark.spark.schemas import EXACT_JSON, comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
 
 ROW = "_fm_row"
@@ -36,7 +39,8 @@ def newest_per_key(rows: DataFrame, key: Sequence[str], sequence: Sequence[str],
     row = F.struct(*map(quote, rows.columns))
     ranked = _with_keys(rows, key).select("*", F.row_number().over(keyed).alias("_fm_rank"))
     against = ranked.withColumn("_fm_first", F.first(row).over(keyed))
-    chosen = against.where((F.col("_fm_rank") == 1) | _contradicts(key, order, written_columns(rows)))
+    columns = [rows.schema[name] for name in written_columns(rows)]
+    chosen = against.where((F.col("_fm_rank") == 1) | _contradicts(key, order, columns))
     return with_deletes(chosen, delete_when).select(*map(quote, written_columns(rows)), DELETE)
 
 
@@ -52,7 +56,7 @@ def _with_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     return rows.withColumns({name: required(name) for name in key})
 
 
-def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str]) -> Column:
+def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[StructField]) -> Column:
     """False for a row that lost against the first of its key; refused if nothing says which of the two is newer."""
     from pyspark.sql import functions as F
 
@@ -60,15 +64,13 @@ def _contradicts(key: Sequence[str], order: Sequence[str], columns: Sequence[str
     ties = F.lit(True)
     for name in order:
         ties = ties & F.col(quote(name)).eqNullSafe(first[name])
-    # As text, since maps cannot be compared; only rows that tie are turned into it.
-    own = F.to_json(F.struct(*map(quote, columns)), EXACT_JSON)
-    other = F.to_json(F.struct(*(first[name].alias(name) for name in columns)), EXACT_JSON)
-    key_text = F.to_json(F.struct(*map(quote, key)))
+    pairs = [(F.col(quote(each.name)), first[each.name], each.dataType) for each in columns]
+    alike = (comparable(own, kind).eqNullSafe(comparable(other, kind)) for own, other, kind in pairs)
+    differ = ~reduce(and_, alike, F.lit(True))
+    key_text = F.to_json(F.struct(*map(quote, key)), EXACT_JSON)
     reason = F.concat(F.lit("two different rows have the key "), key_text, F.lit(" and nothing says which is newer: "))
     hint = F.lit("name a column that does in `sequence`")
-    return F.when(ties & (own != other), raise_in_plan("sink", F.concat(reason, hint)).cast("boolean")).otherwise(
-        F.lit(False)
-    )
+    return F.when(ties & differ, raise_in_plan("sink", F.concat(reason, hint)).cast("boolean")).otherwise(F.lit(False))
 
 
 def merge_statement(

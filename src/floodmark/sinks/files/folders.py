@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ConfigError
 from floodmark.formats import with_format, without_format
-from floodmark.locations import quote
 from floodmark.machine import sync_file, sync_folder
 from floodmark.sinks.contract import Recorded, is_ledger
-from floodmark.sinks.values import EXACT_JSON, EXACT_TIMES, csv_field, json_field, json_record, parquet_field
+from floodmark.sinks.values import csv_field, json_field, json_record, line_field, parquet_field
+from floodmark.spark.schemas import EXACT_JSON, EXACT_TIMES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,8 +121,6 @@ def make_durable(folder: Path) -> None:
 
 def as_written(rows: DataFrame, file_format: FileFormat) -> DataFrame:
     """The rows with every value in the form that the format keeps exactly. Raises ColumnUnfit."""
-    from pyspark.sql import functions as F
-
     fields = rows.schema.fields
     if file_format == "jsonl":
         return rows.select(*map(json_field, fields))
@@ -132,7 +130,7 @@ def as_written(rows: DataFrame, file_format: FileFormat) -> DataFrame:
         return rows.select(*map(csv_field, fields))
     if file_format == "parquet":
         return rows.select(*map(parquet_field, fields))
-    return rows.select(*(F.col(quote(field.name)) for field in fields))
+    return rows.select(*map(line_field, fields))
 
 
 def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
@@ -146,7 +144,7 @@ def write_files(rows: DataFrame, folder: Path, file_format: FileFormat) -> None:
     elif file_format == "jsonl":
         writer_of(rows).options(**EXACT_JSON).json(target)
     elif file_format == "text":
-        writer_of(rows).text(target)  # one column, whose values hold no line break
+        writer_of(rows).text(target)
     else:
         writer_of(rows.mapInArrow(_bracketed, "value string")).text(target)
 

@@ -16,13 +16,15 @@ from floodmark.errors import ConfigError
 from floodmark.locations import quote
 from floodmark.sinks.contract import POSITION, written_columns
 from floodmark.sinks.kafka.ledger import Layout
-from floodmark.sinks.values import EXACT_JSON, json_record, json_text
+from floodmark.sinks.values import NESTED, base_name, exact_text, json_record, json_text
+from floodmark.spark.schemas import EXACT_JSON
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 PLACE = "_fm_place"
@@ -121,27 +123,36 @@ class MessageFormat:
 
 
 def as_bytes(rows: DataFrame, expression: str) -> Column:
-    """Bytes as they are; text as UTF-8; records and lists as JSON; anything else as Spark writes it."""
+    """The bytes of a column, or of what SQL makes of the row."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructField
 
     what = F.col(quote(expression)) if expression in rows.columns else F.expr(expression)
-    made = rows.select(what).schema[0].dataType
-    kind = made.typeName()
-    if kind in ("struct", "array", "map", "variant"):
-        return json_text(what, StructField(expression, made)).cast("binary")
-    return what if kind == "binary" else what.cast("string").cast("binary")
+    return value_bytes(what, StructField(expression, rows.select(what).schema[0].dataType))
+
+
+def value_bytes(value: Column, field: StructField) -> Column:
+    """Bytes as they are; text as UTF-8; records and lists as JSON; moments in UTC; anything else as Spark writes it."""
+    base = base_name(field.dataType)
+    if base == "binary":
+        return value
+    text = json_text(value, field) if base in NESTED else exact_text(value, field.dataType)
+    return text.cast("binary")
 
 
 def header_column(rows: DataFrame, name: str) -> Column:
     """A column of maps as Spark's own header type."""
     from pyspark.sql import functions as F
+    from pyspark.sql.types import MapType, StructField
 
-    kind = rows.select(quote(name)).schema[0].dataType.typeName()
-    if kind != "map":
+    kind = rows.select(quote(name)).schema[0].dataType
+    if not isinstance(kind, MapType):
         return F.col(quote(name))
-    entries = F.map_entries(quote(name))
-    return F.transform(entries, lambda e: F.struct(e["key"].cast("string"), e["value"].cast("string").cast("binary")))
+    value = StructField(name, kind.valueType)
+    return F.transform(
+        F.map_entries(quote(name)),
+        lambda each: F.struct(exact_text(each["key"], kind.keyType), value_bytes(each["value"], value)),
+    )
 
 
 def sorted_for_writers(rows: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from floodmark.locations import quote
 from floodmark.sinks.contract import DELETE, POSITION, without_own
 from floodmark.sinks.refusals import EARLIER
-from floodmark.sinks.values import EXACT_JSON
+from floodmark.spark.schemas import EXACT_JSON, comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -173,7 +173,7 @@ def _conflict_with(near: DataFrame, fresh: DataFrame, events: int, order: Orderi
 def _first_conflict(order: Ordering) -> Column:
     from pyspark.sql import functions as F
 
-    shown = [F.to_json(F.struct(*map(quote, names))) for names in (order.key, order.sequence)]
+    shown = [F.to_json(F.struct(*map(quote, names)), EXACT_JSON) for names in (order.key, order.sequence)]
     return F.min(F.when(F.col(CONTESTED), F.struct(*shown))).alias(CONFLICT)
 
 
@@ -335,23 +335,3 @@ def state_of(schema: StructType, names: Sequence[str]) -> Column:
 
     parts = [comparable(F.col(quote(name)), schema[name].dataType).alias(f"c{n}") for n, name in enumerate(names)]
     return F.struct(*parts) if parts else F.struct(F.lit(0).alias("c0"))
-
-
-def comparable(column: Column, kind: DataType) -> Column:
-    """The value itself, or for a type without an order one that has it and differs whenever the value does."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import MapType
-
-    if isinstance(kind, MapType) and not _is_unordered(kind.valueType):
-        return F.array_sort(F.map_entries(column))
-    return F.to_json(F.struct(column.alias("v")), EXACT_JSON) if _is_unordered(kind) else column
-
-
-def _is_unordered(kind: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
-
-    if isinstance(kind, MapType | VariantType):
-        return True
-    if isinstance(kind, ArrayType):
-        return _is_unordered(kind.elementType)
-    return isinstance(kind, StructType) and any(_is_unordered(field.dataType) for field in kind.fields)

@@ -40,6 +40,7 @@ from floodmark.sinks.scd.events import (
     winners,
 )
 from floodmark.spark.faults import raise_in_plan
+from floodmark.spark.schemas import EXACT_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -225,7 +226,7 @@ class HistoryTables:
         """The log holds no contradictions, since they were refused on arrival; if it does, nothing is guessed."""
         from pyspark.sql import functions as F
 
-        shown = F.to_json(F.struct(*map(quote, (*self.order.key, *self.order.sequence))))
+        shown = F.to_json(F.struct(*map(quote, (*self.order.key, *self.order.sequence))), EXACT_JSON)
         reason = F.concat(F.lit("the log has events that contradict each other at "), shown)
         return F.when(F.col(CONTESTED), raise_in_plan("sink", reason).cast("boolean")).otherwise(F.lit(True))
 

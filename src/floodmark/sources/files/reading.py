@@ -2,8 +2,9 @@
 
 Spark judges a record only by the columns that a plan needs, and by the filters pushed into its parser. So the reason
 of a malformed record is built from every column: whatever the transform drops, the same records are malformed.
-Its JSON reader does not see what follows a complete value. So lines are read as text and parsed as messages of Kafka
-are; what follows the value of a file of `json` is still not seen.
+Its JSON reader does not see what follows a complete value. So lines, and whole files of `json`, are read as text and
+parsed as messages of Kafka are.
+Its CSV reader puts U+FFFD in the place of bytes that are no UTF-8. So a record that has one is malformed.
 """
 
 from __future__ import annotations
@@ -11,14 +12,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from floodmark.errors import RecordMalformed
 from floodmark.locations import SPARK_SCHEMES, is_remote, quote
 from floodmark.sources.contract import LETTER, Reading
-from floodmark.sources.values import CORRUPT, KEY, PARSED, REASON, TEXT, Json, is_no_object, object_in, readable_text
+from floodmark.sources.values import (
+    CORRUPT,
+    KEY,
+    PARSED,
+    REASON,
+    TEXT,
+    Json,
+    is_no_list,
+    is_no_object,
+    object_in,
+    objects_in,
+    readable_text,
+)
 from floodmark.spark.faults import fault_in, raise_in_plan
 from floodmark.spark.session import tasks_for
 
@@ -32,6 +46,7 @@ Malformed = Literal["fail", "dead_letter"]
 
 FILLER = "_fm_filler"
 WHITESPACE = " \t\r\n"
+BYTE_ORDER_MARK, REPLACEMENT = "\ufeff", "\ufffd"
 GLOB_SIGNS = frozenset("{}[]*?\\")
 READABLE_PART_CHARACTERS = 200
 BYTES_PER_TASK = 32 * 2**20
@@ -83,9 +98,39 @@ class FileReading:
         """Every record; what could not be parsed has its text in the column CORRUPT."""
         if self.format == "parquet":
             return self._load(self._reader.schema(self.schema) if self.schema is not None else self._reader)
-        if self.format == "jsonl" and not self.is_on("multiLine"):
-            return self._json_lines()
-        return self._load(self._reader.schema(self._with_corrupt()))
+        if self.format == "csv":
+            return self._csv_records()
+        return self._json_files() if self.is_on("multiLine") else self._json_lines()
+
+    def _json_files(self) -> DataFrame:
+        """The objects of every file that is not blank; the text of one that holds anything else is in CORRUPT."""
+        from pyspark.sql import functions as F
+
+        text = F.ltrim(self._line(), F.lit(f"{BYTE_ORDER_MARK}{WHITESPACE}"))
+        options = {**self.all_options, **ALWAYS, "wholetext": "true"}
+        whole = self._load(self.spark.read.format("text").options(**options)).where(text != "")
+        json = Json(self.schema if self.schema is not None else self._found_schema())
+        parsed = whole.select(json.parse_list(text, self.options).alias(PARSED), self._line().alias(TEXT))
+        corrupt = F.when(is_no_list(F.col(PARSED)) | ~F.is_valid_utf8(TEXT), F.col(TEXT))
+        listed = parsed.select(objects_in(F.col(PARSED)).alias(PARSED), corrupt.alias(CORRUPT))
+        objects = F.explode_outer(F.when(F.col(CORRUPT).isNull(), F.col(PARSED))).alias(PARSED)
+        # A list without an object has none either; that is no corrupt one.
+        every = listed.select(objects, CORRUPT).where(F.col(PARSED).isNotNull() | F.col(CORRUPT).isNotNull())
+        return every.select(f"{PARSED}.*", CORRUPT)
+
+    def _csv_records(self) -> DataFrame:
+        """Every record; one whose text Spark could not decode is corrupt, unless the encoding was chosen."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StringType
+
+        rows = self._load(self._reader.schema(self._with_corrupt()))
+        own = [field for field in rows.schema.fields if field.name != CORRUPT]
+        texts = [F.col(quote(field.name)) for field in own if isinstance(field.dataType, StringType)]
+        if not texts or {"encoding", "charset"} & self.all_options.keys():
+            return rows
+        is_changed = reduce(or_, (F.coalesce(text.contains(REPLACEMENT), F.lit(False)) for text in texts))
+        record = F.when(is_changed, F.to_csv(F.struct(*(quote(field.name) for field in own))))
+        return rows.withColumn(CORRUPT, F.coalesce(F.col(CORRUPT), record))
 
     def _json_lines(self) -> DataFrame:
         """One object for each line that is not blank; the text of any other line is in the column CORRUPT."""
@@ -139,7 +184,8 @@ class FileReading:
 
         bad = _malformed_records(self)
         if not self.has_lines:
-            return bad.select("file", F.lit(None).cast("long").alias("line"), "text", "reason")
+            text = readable_text(F.col("text")).alias("text")
+            return bad.select("file", F.lit(None).cast("long").alias("line"), text, "reason")
         found = with_lines(self, bad).withColumn("text", readable_text(F.col("text")))
         return found.withColumn("record", F.struct("text")) if self.format == "jsonl" else found
 

@@ -18,7 +18,7 @@ from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.hwm import ColumnDateTimeHWM, Span
 from floodmark.locations import quote
 from floodmark.sources.contract import Reading, Sight, StoredRows
-from floodmark.spark.schemas import align
+from floodmark.spark.schemas import EXACT_JSON, align, comparable, digest_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -82,8 +82,8 @@ class SnapshotReader:
         """The number of rows, and what they add up to in any order."""
         from pyspark.sql import functions as F
 
-        digests = F.xxhash64(*(comparable(F.col(quote(n)), self._types[n]) for n in self.rows.columns))
-        keys = F.count_distinct(F.to_json(F.struct(*map(quote, self.key)), {"ignoreNullFields": "false"}))
+        digests = digest_of([(F.col(quote(name)), kind) for name, kind in self._types.items()])
+        keys = F.count_distinct(F.to_json(F.struct(*map(quote, self.key)), EXACT_JSON))
         sums = (F.count(F.lit(1)), keys, F.sum(digests.cast("decimal(38,0)")), F.bit_xor(digests))
         count, distinct, total, mixed = self.rows.agg(*sums).collect()[0]
         if distinct != count:
@@ -184,24 +184,3 @@ class SnapshotReader:
                 f"snapshots of {self.entity} are compared with the job's first sink, which has no {missing[0]}.",
                 hint=f"let the transform keep {', '.join(wanted)}",
             )
-
-
-def comparable(column: Column, kind: DataType) -> Column:
-    """The column as it can be compared and hashed: Spark does neither with a map, whose entries have no order."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(kind, MapType):
-        entry = StructType().add("key", kind.keyType).add("value", kind.valueType)
-        return F.array_sort(F.transform(F.map_entries(column), lambda each: comparable(each, entry)))
-    if isinstance(kind, ArrayType) and _has_map(kind):
-        return F.transform(column, lambda each: comparable(each, kind.elementType))
-    if isinstance(kind, StructType) and _has_map(kind):
-        fields = [comparable(column[each.name], each.dataType).alias(each.name) for each in kind.fields]
-        return F.when(column.isNotNull(), F.struct(*fields))
-    return column
-
-
-def _has_map(kind: DataType) -> bool:
-    """Whether there is a map anywhere in a type."""
-    return '"type":"map"' in kind.json().replace(" ", "")

@@ -120,7 +120,6 @@ LAWS: tuple[ValueLaw, ...] = (
         "2024-05-01T12:00:00.123456Z",
         Arrow(UTC, NOON + 123_456),
         postgres="2024-05-01 12:00:00.123456+00",
-        message="2024-05-01 12:00:00.123456",
     ),
     law(
         "moment before 1582",
@@ -129,7 +128,6 @@ LAWS: tuple[ValueLaw, ...] = (
         "1500-02-28T00:00:00.000001Z",
         Arrow(UTC, days(1500, 2, 28) * DAY_MICROSECONDS + 1),
         postgres="1500-02-28 00:00:00.000001+00",
-        message="1500-02-28 00:00:00.000001",
     ),
     law(
         "moment before the year 1",
@@ -138,7 +136,6 @@ LAWS: tuple[ValueLaw, ...] = (
         "-0044-03-15T00:00:00.000001Z",
         Arrow(UTC, days(-44, 3, 15) * DAY_MICROSECONDS + 1),
         postgres="0045-03-15 00:00:00.000001+00 BC",
-        message="-0044-03-15 00:00:00.000001",
     ),
     law(
         "moment without a zone",
@@ -147,7 +144,6 @@ LAWS: tuple[ValueLaw, ...] = (
         "2024-05-01T12:00:00.123456",
         Arrow("timestamp[us]", NOON + 123_456),
         postgres="2024-05-01 12:00:00.123456",
-        message="2024-05-01 12:00:00.123456",
     ),
     law(
         "time of day",
