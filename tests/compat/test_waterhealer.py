@@ -180,6 +180,13 @@ def test_sink_gives_a_stream_and_steps_take_streamzs_keywords() -> None:
     assert (outputs, isinstance(end, wh.Stream)) == ([(0, 2), (4, 6)], True)
 
 
+def test_a_stream_is_drawn_under_the_name_that_streamz_would_take(tmp_path: Path) -> None:
+    """As a drawing in the place of the bitmap."""
+    source = wh.Stream()
+    source.map(str).visualize(tmp_path / "mystream.png", source_node=True)
+    assert ">map(str)</text>" in (tmp_path / "mystream.svg").read_text()
+
+
 def test_healing_outside_a_step_is_refused() -> None:
     """There is nothing that it could heal."""
     with pytest.raises(ConfigError, match="outside a step"):

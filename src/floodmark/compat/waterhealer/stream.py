@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark import streams
 from floodmark.compat.waterhealer import inside
 from floodmark.compat.waterhealer.inside import OwnFunction, calls_healing
 from floodmark.streams.operators import Call, Function, Map
+from floodmark.streams.picture import KINDS, SVG, Picture
 from floodmark.streams.stream import Stream as CoreStream
 
 if TYPE_CHECKING:
@@ -61,17 +64,22 @@ class DoorSteps(CoreStream):
             return self.foreach_map(call.func, *call.args, **call.kwargs)
         return as_door(super().foreach_async(step_of(call.func), *call.args, at_once=at_once, **call.kwargs))
 
+    def visualize(self, filename: str | PathLike[str] | None = "mystream.png", **_: object) -> Picture:
+        """As `Stream.visualize`; in the place of the bitmap that streamz lets Graphviz draw there is an SVG."""
+        path = Path(filename) if filename is not None else None
+        return super().visualize(path if path is None or path.suffix in KINDS else path.with_suffix(SVG))
+
 
 def _without_names(name: str) -> Callable[..., CoreStream]:
     """A step of the core that lets what streamz takes with every step be."""
     step = getattr(CoreStream, name)
 
     @wraps(step)
-    def taken(self: CoreStream, *args: object, **kwargs: object) -> CoreStream:
+    def add_step(self: CoreStream, *args: object, **kwargs: object) -> CoreStream:
         own: CoreStream = step(self, *args, **{key: each for key, each in kwargs.items() if key not in OF_STREAMZ})
         return own
 
-    return taken
+    return add_step
 
 
 for _name in (
