@@ -180,6 +180,13 @@ def test_sink_gives_a_stream_and_steps_take_streamzs_keywords() -> None:
     assert (outputs, isinstance(end, wh.Stream)) == ([(0, 2), (4, 6)], True)
 
 
+def test_the_module_of_the_original_is_found_under_its_own_path() -> None:
+    """For programs that name it."""
+    from floodmark.compat.waterhealer.core import from_kafka, topic_partition_str
+
+    assert (from_kafka, topic_partition_str("orders", 3)) == (wh.from_kafka, "orders<!>3")
+
+
 def test_a_stream_is_drawn_under_the_name_that_streamz_would_take(tmp_path: Path) -> None:
     """As a drawing in the place of the bitmap."""
     source = wh.Stream()
