@@ -144,6 +144,16 @@ def test_a_constant_argument_is_put_into_the_query(tmp_path: Path) -> None:
     assert job(translation)["transform"] == {"sql": "SELECT * FROM source WHERE tier = 'gold'"}
 
 
+def test_a_field_may_be_assigned_with_its_whole_object(tmp_path: Path) -> None:
+    """The other way to write the two mappings of the mark."""
+    translation = changed(
+        tmp_path,
+        ("'root.seq = -1'", "'root = {\"seq\": 99}'"),
+        ('root.seq = json("seq").from_all().max()', 'root = { "seq": json("seq").from_all().max() }'),
+    )
+    assert job(translation)["source"]["cursor"] == {"column": "seq", "start": 100}
+
+
 @pytest.mark.parametrize(
     ("query", "transform"),
     [

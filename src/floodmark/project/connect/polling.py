@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from floodmark.inputs import parse_sql
-from floodmark.project.connect.configuration import Component, Configuration, duration
+from floodmark.project.connect.configuration import Component, Configuration, assignment, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,9 @@ def _start(configuration: Configuration, found: Sequence[Component]) -> tuple[st
     """What stands in for a mark that is not there yet: its field, and from where on rows are read."""
     for catch in [each for each in found if each.type == "catch"]:
         for inner in configuration.components(catch.settings, catch.at()):
-            assigned = ASSIGNMENT.fullmatch(str(inner.settings)) if inner.type in ("mapping", "bloblang") else None
+            assigned = (
+                ASSIGNMENT.fullmatch(assignment(inner.settings)) if inner.type in ("mapping", "bloblang") else None
+            )
             if assigned:
                 return assigned["field"], _first_value(configuration, inner, assigned["value"])
             if inner.type not in NO_ROWS:
