@@ -194,6 +194,27 @@ def test_a_stream_is_drawn_under_the_name_that_streamz_would_take(tmp_path: Path
     assert ">map(str)</text>" in (tmp_path / "mystream.svg").read_text()
 
 
+@pytest.mark.parametrize(
+    ("build", "outputs"),
+    [
+        (lambda source: source.rate_limit(interval=0.001), [2, 1, 2]),
+        (
+            lambda source: source.scan(lambda total, x, interval: total + x * interval, start=0, interval=10),
+            [20, 30, 50],
+        ),
+        (lambda source: source.map(lambda x: [x] * x).concat(), [2, 2, 1, 2, 2]),
+        (lambda source: source.frequencies(stream_name="counts"), [{2: 1}, {2: 1, 1: 1}, {2: 2, 1: 1}]),
+    ],
+)
+def test_steps_have_the_names_that_streamz_has(build: Callable[[Any], Any], outputs: list[object]) -> None:
+    """Its other names of steps, and its names of their arguments."""
+    source, seen = wh.Stream(), []
+    build(source).sink(seen.append)
+    for number in (2, 1, 2):
+        source.emit(number)
+    assert seen == outputs
+
+
 def test_healing_outside_a_step_is_refused() -> None:
     """There is nothing that it could heal."""
     with pytest.raises(ConfigError, match="outside a step"):

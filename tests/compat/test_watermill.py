@@ -259,6 +259,16 @@ def test_a_topic_whose_elements_have_no_order_is_not_read_one_by_one(topics: Top
         mill.run()
 
 
+def test_a_topic_that_is_gone_has_not_ended(topics: Topics) -> None:
+    """The mill stops with an error, and no end is sent to those who read its output."""
+    topics.make(L).put(L, *keyed("l", 1))
+    broker = kafka_broker_of(topics, "gone", data_timeout=500)
+    assert next(broker.get_elements(L)) == {"k": 1, "name": "l0"}
+    topics.broker.admin().delete_topics([topics.names[L]])[topics.names[L]].result(10)
+    with pytest.raises(ConfigError, match="there is no topic"):
+        next(broker.get_elements(L))
+
+
 @dataclass
 class Files:
     """The streams of a test as JSON files."""

@@ -23,6 +23,7 @@ from floodmark.mill.brokers import Arrivals, Message
 from floodmark.mill.brokers import MessageBroker as CoreBroker
 from floodmark.mill.brokers.files import JsonFileMessageBroker as CoreFiles
 from floodmark.mill.brokers.kafka import KafkaMessageBroker as CoreKafka
+from floodmark.mill.brokers.kafka import KafkaStream
 from floodmark.mill.join_tree import MARKER, Stream
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.sources.contract import Request
@@ -246,6 +247,7 @@ class KafkaMessageBroker(ShippedBroker):
 class OneByOne:
     """A topic of one partition while it is read message by message, and the group that is told how far."""
 
+    topic: KafkaStream
     arrivals: Arrivals
     group: GroupOffsets
     offset: int
@@ -263,13 +265,14 @@ class OneByOne:
                 f"topic '{topic.topic}' has {len(offsets)} partitions, and this mill reads element by element.",
                 hint="without a DataKey, and with the shipped brokers, a mill reads all partitions, on Spark",
             )
-        return cls(topic.follow(), group, offsets[ONLY_PARTITION][0])
+        return cls(topic, topic.follow(), group, offsets[ONLY_PARTITION][0])
 
     def next_text(self, seconds: float) -> str | None:
-        """The next message, or None if none comes in time."""
+        """The next message, or None if none comes in time. Raises FloodmarkError if nobody is there to send any."""
         if not self.waiting:
             self.waiting.extend(self.arrivals.next_after({ONLY_PARTITION: self.offset}, seconds))
         if not self.waiting:
+            self.topic.fingerprint(spark_session)  # a topic that is gone has not ended
             return None
         _, offset, text = self.waiting.popleft()
         self.offset = offset + 1
