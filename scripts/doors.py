@@ -245,6 +245,7 @@ ETL_ENTITIES = Door(
             "the examples in its docstrings",
             docstrings("etl-entities==3.0.4", "etl_entities", "floodmark.compat.etl_entities"),
         ),
+        Check("what its marks answer", compared("scripts/etl_entities_answers.py")),
     ),
     suite=Suite(
         renamed={"etl_entities": "floodmark.compat.etl_entities"},

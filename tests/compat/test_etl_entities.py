@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -107,6 +108,13 @@ def test_an_offset_that_is_not_whole_is_refused_by_update_too() -> None:
     """etl-entities cuts 150.9 to 150 here without a word."""
     with pytest.raises(ValueError, match=r"1: 150\.9"):
         KeyValueIntHWM(name="orders", value={1: 100}).update({1: 150.9})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("act", [KeyValueIntHWM.set_value, KeyValueIntHWM.update])
+def test_offsets_are_no_text(act: Callable[[KeyValueIntHWM, str], object]) -> None:
+    """Not even the JSON of a map, which the marks of Floodmark read."""
+    with pytest.raises(ValueError, match="not a text"):
+        act(KeyValueIntHWM(name="orders"), '{"0": 5}')
 
 
 def test_a_map_of_other_types_validates_its_keys_and_values() -> None:

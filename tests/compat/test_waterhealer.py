@@ -180,6 +180,41 @@ def test_sink_gives_a_stream_and_steps_take_streamzs_keywords() -> None:
     assert (outputs, isinstance(end, wh.Stream)) == ([(0, 2), (4, 6)], True)
 
 
+def test_the_module_of_the_original_is_found_under_its_own_path() -> None:
+    """For programs that name it."""
+    from floodmark.compat.waterhealer.core import from_kafka, topic_partition_str
+
+    assert (from_kafka, topic_partition_str("orders", 3)) == (wh.from_kafka, "orders<!>3")
+
+
+def test_a_stream_is_drawn_under_the_name_that_streamz_would_take(tmp_path: Path) -> None:
+    """As a drawing in the place of the bitmap."""
+    source = wh.Stream()
+    source.map(str).visualize(tmp_path / "mystream.png", source_node=True)
+    assert ">map(str)</text>" in (tmp_path / "mystream.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("build", "outputs"),
+    [
+        (lambda source: source.rate_limit(interval=0.001), [2, 1, 2]),
+        (
+            lambda source: source.scan(lambda total, x, interval: total + x * interval, start=0, interval=10),
+            [20, 30, 50],
+        ),
+        (lambda source: source.map(lambda x: [x] * x).concat(), [2, 2, 1, 2, 2]),
+        (lambda source: source.frequencies(stream_name="counts"), [{2: 1}, {2: 1, 1: 1}, {2: 2, 1: 1}]),
+    ],
+)
+def test_steps_have_the_names_that_streamz_has(build: Callable[[Any], Any], outputs: list[object]) -> None:
+    """Its other names of steps, and its names of their arguments."""
+    source, seen = wh.Stream(), []
+    build(source).sink(seen.append)
+    for number in (2, 1, 2):
+        source.emit(number)
+    assert seen == outputs
+
+
 def test_healing_outside_a_step_is_refused() -> None:
     """There is nothing that it could heal."""
     with pytest.raises(ConfigError, match="outside a step"):

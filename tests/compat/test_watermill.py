@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, List  # noqa: UP035 (as the original's pr
 import pytest
 from floodmark.compat.watermill.expressions import Expression, function_call, get_field
 from floodmark.compat.watermill.message_brokers.json_file_message_broker import JsonFileMessageBroker
-from floodmark.compat.watermill.message_brokers.kafka_message_broker import KafkaMessageBroker, client_options
+from floodmark.compat.watermill.message_brokers.kafka_message_broker import KafkaMessageBroker
 from floodmark.compat.watermill.message_brokers.message_broker import (
     DataKey,
     EndOfStream,
@@ -119,6 +119,27 @@ def test_a_broker_of_ones_own_is_asked_element_by_element() -> None:
     assert len(broker.commits) == 4
 
 
+NEXT, LAST = type_alias(L, "next"), type_alias(L, "last")
+
+
+def alias_both(left: L, nexts: Mapping[L, List[NEXT]], lasts: Mapping[L, List[LAST]]) -> Names:  # type: ignore[valid-type]  # noqa: UP006
+    return Names(left.k, [f"{right.name}" for right in nexts[left]] + [f"last {right.name}" for right in lasts[left]])
+
+
+def test_two_streams_of_one_class_come_each_in_its_own_mapping() -> None:
+    """Element by element too, where both have the class of the master."""
+    broker = ListBroker({L: [*keyed("l", 1)], NEXT: [*keyed("n", 1)], LAST: [*keyed("e", 1, 2)]})
+    tree = join_streams(L, JoinWith(NEXT, K, K), JoinWith(LAST, K, K))
+    WaterMill(broker, alias_both, join_tree=tree).run()
+    assert broker.sent == [{"k": 1, "names": ["n0", "last e0"]}, "end"]
+
+
+def test_a_signature_that_does_not_fit_is_refused_when_the_mill_is_made() -> None:
+    """With a broker of one's own too, before any element is taken from it."""
+    with pytest.raises(ConfigError, match="join_names, argument 'rights': R is not in the join tree"):
+        WaterMill(ListBroker({L: []}), join_names, stream_cls=L)
+
+
 def test_in_a_window_an_element_without_partners_stays() -> None:
     """Its mapping has no entry; what lies behind the end of the joined stream is not given."""
     broker = ListBroker({L: [*keyed("l", 0, 1, 2, 3, 4, 5)], R: [*keyed("r", 0, 0, 3, 4)]})
@@ -196,31 +217,6 @@ def test_saving_without_a_key_is_refused() -> None:
         mill.save_results(DataKey(), None)
 
 
-def test_options_in_the_words_of_kafka_python_are_translated() -> None:
-    """Those that it alone needs are let be, and those of other clients pass."""
-    given = {
-        "security_protocol": "SSL",
-        "ssl_check_hostname": False,
-        "ssl_cafile": "ca.pem",
-        "ssl_keyfile": "key.pem",
-        "api_version": (2, 0),
-        "sasl.username": "me",
-    }
-    assert client_options(given) == {
-        "security.protocol": "SSL",
-        "ssl.endpoint.identification.algorithm": "none",
-        "ssl.ca.location": "ca.pem",
-        "ssl.key.location": "key.pem",
-        "sasl.username": "me",
-    }
-
-
-def test_an_option_without_a_counterpart_is_refused() -> None:
-    """Rather than left out: it may be what keeps others out."""
-    with pytest.raises(ConfigError, match="'ssl_context' has no counterpart"):
-        client_options({"ssl_context": object()})
-
-
 @pytest.fixture
 def topics(kafka: Broker, tmp_path: Path) -> Topics:
     return Topics(kafka, tmp_path)
@@ -261,6 +257,16 @@ def test_a_topic_whose_elements_have_no_order_is_not_read_one_by_one(topics: Top
     mill = WaterMill(kafka_broker_of(topics, "two"), keep_for_later, stream_cls=L, injector=injector)
     with pytest.raises(ConfigError, match="has 2 partitions"):
         mill.run()
+
+
+def test_a_topic_that_is_gone_has_not_ended(topics: Topics) -> None:
+    """The mill stops with an error, and no end is sent to those who read its output."""
+    topics.make(L).put(L, *keyed("l", 1))
+    broker = kafka_broker_of(topics, "gone", data_timeout=500)
+    assert next(broker.get_elements(L)) == {"k": 1, "name": "l0"}
+    topics.broker.admin().delete_topics([topics.names[L]])[topics.names[L]].result(10)
+    with pytest.raises(ConfigError, match="there is no topic"):
+        next(broker.get_elements(L))
 
 
 @dataclass

@@ -94,13 +94,14 @@ def test_a_stop_at_a_failed_record_lets_go_what_others_wait_with(cluster: LocalC
 
 def test_what_follows_healing_goes_on_by_the_clock_though_nothing_comes(cluster: LocalCluster) -> None:
     """A poll is enough, as before healing."""
-    windows: list[object] = []
+    offsets: list[object] = []
 
     def build(source: Stream) -> None:
-        source.map(healing, stream=source).pluck("offset").partition_time(0.05).sink(windows.append)
+        source.map(healing, stream=source).pluck("offset").partition_time(0.05).sink(offsets.extend)
 
-    with running(cluster.healer(build)):
-        until(lambda: [offset for window in windows for offset in window] == [0, 1, 2, 3])  # type: ignore[attr-defined]
+    with running(cluster.healer(build)) as run:
+        until(lambda: len(offsets) == 4)
+    assert (run.error, offsets) == (None, [0, 1, 2, 3])
 
 
 def test_a_second_process_waits_and_takes_over(cluster: LocalCluster) -> None:

@@ -7,6 +7,7 @@ import doctest
 import sys
 import threading
 import time
+import xml.etree.ElementTree as ElementTree
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from floodmark.streams.healing_step import UuidLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 UUID = {"topic": "orders", "partition": 0, "offset": 7}
 
@@ -151,6 +153,26 @@ def test_a_picture_shows_the_steps_and_not_the_inputs_of_a_zip() -> None:
     arrows = [line.strip() for line in right.visualize().splitlines() if "->" in line]
     labels = [line.partition('"')[2].partition('"')[0] for line in right.visualize().splitlines() if "label" in line]
     assert (sorted(labels), len(arrows)) == (["map(str)", "sink(print)", "source", "source", "zip"], 4)
+
+
+def test_a_picture_is_drawn_and_written_where_its_name_says(tmp_path: Path) -> None:
+    """A box for each step, each behind those that lead to it, an arrow for each way; a notebook shows the same."""
+    source = Stream()
+    source.map(str).union(source.filter(lambda x: x < 3)).sink(print)
+    drawing = source.visualize(tmp_path / "stream.svg")._repr_svg_()
+    root = ElementTree.fromstring(drawing)  # noqa: S314 (our own text)
+    lefts = {text.text: int(text.get("x", "")) for text in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert sorted(lefts, key=lefts.__getitem__) == ["source", "map(str)", "filter(<lambda>)", "union", "sink(print)"]
+    assert drawing.count('marker-end="url(#arrow)"') == 5
+    assert (tmp_path / "stream.svg").read_text() == drawing + "\n"
+
+
+def test_a_picture_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """Nobody draws bitmaps here; Graphviz does, of the text."""
+    with pytest.raises(ConfigError, match=r"not written as '\.png'"):
+        Stream().visualize(tmp_path / "stream.png")
+    Stream().visualize(tmp_path / "stream.dot")
+    assert (tmp_path / "stream.dot").read_text().startswith("digraph stream {")
 
 
 def test_a_window_of_no_length_is_refused() -> None:

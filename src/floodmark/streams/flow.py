@@ -20,7 +20,7 @@ from floodmark.streams.elements import (
 )
 from floodmark.streams.healing_step import UnmarkedHealStep
 from floodmark.streams.holding import RememberingWorker, TimedWorker
-from floodmark.streams.operators import ENTRY, Heal, Operator, Port
+from floodmark.streams.operators import ENTRY, Heal, Operator
 from floodmark.streams.scatter import ScatterWorker
 from floodmark.streams.workers import Clock, Worker, worker_of
 
@@ -75,7 +75,7 @@ def push(node: Node, value: object) -> None:
 
 def flush(node: Node) -> None:
     """Let every step of the whole graph give up what it holds, from the first to the last."""
-    PlanRun([each.stage for each in in_flow_order(_entries(node))], RaisingTracker()).flush()
+    PlanRun([each.stage for each in in_flow_order(entries(node))], RaisingTracker()).flush()
 
 
 def nodes_before(nodes: Iterable[Node]) -> Iterator[Node]:
@@ -90,25 +90,7 @@ def nodes_before(nodes: Iterable[Node]) -> Iterator[Node]:
     yield from known.values()
 
 
-def picture(node: Node) -> str:
-    """The whole graph in the language of Graphviz; the inputs of a step that joins are no steps of their own."""
-    nodes = [each for each in in_flow_order(_entries(node)) if not isinstance(each.operator, Port)]
-    places = {id(each): place for place, each in enumerate(nodes)}
-    labels = [f'  {place} [label="{_quoted(each.operator)}"]' for place, each in enumerate(nodes)]
-    arrows = [f"  {places[id(each)]} -> {places[id(down)]}" for each in nodes for down in _steps_behind(each)]
-    return "\n".join(["digraph stream {", "  rankdir=LR", *labels, *arrows, "}"])
-
-
-def _quoted(operator: Operator) -> str:
-    return str(operator).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _steps_behind(node: Node) -> Iterator[Node]:
-    for down in node.downstreams:
-        yield from down.downstreams if isinstance(down.operator, Port) else (down,)
-
-
-def _entries(node: Node) -> list[Node]:
+def entries(node: Node) -> list[Node]:
     """Where the elements of the graph enter: a union may have joined several sources."""
     nodes: dict[int, Node] = {}
     waiting = [node]

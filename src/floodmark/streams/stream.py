@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from floodmark.errors import ConfigError
@@ -12,6 +13,7 @@ from floodmark.streams import flow, operators
 from floodmark.streams.gathering import AT_ONCE, GatheringSteps, size
 from floodmark.streams.healing_step import as_healing
 from floodmark.streams.operators import Call, Function
+from floodmark.streams.picture import Picture
 
 if TYPE_CHECKING:
     from floodmark.streams.kafka import KafkaStream
@@ -187,8 +189,8 @@ class Stream(GatheringSteps):
 
         return from_kafka_batched(*args, **kwargs)
 
-    def visualize(self) -> str:
-        """A picture of the whole stream, in the language of Graphviz: steps as boxes, arrows as elements go.
+    def visualize(self, filename: str | PathLike[str] | None = None) -> Picture:
+        """A picture of the whole stream, which a notebook draws; with a file name it is written there (.svg or .dot).
 
         >>> source = Stream()
         >>> source.map(str).sink(print)
@@ -202,7 +204,10 @@ class Stream(GatheringSteps):
           1 -> 2
         }
         """
-        return flow.picture(self.node)
+        picture = Picture.of(self.node)
+        if filename is not None:
+            picture.save(filename)
+        return picture
 
     def _then(self, operator: operators.Operator, *others: flow.Node) -> Stream:
         self.source.require_exact(operator, (self.node, *others))

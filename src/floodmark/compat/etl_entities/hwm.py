@@ -229,11 +229,13 @@ class KeyValueIntHWM(KeyValueHWM[int, int]):
     @field_validator("value", mode="before")
     @classmethod
     def _offsets(cls, value: object) -> Mapping[int, int]:
+        if isinstance(value, str):  # the core reads the JSON of a map
+            raise ValueError("offsets are a mapping from partition to offset, not a text")  # noqa: TRY004 (pydantic's)
         return core.KeyValueIntHWM("value").parse(value)
 
     def update(self, new_data: Mapping[int, int]) -> Self:
         """Raise the offsets of these partitions; a lower one is ignored, and a partition that is not named stays."""
-        return self.set_value(core.KeyValueIntHWM(self.name, self.value).update(new_data).value)
+        return self.set_value(core.KeyValueIntHWM(self.name, self.value).update(self._offsets(new_data)).value)
 
     def serialize(self) -> Fields:
         # partitions stay numbers, where JSON's own keys would be text

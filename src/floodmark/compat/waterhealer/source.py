@@ -24,6 +24,11 @@ OURS = ("store", "spark", "state")
 NO_OFFSET = -1001
 
 
+def topic_partition_str(topic: str, partition: int) -> str:
+    """The key of a partition in a source's `memory`."""
+    return f"{topic}<!>{partition}"
+
+
 class KafkaSource(DoorSteps, KafkaStream):
     """A source of `(uuid, value)`, or of plain values."""
 
@@ -41,7 +46,7 @@ class KafkaSource(DoorSteps, KafkaStream):
         memory: defaultdict[str, dict[int, bool]] = defaultdict(dict)
         for (topic, partition), own in progress_in(record, self.settings.topics).items() if record else ():
             for offset in range(own.mark, own.read_upto):
-                memory[f"{topic}<!>{partition}"][offset] = own.is_settled(offset)
+                memory[topic_partition_str(topic, partition)][offset] = own.is_settled(offset)
         return memory
 
     def _then(self, operator: Operator, *others: flow.Node) -> Stream:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial, wraps
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark import streams
 from floodmark.compat.waterhealer import inside
 from floodmark.compat.waterhealer.inside import OwnFunction, calls_healing
 from floodmark.streams.operators import Call, Function, Map
+from floodmark.streams.picture import KINDS, SVG, Picture
 from floodmark.streams.stream import Stream as CoreStream
 
 if TYPE_CHECKING:
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 STEPS: dict[Any, Function] = {inside.healing: streams.healing, inside.healing_batch: streams.healing_batch}
 OF_STREAMZ = ("stream_name", "loop", "ensure_io_loop")
 """What streamz takes with every step; it has no meaning here."""
+RENAMED = {"interval": "interval_length", "producer_config": "producer_params"}
+"""Arguments that have another name in streamz."""
 
 
 class DoorSteps(CoreStream):
@@ -61,17 +67,37 @@ class DoorSteps(CoreStream):
             return self.foreach_map(call.func, *call.args, **call.kwargs)
         return as_door(super().foreach_async(step_of(call.func), *call.args, at_once=at_once, **call.kwargs))
 
+    def scan(self, *args: Any, **kwargs: Any) -> Stream:  # noqa: ANN401 (handed on as they are)
+        """streamz's other name of `accumulate`."""
+        return as_door(self.accumulate(*args, **kwargs))
 
-def _without_names(name: str) -> Callable[..., CoreStream]:
-    """A step of the core that lets what streamz takes with every step be."""
+    def concat(self, **kwargs: Any) -> Stream:  # noqa: ANN401 (handed on as they are)
+        """streamz's other name of `flatten`."""
+        return as_door(self.flatten(**kwargs))
+
+    def frequencies(self, **kwargs: Any) -> Stream:  # noqa: ANN401 (handed on as they are)
+        """How often each element came so far."""
+        return self.scan(count_one_more, start={}, **kwargs)
+
+    def visualize(self, filename: str | PathLike[str] | None = "mystream.png", **_: object) -> Picture:
+        """As `Stream.visualize`; in the place of the bitmap that streamz lets Graphviz draw there is an SVG."""
+        path = Path(filename) if filename is not None else None
+        return super().visualize(path if path is None or path.suffix in KINDS else path.with_suffix(SVG))
+
+
+def _as_in_streamz(name: str) -> Callable[..., CoreStream]:
+    """A step of the core with streamz's names of its arguments, without what streamz takes with every step."""
     step = getattr(CoreStream, name)
+    # Of other steps an argument of that name may be one for the user's function.
+    names = {old: new for old, new in RENAMED.items() if new in inspect.signature(step).parameters}
 
     @wraps(step)
-    def taken(self: CoreStream, *args: object, **kwargs: object) -> CoreStream:
-        own: CoreStream = step(self, *args, **{key: each for key, each in kwargs.items() if key not in OF_STREAMZ})
+    def add_step(self: CoreStream, *args: object, **kwargs: object) -> CoreStream:
+        given = {key: each for key, each in kwargs.items() if key not in OF_STREAMZ}
+        own: CoreStream = step(self, *args, **{names.get(key, key): each for key, each in given.items()})
         return own
 
-    return taken
+    return add_step
 
 
 for _name in (
@@ -79,7 +105,7 @@ for _name in (
     *("partition", "partition_time", "timed_window", "sliding_window", "collect", "delay", "rate_limit"),
     *("scatter", "buffer", "gather", "to_kafka"),
 ):
-    setattr(DoorSteps, _name, _without_names(_name))
+    setattr(DoorSteps, _name, _as_in_streamz(_name))
 
 
 class Stream(DoorSteps):
@@ -107,6 +133,11 @@ class Stream(DoorSteps):
 
 DoorSteps.step_type = Stream
 Stream.step_type = Stream
+
+
+def count_one_more(counts: dict[Any, int], element: object) -> dict[Any, int]:
+    """The counts with this element too."""
+    return {**counts, element: counts.get(element, 0) + 1}
 
 
 def as_door(stream: CoreStream) -> Stream:

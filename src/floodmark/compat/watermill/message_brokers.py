@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import enum
 import json
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID, uuid4
 
 from floodmark.errors import ConfigError
 from floodmark.mill import join_tree
-from floodmark.mill.brokers import Inlet
+from floodmark.mill.brokers import Arrivals, Message
 from floodmark.mill.brokers import MessageBroker as CoreBroker
 from floodmark.mill.brokers.files import JsonFileMessageBroker as CoreFiles
 from floodmark.mill.brokers.kafka import KafkaMessageBroker as CoreKafka
-from floodmark.mill.join_tree import MARKER, Stream, name_of
-from floodmark.probes.kafka import KafkaProbe
-from floodmark.probes.kafka.client import KafkaOptions
-from floodmark.probes.kafka.group import may_pass
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+from floodmark.mill.brokers.kafka import KafkaStream
+from floodmark.mill.join_tree import MARKER, Stream
+from floodmark.probes.kafka.group import GroupOffsets
+from floodmark.sources.contract import Request
+from floodmark.spark.session import spark_session
 
 EndOfStream = join_tree.EndOfStream
 StreamType = TypeVar("StreamType")
@@ -186,27 +183,25 @@ class KafkaMessageBroker(ShippedBroker):
         kafka_extra_args: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__()
-        self.group_name, self.is_named = consumer_group_name or "watermill", consumer_group_name is not None
-        self._topics, self._options = topic_names, KafkaOptions(kafka_url, client_options(kafka_extra_args or {}))
-        self._data_timeout_ms, self._poll_timeout_ms = data_timeout or HOUR_MS, poll_timeout
-        self._consumers: dict[Stream, Consumer] = {}
-        self._offsets: dict[Stream, int] = {}
-        self._idle_ms: dict[Stream, float] = {}
+        self.group_name, self._timeouts = consumer_group_name, (data_timeout or HOUR_MS, poll_timeout)
+        group, options = consumer_group_name or "watermill", kafka_extra_args or {}
+        self._core = CoreKafka(topic_names, kafka_url, *self._timeouts, group, options, start="group")
+        self._topics: dict[Stream, OneByOne] = {}
         self._keys: dict[UUID, KafkaDataKey] = {}
         self._saved: set[UUID] = set()
 
     def core(self) -> CoreKafka:
-        kafka, timeouts = self._options, (self._data_timeout_ms, self._poll_timeout_ms)
-        return GroupedKafka(self._topics, kafka.bootstrap, *timeouts, self.group_name, kafka.options)
+        return self._core
 
     def send(self, item_type: Stream, item: Item) -> None:
+        options, topic = self._core.options, self._core.topic_names[item_type]
         if not hasattr(self, "_producer"):
             from confluent_kafka import Producer
 
-            self._producer = Producer(self._options.librdkafka(**{"linger.ms": 0}))
-        self._producer.produce(self._topics[item_type], json.dumps(item, ensure_ascii=False).encode())
-        if self._producer.flush(self._options.call_seconds):
-            raise TimeoutError(f"Kafka did not take a message for {self._topics[item_type]} in time")
+            self._producer = Producer(options.librdkafka(**{"linger.ms": 0}))
+        self._producer.produce(topic, json.dumps(item, ensure_ascii=False).encode())
+        if self._producer.flush(options.call_seconds):
+            raise TimeoutError(f"Kafka did not take a message for {topic} in time")
 
     def send_eos(self, item_type: Stream) -> None:
         self.send(item_type, asdict(EndOfStream()))
@@ -227,101 +222,58 @@ class KafkaMessageBroker(ShippedBroker):
             self._commit(self._keys.pop(oldest).offsets)
 
     def _positions(self) -> dict[Stream, int]:
-        return {stream: offset - (stream in self._back) for stream, offset in self._offsets.items()}
+        return {stream: topic.offset - (stream in self._back) for stream, topic in self._topics.items()}
 
     def _commit(self, offsets: Mapping[Stream, int]) -> None:
-        from confluent_kafka import TopicPartition
-
         for stream, offset in offsets.items():
-            place = TopicPartition(self._topics[stream], ONLY_PARTITION, offset)
-            self._consumers[stream].commit(offsets=[place], asynchronous=False)
+            self._topics[stream].group.publish({(self._core.topic_names[stream], ONLY_PARTITION): offset})
 
     def _read(self, stream: Stream) -> Item:
-        waiting_ms = self._poll_timeout_ms or self._data_timeout_ms
-        message = next_message(self._consumer(stream), waiting_ms / 1000)
-        if message is None:
-            self._idle_ms[stream] = self._idle_ms.get(stream, 0) + waiting_ms
-            has_ended = self._idle_ms[stream] >= self._data_timeout_ms
-            raise EndOfStreamError(stream) if has_ended else StreamTimeoutError(stream)
-        self._idle_ms[stream], self._offsets[stream] = 0, int(message.offset() or 0) + 1
-        item: Item = json.loads(message.value() or b"{}")
+        if stream not in self._topics:
+            self._topics[stream] = OneByOne.of(self._core, stream)
+        topic, (data_ms, poll_ms) = self._topics[stream], self._timeouts
+        waiting_ms = poll_ms or data_ms
+        text = topic.next_text(waiting_ms / 1000)
+        topic.idle_ms = topic.idle_ms + waiting_ms if text is None else 0
+        if text is None:
+            raise EndOfStreamError(stream) if topic.idle_ms >= data_ms else StreamTimeoutError(stream)
+        item: Item = json.loads(text)
         if item.get(MARKER):
             raise EndOfStreamError(stream)
         return item
 
-    def _consumer(self, stream: Stream) -> Consumer:
-        """One for each stream; raises ConfigError for a topic whose elements have no order."""
-        if stream in self._consumers:
-            return self._consumers[stream]
-        from confluent_kafka import OFFSET_STORED, TopicPartition
 
-        topic, group = self._topics[stream], f"{self.group_name}-{name_of(stream)}"
-        count = KafkaProbe(self._options).partition_counts().get(topic, 0)
-        if count != 1:
+@dataclass
+class OneByOne:
+    """A topic of one partition while it is read message by message, and the group that is told how far."""
+
+    topic: KafkaStream
+    arrivals: Arrivals
+    group: GroupOffsets
+    offset: int
+    waiting: deque[Message] = field(default_factory=deque)
+    idle_ms: float = 0
+
+    @classmethod
+    def of(cls, broker: CoreKafka, stream: Stream) -> OneByOne:
+        """From where its group stands. Raises ConfigError for a topic whose elements have no order."""
+        topic, group = broker.topic_of(stream), GroupOffsets(broker.group_of(stream), broker.options)
+        span = topic.look(None, Request(), spark_session).span  # Kafka's own client is asked, not Spark
+        offsets = topic.offsets(span) if span is not None else {}
+        if len(offsets) != 1:
             raise ConfigError(
-                f"topic '{topic}' has {count} partitions, and this mill reads one element after the other.",
+                f"topic '{topic.topic}' has {len(offsets)} partitions, and this mill reads element by element.",
                 hint="without a DataKey, and with the shipped brokers, a mill reads all partitions, on Spark",
             )
-        own = {"group.id": group, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 500}
-        consumer = self._consumers[stream] = self._options.consumer(**own)
-        consumer.assign([TopicPartition(topic, ONLY_PARTITION, OFFSET_STORED)])
-        return consumer
+        return cls(topic, topic.follow(), group, offsets[ONLY_PARTITION][0])
 
-
-def next_message(consumer: Consumer, seconds: float) -> Message | None:
-    """The next message, or None if none comes in time; an error that passes (a coordinator is made) is waited for."""
-    from confluent_kafka import KafkaException
-
-    deadline = time.monotonic() + seconds
-    while (message := consumer.poll(max(deadline - time.monotonic(), 0))) is not None:
-        if (error := message.error()) is None:
-            return message
-        if not may_pass(error):
-            raise KafkaException(error)
-    return None
-
-
-class GroupedKafka(CoreKafka):
-    """Begins where the stream's consumer group stands, if it has committed anything, as the original would."""
-
-    def inlet(self, stream: Stream) -> Inlet:
-        group, topic = f"{self.consumer_group_name}-{name_of(stream)}", self.topic_names.get(stream)
-        probe = KafkaProbe(KafkaOptions(self.kafka_url, self.kafka_extra_args))
-        is_there = topic in probe.partition_counts()
-        has_begun = is_there and probe.group_offsets(group, probe.topics([str(topic)]).values())
-        return CoreKafka.inlet(replace(self, start=f"group:{group}") if has_begun else self, stream)
-
-
-SAME_WITH_DOTS = (
-    *("client_id", "security_protocol", "sasl_mechanism", "sasl_kerberos_service_name", "metadata_max_age_ms"),
-    *("reconnect_backoff_ms", "reconnect_backoff_max_ms", "retry_backoff_ms", "connections_max_idle_ms"),
-)
-OPTION_NAMES = {name: name.replace("_", ".") for name in SAME_WITH_DOTS} | {
-    "ssl_cafile": "ssl.ca.location",
-    "ssl_certfile": "ssl.certificate.location",
-    "ssl_keyfile": "ssl.key.location",
-    "ssl_password": "ssl.key.password",
-    "ssl_crlfile": "ssl.crl.location",
-    "ssl_ciphers": "ssl.cipher.suites",
-    "sasl_plain_username": "sasl.username",
-    "sasl_plain_password": "sasl.password",
-    "request_timeout_ms": "socket.timeout.ms",
-}
-"""kafka-python's options as other clients have them; those that it alone needs to be told begin with one of these."""
-ITS_OWN = ("api_version", "metric", "selector", "sock", "receive_buffer", "send_buffer", "max_in_flight")
-
-
-def client_options(given: Mapping[str, object]) -> dict[str, str]:
-    """Options for the clients that are used here. Raises ConfigError for one that has no counterpart."""
-    options: dict[str, str] = {}
-    for name, value in given.items():
-        if name == "ssl_check_hostname":
-            options |= {} if value else {"ssl.endpoint.identification.algorithm": "none"}
-        elif name in OPTION_NAMES or "." in name:
-            options[OPTION_NAMES.get(name, name)] = str(value)
-        elif not name.startswith(ITS_OWN):
-            raise ConfigError(
-                f"kafka_extra_args: '{name}' has no counterpart in the clients that Floodmark uses.",
-                hint="leave it out, or give the option under its name there: ssl.ca.location, sasl.username, …",
-            )
-    return options
+    def next_text(self, seconds: float) -> str | None:
+        """The next message, or None if none comes in time. Raises FloodmarkError if nobody is there to send any."""
+        if not self.waiting:
+            self.waiting.extend(self.arrivals.next_after({ONLY_PARTITION: self.offset}, seconds))
+        if not self.waiting:
+            self.topic.fingerprint(spark_session)  # a topic that is gone has not ended
+            return None
+        _, offset, text = self.waiting.popleft()
+        self.offset = offset + 1
+        return text or "{}"

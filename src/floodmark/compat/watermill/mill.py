@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
-from floodmark.compat.watermill.loop import ElementLoop, LoopDeclaration
+from floodmark.compat.watermill.loop import ElementLoop
 from floodmark.compat.watermill.message_brokers import (
     DataKey,
     EndOfStream,
@@ -18,10 +18,11 @@ from floodmark.compat.watermill.message_brokers import (
     MessageBroker,
     ShippedBroker,
 )
-from floodmark.compat.watermill.on_spark import DoorMill, injected_hints
-from floodmark.compat.watermill.stream_join import JoinTree, Window, mill_tree, streams_of, tree_of
+from floodmark.compat.watermill.on_spark import DoorMill, adapted, injected_hints
+from floodmark.compat.watermill.stream_join import JoinTree, Window, mill_tree, tree_of
 from floodmark.errors import ConfigError
 from floodmark.logs import get_logger
+from floodmark.mill.declaration import declare
 from floodmark.mill.join_tree import class_of
 from floodmark.mill.signature import return_type_of
 from floodmark.mill.watermill import plain_name
@@ -69,16 +70,15 @@ class WaterMill:
         store: MarkStore | None = None,
     ) -> None:
         self._broker, self._output_broker, self._injector = broker, output_broker or broker, injector
-        self._function, self._tree = process_func, tree_of(stream_cls, join_tree)
+        self._function, self._tree = process_func, mill_tree(tree_of(stream_cls, join_tree))
         self._codecs = {"serializers": dict(serializers or {}), "deserializers": dict(deserializers or {})}
         self._outputs, self._own = list(explicit_return_types or ()), {"name": name, "spark": spark, "store": store}
-        self._loop: ElementLoop | None = None
         self._shipped = [each for each in (broker, self._output_broker) if isinstance(each, ShippedBroker)]
-        mill_tree(self._tree)  # what is no tree is refused here
         if injector is not None:
             injector.prepare(WaterMill, self)
-        if len(self._shipped) < len(("broker", "output_broker")) or DataKey in injected_hints(process_func).values():
-            self._loop = self._element_loop()
+        saves_later = DataKey in injected_hints(process_func).values()
+        is_own = len(self._shipped) < len(("broker", "output_broker"))
+        self._loop = self._element_loop(saves_later=saves_later) if is_own or saves_later else None
 
     def run(self) -> None:
         """Turn until a stream has ended, or the function says so."""
@@ -102,11 +102,16 @@ class WaterMill:
             )
         self._loop.save(data_key, data)
 
-    def _element_loop(self) -> ElementLoop:
-        declared = LoopDeclaration(self._tree, self._function, explicit_return_types=self._outputs, **self._codecs)
-        return ElementLoop(declared, self._broker, self._output_broker, self._deliver)
+    def _element_loop(self, *, saves_later: bool) -> ElementLoop:
+        function, codecs = adapted(self._function, self._deliver, is_windowed=False), self._used_codecs()
+        deserializers, serializers = codecs["deserializers"], codecs["serializers"]
+        declared = declare(function, join_tree=self._tree, deserializers=deserializers, serializers=serializers)
+        own = self._codecs["serializers"]  # results that are saved later may be of any class
+        return ElementLoop(declared, self._broker, self._output_broker, own, self._outputs, saves_later)
 
     def _deliver(self, hint: Any) -> object:  # noqa: ANN401 (a type)
+        if hint is DataKey and self._loop is not None:
+            return self._loop.data_key()
         if self._injector is not None:
             return self._injector.deliver(hint, strict=True)
         if hint is WaterMill:
@@ -124,18 +129,16 @@ class WaterMill:
             self._deliver if injected else None,
             broker=self._shipped[0].core(),
             output_broker=self._shipped[1].core(),
-            join_tree=mill_tree(self._tree),
+            join_tree=self._tree,
             **{**self._own, **self._used_codecs(), "name": name},
         )
 
     def _used_codecs(self) -> dict[str, dict[Stream, Any]]:
         """Without functions for classes that this mill does not meet: several mills may share a mapping."""
         returned = return_type_of(get_type_hints(self._function).get("return"), "the process function").stream
-        streams = {"serializers": [returned] if returned is not None else [], "deserializers": streams_of(self._tree)}
+        streams = {"serializers": [returned] if returned is not None else [], "deserializers": self._tree.nodes}
         known = {name: {*own, *map(class_of, own)} for name, own in streams.items()}
         return {name: {each: own[each] for each in own if each in known[name]} for name, own in self._codecs.items()}
 
     def _group(self) -> str | None:
-        return (
-            self._broker.group_name if isinstance(self._broker, KafkaMessageBroker) and self._broker.is_named else None
-        )
+        return self._broker.group_name if isinstance(self._broker, KafkaMessageBroker) else None

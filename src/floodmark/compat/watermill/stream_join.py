@@ -108,11 +108,6 @@ def get_tree_pairs(tree: JoinTree, node: JoinTreeNode) -> list[JoinTreePair]:
     return [pair for pair in tree.pairs if pair.left_node == node]
 
 
-def streams_of(tree: JoinTree) -> list[Stream]:
-    """Every stream of a tree."""
-    return [tree.root_node.user_type, *(pair.right_node.user_type for pair in tree.pairs)]
-
-
 def compare_streams(left: Any, right: Any) -> StreamsShift:  # noqa: ANN401 (keys of any kind)
     """How a left key stands to a right one."""
     if left == right:

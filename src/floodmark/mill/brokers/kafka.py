@@ -13,7 +13,7 @@ from floodmark.mill.brokers import OFFSET, PARTITION, VALUE, Inlet, Message, Out
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.mill.process import ENDS
 from floodmark.probes.kafka import similar_topics
-from floodmark.probes.kafka.client import KafkaOptions
+from floodmark.probes.kafka.client import KafkaOptions, option_text
 from floodmark.probes.kafka.group import GroupOffsets
 from floodmark.sinks.contract import Batch
 from floodmark.sinks.kafka import Kafka as KafkaSink
@@ -27,6 +27,25 @@ if TYPE_CHECKING:
 
 TARGET = "_fm_partition"
 MESSAGES_AT_ONCE = 1_000
+GROUP = "group"
+WITH_DOTS = (
+    *("client_id", "security_protocol", "sasl_mechanism", "sasl_kerberos_service_name", "metadata_max_age_ms"),
+    *("reconnect_backoff_ms", "reconnect_backoff_max_ms", "retry_backoff_ms", "connections_max_idle_ms"),
+)
+OPTION_NAMES = {name: name.replace("_", ".") for name in WITH_DOTS} | {
+    "ssl_cafile": "ssl.ca.location",
+    "ssl_certfile": "ssl.certificate.location",
+    "ssl_keyfile": "ssl.key.location",
+    "ssl_password": "ssl.key.password",
+    "ssl_crlfile": "ssl.crl.location",
+    "ssl_ciphers": "ssl.cipher.suites",
+    "sasl_plain_username": "sasl.username",
+    "sasl_plain_password": "sasl.password",
+    "request_timeout_ms": "socket.timeout.ms",
+}
+"""Options of kafka-python, which programs for watermill name, as other clients have them."""
+KAFKA_PYTHON_ONLY = ("api_version", "metric", "selector", "sock", "receive_buffer", "send_buffer", "max_in_flight")
+"""How options of kafka-python begin that it alone needs to be told."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +54,9 @@ class KafkaMessageBroker:
 
     `data_timeout` and `poll_timeout` are milliseconds, or text like "20s"; without them a stream is waited for.
     `consumer_group_name`: the positions are also published to the group `<consumer_group_name>-<class>`.
-    `kafka_extra_args` reach every client: see KafkaOptions. Output topics that are missing are made with
-    `output_partitions` and `replication`. `start` is where a stream without a mark begins.
+    `kafka_extra_args` reach every client: see KafkaOptions; kafka-python's names are understood too. Output topics that
+    are missing are made with `output_partitions` and `replication`. `start` is where a stream without a mark begins;
+    "group" is where that group stands, and the beginning for one that has committed nothing.
     """
 
     topic_names: Mapping[Stream, str]
@@ -44,7 +64,7 @@ class KafkaMessageBroker:
     data_timeout: float | str | None = None
     poll_timeout: float | str | None = None
     consumer_group_name: str | None = None
-    kafka_extra_args: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kafka_extra_args: Mapping[str, object] = field(default_factory=dict, repr=False)
     output_partitions: int = 1
     replication: int = 1
     start: StartOption = "earliest"
@@ -55,24 +75,41 @@ class KafkaMessageBroker:
         for stream, topic in self.topic_names.items():
             if not topic:
                 raise ConfigError(f"the topic of {name_of(stream)} has no name.", hint="name it in topic_names")
+        if self.start == GROUP and self.consumer_group_name is None:
+            raise ConfigError("start='group' needs a group.", hint="give consumer_group_name=")
+        client_options(self.kafka_extra_args)
+
+    @property
+    def options(self) -> KafkaOptions:
+        """How the brokers are reached."""
+        return KafkaOptions(self.kafka_url, client_options(self.kafka_extra_args))
+
+    def group_of(self, stream: Stream) -> str:
+        """The consumer group that is told how far a stream is read."""
+        return f"{self.consumer_group_name}-{name_of(stream)}"
 
     def inlet(self, stream: Stream) -> Inlet:
-        kafka = KafkaSource(
-            self.kafka_url,
-            self._topic(stream),
-            value="text",
-            start=self.start,
-            options=self.kafka_extra_args,
-            name=name_of(stream),
-            key="bytes",
-            columns=("partition", "offset"),
-        )
         return Inlet(
-            KafkaStream(kafka),
+            self.topic_of(stream),
             "by_message",
             wait_seconds(self.data_timeout, field="data_timeout"),
             wait_seconds(self.poll_timeout, field="poll_timeout"),
         )
+
+    def topic_of(self, stream: Stream) -> KafkaStream:
+        """The topic that a stream comes in by."""
+        begins_at_group = self.start == GROUP
+        kafka = KafkaSource(
+            self.kafka_url,
+            self._topic(stream),
+            value="text",
+            start="earliest" if begins_at_group else self.start,
+            options=self.options.options,
+            name=name_of(stream),
+            key="bytes",
+            columns=("partition", "offset"),
+        )
+        return KafkaStream(kafka, self.group_of(stream) if begins_at_group else None)
 
     def outlet(self, stream: Stream) -> Outlet:
         sink = KafkaOutput(
@@ -80,7 +117,7 @@ class KafkaMessageBroker:
             self._topic(stream),
             value="text:value",
             create={"partitions": self.output_partitions, "replication": self.replication},
-            options=self.kafka_extra_args,
+            options=self.options.options,
             name=name_of(stream),
         )
         return Outlet(sink)
@@ -89,8 +126,7 @@ class KafkaMessageBroker:
         """Tell the stream's consumer group how far it is read, for those who watch its lag; never the truth."""
         if self.consumer_group_name is None:
             return
-        topic, options = self._topic(stream), KafkaOptions(self.kafka_url, self.kafka_extra_args)
-        group = GroupOffsets(f"{self.consumer_group_name}-{name_of(stream)}", options)
+        topic, group = self._topic(stream), GroupOffsets(self.group_of(stream), self.options)
         try:
             group.publish({(topic, partition): offset for partition, offset in offsets.items()})
         finally:
@@ -102,9 +138,13 @@ class KafkaMessageBroker:
 
 @dataclass(frozen=True)
 class KafkaStream(Immutable):
-    """One topic as a stream: one JSON object per record, and a mark that can be put between any two of them."""
+    """One topic as a stream: one JSON object per record, and a mark that can be put between any two of them.
+
+    Without a mark it begins where `group` stands, if that has committed anything, else where its source begins.
+    """
 
     kafka: KafkaSource
+    group: str | None = None
 
     @property
     def name(self) -> str:
@@ -122,12 +162,13 @@ class KafkaStream(Immutable):
 
     def look(self, mark: HWM[Any] | None, request: Request, session: Session) -> Sight:
         """Always with a span, so that partitions without a single record are known too."""
-        sight = self.kafka.look(mark, request, session)
+        kafka = self._at_group() if mark is None and not request.whole else self.kafka
+        sight = kafka.look(mark, request, session)
         if sight.span is not None:
             return sight
         known = offsets_in(mark, self.kafka.topics)
-        start = offsets_text(known, self.kafka.topics) if known else str(self.kafka.start)
-        return self.kafka.look(mark, replace(request, start=start), session)
+        start = offsets_text(known, self.kafka.topics) if known else str(kafka.start)
+        return kafka.look(mark, replace(request, start=start), session)
 
     def read(self, spark: SparkSession, span: Span) -> Reading:
         reading = self.kafka.read(spark, span)
@@ -150,6 +191,13 @@ class KafkaStream(Immutable):
 
     def follow(self) -> KafkaArrivals:
         return KafkaArrivals(self.topic, KafkaOptions(self.kafka.bootstrap, self.kafka.options))
+
+    def _at_group(self) -> KafkaSource:
+        """The source as it begins: at the offsets of the group, if it has any."""
+        probe = self.kafka.probe
+        if self.group is None or not probe.group_offsets(self.group, probe.topics(self.kafka.topics).values()):
+            return self.kafka
+        return replace(self.kafka, start=f"group:{self.group}")
 
     def _missing_topic(self) -> ConfigError | None:
         """The error of a topic that is not there, with those that have a name like it; None if it is there."""
@@ -211,3 +259,24 @@ class KafkaOutput(KafkaSink):
         every = F.sequence(F.lit(0), F.lit(count - 1))
         targets = F.explode(F.when(F.col(ENDS), every).otherwise(own)) if count > 1 else F.lit(0)
         return super().write(rows.withColumn(TARGET, targets), batch)
+
+
+def client_options(given: Mapping[str, object]) -> dict[str, str]:
+    """Options for the clients that are used here, also those that are given in kafka-python's words.
+
+    Raises ConfigError for one of kafka-python's that has no counterpart: it may be what keeps others out.
+    """
+    options: dict[str, str] = {}
+    for name, value in given.items():
+        if value is None or name.startswith(KAFKA_PYTHON_ONLY):
+            continue
+        if name == "ssl_check_hostname":
+            options |= {} if value else {"ssl.endpoint.identification.algorithm": "none"}
+        elif name in OPTION_NAMES or "_" not in name or "." in name or name == "log_level":
+            options[OPTION_NAMES.get(name, name)] = option_text(value)
+        else:
+            raise ConfigError(
+                f"kafka_extra_args: '{name}' has no counterpart in the clients that Floodmark uses.",
+                hint="leave it out, or give the option under its name there: ssl.ca.location, sasl.username, …",
+            )
+    return options

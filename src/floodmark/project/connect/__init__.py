@@ -110,7 +110,8 @@ def _compare(polling: Polling, delivery: Delivery, configuration: Configuration)
 
 def _job(polling: Polling, delivery: Delivery) -> dict[str, Any]:
     every = {"every": polling.every} if polling.every else {}
-    return {"name": polling.job_name, "source": polling.source, "sinks": delivery.sinks, **every}
+    transform = {"transform": {"sql": polling.transform}} if polling.transform else {}
+    return {"name": polling.job_name, "source": polling.source, **transform, "sinks": delivery.sinks, **every}
 
 
 def _reparsed(made: Translation) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 BESIDE = frozenset({"label", "processors"})
 """What may stand beside the name of a component."""
+_OBJECT = re.compile(r"\s*root\s*=\s*\{\s*\"?(?P<field>\w+)\"?\s*:\s*(?P<value>[^{}]*?)\s*,?\s*\}\s*")
 _GO_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -123,6 +124,12 @@ class Configuration:
             words = known.get(name, "it has no counterpart and is left out")
             if words is not None:
                 self.note(component.at(name), f"{component.type}.{name}: {words}")
+
+
+def assignment(mapping: object) -> str:
+    """A mapping of one field as it is mostly written: `root = {"seq": -1}` as `root.seq = -1`."""
+    found = _OBJECT.fullmatch(str(mapping))
+    return f"root.{found['field']} = {found['value']}" if found else str(mapping)
 
 
 def duration(text: str) -> str | None:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from floodmark.project.connect.configuration import Component, Configuration
+from floodmark.project.connect.configuration import Component, Configuration, assignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -215,7 +215,7 @@ def _table_name(configuration: Configuration, output: Component) -> str:
 def _saved_mark(configuration: Configuration, output: Component) -> SavedMark:
     processors = configuration.components(output.around.get("processors"), (*output.place, "processors"))
     mappings = [each for each in processors if each.type in ("mapping", "bloblang", "mutation")]
-    found = MARK.fullmatch(str(mappings[-1].settings)) if mappings else None
+    found = MARK.fullmatch(assignment(mappings[-1].settings)) if mappings else None
     if not found:
         raise configuration.error(
             output.place, "how the mark is made cannot be read", hint='root.seq = json("seq").from_all().max()'

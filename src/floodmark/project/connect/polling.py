@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from floodmark.inputs import parse_sql
-from floodmark.project.connect.configuration import Component, Configuration, duration
+from floodmark.project.connect.configuration import Component, Configuration, assignment, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ SAVED_EARLY = "there the mark was saved before the rows were delivered; here aft
 
 @dataclass(frozen=True)
 class Polling:
-    """A table, read above a mark, again and again."""
+    """A table, read above a mark, again and again; `transform` is what the query does with its rows."""
 
     source: dict[str, Any]
     column: str
@@ -41,6 +41,7 @@ class Polling:
     cache: str
     key: str
     every: str | None = None
+    transform: str | None = None
 
     @property
     def job_name(self) -> str:
@@ -113,7 +114,9 @@ def _start(configuration: Configuration, found: Sequence[Component]) -> tuple[st
     """What stands in for a mark that is not there yet: its field, and from where on rows are read."""
     for catch in [each for each in found if each.type == "catch"]:
         for inner in configuration.components(catch.settings, catch.at()):
-            assigned = ASSIGNMENT.fullmatch(str(inner.settings)) if inner.type in ("mapping", "bloblang") else None
+            assigned = (
+                ASSIGNMENT.fullmatch(assignment(inner.settings)) if inner.type in ("mapping", "bloblang") else None
+            )
             if assigned:
                 return assigned["field"], _first_value(configuration, inner, assigned["value"])
             if inner.type not in NO_ROWS:
@@ -158,7 +161,7 @@ def _query(configuration: Configuration, component: Component, start_field: str 
     sql = configuration.text(component, "query") if component.type == "sql_raw" else _select(configuration, component)
     arguments = _arguments(configuration, component)
     reading = _Reading(configuration, component, DIALECTS.get(driver), arguments)
-    column, field, rest = reading.take_out_mark(sql)
+    column, field, rest, transform = reading.take_out_mark(sql)
     if start_field not in (None, field):
         raise configuration.error(
             component.at("args_mapping"),
@@ -166,7 +169,7 @@ def _query(configuration: Configuration, component: Component, start_field: str 
             hint="name the same field in both places",
         )
     source = {**_connection(configuration, component, driver), **rest}
-    return Polling(source, column, field, "", "")
+    return Polling(source, column, field, "", "", transform=transform)
 
 
 def _select(configuration: Configuration, component: Component) -> str:
@@ -212,8 +215,8 @@ class _Reading:
     dialect: str | None
     arguments: Sequence[str]
 
-    def take_out_mark(self, sql: str) -> tuple[str, str, dict[str, Any]]:
-        """The column that is compared, the field of the mark, and what is left as a table or a query."""
+    def take_out_mark(self, sql: str) -> tuple[str, str, dict[str, Any], str | None]:
+        """The column that is compared, the field of the mark, and what is left: a table or a query, and a transform."""
         tree = self._parsed(self._with_named_arguments(sql))
         where = tree.args.get("where")
         conditions = list(where.this.flatten() if isinstance(where.this, exp.And) else [where.this]) if where else []
@@ -225,7 +228,7 @@ class _Reading:
         tree.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
         if any(name.name.startswith("_argument_") for name in tree.find_all(exp.Column)):
             raise self._error("an argument of the query is neither the mark nor a constant", hint="[ this.seq, 10 ]")
-        return column.name, field, self._table_or_query(tree, column)
+        return column.name, field, *self._table_or_query(tree, column)
 
     def _with_named_arguments(self, sql: str) -> str:
         """Every placeholder as a name that any dialect parses, or as the constant it stands for."""
@@ -268,20 +271,23 @@ class _Reading:
         found = FIELD.fullmatch(self._argument(right.name))
         return left, next(filter(None, found.groups())) if found else ""
 
-    def _table_or_query(self, tree: exp.Select, column: exp.Column) -> dict[str, Any]:
+    def _table_or_query(self, tree: exp.Select, column: exp.Column) -> tuple[dict[str, Any], str | None]:
+        """A table where the query reads one: its catalog tells which rows share a value of the cursor."""
         rest: dict[str, Any] = {"cursor": {"column": column.name}}
         if (limit := tree.args.get("limit")) and limit.expression.is_int:
             rest["read"] = {"max_rows": int(limit.expression.name)}
         for part in ("limit", "order"):
             tree.set(part, None)  # a batch has its own end, and is read in the order of its cursor
-        table = tree.find(exp.Table)
-        if table is not None and tree.is_star and tree.sql() == f"SELECT * FROM {table.sql()}" and not table.alias:
-            return {"table": table.sql(dialect=self.dialect), **rest}
+        if (table := _only_table(tree)) is not None:
+            is_whole = tree.is_star and tree.args.get("where") is None
+            return {"table": table.sql(dialect=self.dialect), **rest}, None if is_whole else _over_source(tree)
         self.configuration.note(
-            self._place, f"query: no catalog tells whether {column.name} is unique: `unique: true` says that it is"
+            self._place,
+            f"query: no catalog tells whether {column.name} is unique, and `unique: true` says that it is, as there: "
+            f"if two rows can share a value, name more columns, `cursor: [{column.name}, id]`, or one may be missed",
         )
         rest["cursor"]["unique"] = True
-        return {"query": tree.sql(dialect=self.dialect), **rest}
+        return {"query": tree.sql(dialect=self.dialect), **rest}, None
 
     def _argument(self, name: str) -> str:
         return self.arguments[int(name.removeprefix("_argument_")) - 1]
@@ -292,3 +298,37 @@ class _Reading:
     @property
     def _place(self) -> Place:
         return self.component.at("query" if self.component.type == "sql_raw" else "where")
+
+
+PLAIN = (
+    *(exp.Select, exp.From, exp.Table, exp.Where, exp.Column, exp.Star, exp.Identifier, exp.Literal, exp.Boolean),
+    *(exp.Null, exp.Neg, exp.Paren, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.EQ, exp.NEQ),
+)
+ORDERED = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
+"""What a query may be made of that says the same to Spark as to any database; these only where numbers are compared,
+since texts have a collation and times a zone."""
+
+
+def _only_table(tree: exp.Select) -> exp.Table | None:
+    """The table of a query that does nothing but choose rows and columns of it."""
+    tables = list(tree.find_all(exp.Table))
+    has_other_parts = {name for name, part in tree.args.items() if part} - {"expressions", "from_", "from", "where"}
+    is_plain = not has_other_parts and all(map(_says_the_same, tree.walk()))
+    return tables[0] if is_plain and len(tables) == 1 and not tables[0].alias else None
+
+
+def _says_the_same(node: exp.Expr) -> bool:
+    if isinstance(node, ORDERED):
+        sides = [each for each in node.iter_expressions() if not isinstance(each, exp.Column)]
+        return all(isinstance(each, (exp.Literal, exp.Neg)) and each.is_number for each in sides)
+    is_time = isinstance(node, exp.Literal) and node.is_string and node.name[:1].isdigit()
+    return isinstance(node, PLAIN) and not is_time
+
+
+def _over_source(tree: exp.Select) -> str:
+    """The query as a transform, which is given the rows of the table as `source`."""
+    plain = tree.copy()
+    for column in plain.find_all(exp.Column):
+        for qualifier in ("table", "db", "catalog"):
+            column.set(qualifier, None)
+    return plain.from_("source").sql(dialect="spark")
