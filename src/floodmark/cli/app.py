@@ -18,6 +18,7 @@ from floodmark.patience import interrupted_by
 Command: TypeAlias = Any  # typer gives the class no public name
 
 COMMANDS = {
+    "demo": "Show on a small shop what a kill in the middle of a write costs: nothing.",
     "init": "Write a project that runs at once, with no server.",
     "import-config": "Make a project file from a configuration of Redpanda Connect that polls a table.",
     "schema": "Print the JSON Schema of the project file.",
@@ -44,9 +45,12 @@ COMMANDS = {
     "serve": "Show the same live in a browser; no JVM.",
     "workflow": "Run or check a workflow: the tasks of a Databricks-Jobs file.",
     "deadletters": "List, show, replay and discard the records that were given up.",
+    "java": "Say which Java is used, or fetch one into the cache folder.",
+    "servers": "Start a Kafka broker and a PostgreSQL server to try things with.",
 }
 MODULES = {
     "project": ("init", "schema", "lint", "check"),
+    "surroundings": ("java", "servers"),
     "plan": ("plan",),
     "run": ("run",),
     "repair": ("backfill", "reconcile"),
@@ -58,6 +62,7 @@ MODULES = {
 """Commands that stand in one module, each with an app named after it; any other has a module of its own name."""
 REPAIRING = ("backfill", "reconcile", "quarantine", "deadletters", "marks", "rollback", "events", "optimize")
 LOOKING = ("show", "query", "runs", "diff", "lineage", "health", "alerts", "report", "serve")
+SURROUNDING = ("java", "servers")
 GLOBAL_OPTIONS = ("--project", "-p", "--target", "-t", "--env-file", "--log-level", "--log-format")
 GLOBAL_HELP = "Every command also takes --project FILE, --target NAME, --env-file FILE, --log-level and --log-format."
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "
@@ -93,7 +98,8 @@ class LazyGroup(TyperGroup):
 
 def panel_of(name: str) -> str:
     """Under which heading `--help` lists a command."""
-    return "Repair" if name in REPAIRING else "Look" if name in LOOKING else "Build and run"
+    panels = {"Repair": REPAIRING, "Look": LOOKING, "This machine": SURROUNDING}
+    return next((panel for panel, names in panels.items() if name in names), "Build and run")
 
 
 def load_command(name: str) -> Command:
