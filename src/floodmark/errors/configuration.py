@@ -164,6 +164,7 @@ class JobNotFound(ConfigError):
     """`--select` named no job of this project."""
 
     def __init__(self, job: str, *, known: Sequence[str]) -> None:
+        known = [name for name in known if not name.startswith("floodmark.")]  # what we keep for ourselves is no job
         near = did_you_mean(nearest_names(job, known))
         listed = f"one of: {', '.join(known[:SHOWN])}" + (
             f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
