@@ -147,9 +147,13 @@ class ColumnReserved(ConfigError):
 class UnknownKind(ConfigError):
     """A store, source, sink or mark type that nobody registered."""
 
-    def __init__(self, thing: str, kind: str, *, known: Sequence[str]) -> None:
-        super().__init__(f"unknown {thing} '{kind}'.", hint=f"one of: {', '.join(sorted(known))}")
+    def __init__(self, thing: str, kind: str, *, known: Sequence[str], where: str = "") -> None:
+        place = f" at {where}" if where else ""
+        near = did_you_mean(nearest_names(kind, known))
+        super().__init__(f"unknown {thing} '{kind}'{place}.", hint=f"{near} one of: {', '.join(sorted(known))}".strip())
         self.thing, self.kind, self.known = thing, kind, tuple(known)
+        if where:
+            self.where = where
 
 
 class RuleInvalid(ConfigError):
