@@ -81,7 +81,7 @@ class LazyGroup(TyperGroup):
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         """The global options, as help shows them."""
-        return without_types_of_switches(super().get_params(ctx))
+        return in_plain_words(super().get_params(ctx))
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:  # type: ignore[override]
         """The real command in place of the one that `--help` lists."""
@@ -110,16 +110,25 @@ def load_command(name: str) -> Command:
     command.name = name
     for each in [command, *getattr(command, "commands", {}).values()]:
         each.epilog = each.epilog or GLOBAL_HELP
-        without_types_of_switches(each.get_params(typer.Context(each)))
+        in_plain_words(each.get_params(typer.Context(each)))
     return command
 
 
-def without_types_of_switches(params: list[Any]) -> list[Any]:
-    """A switch is written alone: help must not ask for a `<bool>` behind it."""
+def in_plain_words(params: list[Any]) -> list[Any]:
+    """Help without the types of Python: a switch stands alone, a number is N, any other value has its option's name."""
     for param in params:
-        if getattr(param, "is_flag", False) and param.metavar is None:
-            param.metavar = ""
+        if param.param_type_name == "argument":
+            param.display_type_rich = lambda ctx: None  # its own name and the sentence say it
+        elif getattr(param, "is_flag", False):
+            param.metavar = param.metavar or ""
+        elif hasattr(param, "bare_type") and "Literal" not in param.bare_type():  # words to choose from are shown
+            param.metavar = param.metavar or ("N" if param.bare_type() == "int" else last_word(param))
     return params
+
+
+def last_word(param: Any) -> str:  # noqa: ANN401  (typer gives its parameters no public type)
+    """`--env-file` takes a FILE."""
+    return str(param.opts[0]).rpartition("-")[2].upper()
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
@@ -129,7 +138,8 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=
 def floodmark(
     ctx: typer.Context,
     project: Annotated[
-        Path | None, typer.Option("--project", "-p", help="The project file; else floodmark.yaml here or above.")
+        Path | None,
+        typer.Option("--project", "-p", metavar="FILE", help="Else floodmark.yaml here or above."),
     ] = None,
     target: Annotated[str | None, typer.Option("--target", "-t", help="Which of the project's targets to use.")] = None,
     env_file: Annotated[Path | None, typer.Option(help="NAME=value lines for ${NAME} in the project file.")] = None,

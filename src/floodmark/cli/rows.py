@@ -41,7 +41,7 @@ Name = Annotated[
         metavar="TABLE", help="A table's name or folder, a job, or JOB.SINK of several.", autocompletion=complete_jobs
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many rows.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="How many rows.")]
 Where = Annotated[str | None, typer.Option("--where", "-w", metavar="SQL", help="Only rows for which this holds.")]
 At = Annotated[int | None, typer.Option(metavar="VERSION", help="As a version of the Delta table was.")]
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
