@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / ".venv-docs"
 PAGES, SITE = ROOT / "build" / "docs", ROOT / "build" / "site"
+NEEDED = (3, 11)
 FRONT = "index.md"
 """What README.md is called in the site."""
 API = {
@@ -51,6 +52,9 @@ SECTION = re.compile(r"^## (?P<title>.+?)\n(?P<text>.*?)(?=^## |\Z)", re.MULTILI
 
 def main() -> int:
     """Make the environment, the pages and the site; then look at what was made."""
+    if sys.version_info < NEEDED:
+        print("Error: Sphinx needs Python 3.11 or newer.\nTry: make docs PYTHON=python3.11 in a new checkout")
+        return 2
     python = environment()
     gather()
     build(python)
