@@ -4,7 +4,7 @@
 #   docker run -v "$PWD":/project floodmark run
 FROM python:3.12-slim-bookworm AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY pyproject.toml hatch_build.py README.md LICENSE requirements.lock ./
 COPY src ./src
 RUN python -m venv /opt/floodmark \
     && /opt/floodmark/bin/pip install --no-cache-dir --constraint requirements.lock ".[kafka,postgres,web]"

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults mutants bench dist lock clean
+.PHONY: help setup java demo demo-platform docs example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults mutants bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,8 +14,14 @@ setup: ## make .venv from requirements.lock and fetch the JVM connectors (needs 
 java: ## fetch a JDK into the cache folder, where no Java 17 or 21 is installed
 	@PYTHON="$(PYTHON)" scripts/setup.sh java
 
-demo: setup ## run the demo: two days of a platform's costs, a crash, late rows, and not a cent lost or doubled
-	@$(BIN)/python examples/demo.py
+demo: setup ## half a minute: a small shop, a kill in the middle of a write, late rows; nothing lost, nothing doubled
+	@$(BIN)/floodmark demo .demo
+
+demo-platform: setup ## some minutes: two days of a platform's costs, a crash, late rows, and not a cent lost or doubled
+	@$(BIN)/python examples/platform_observability/demo.py
+
+docs: setup ## build the site of the docs into build/site, offline, and check its links and the README's types
+	@$(BIN)/python scripts/docs.py
 
 example-000: setup ## seed 000: the offsets of a Kafka topic as a mark, on a real broker
 	@$(BIN)/python examples/seed_000/run.py
@@ -77,5 +83,5 @@ lock: setup ## resolve requirements.lock anew from pyproject.toml
 		--no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements.lock
 
 clean: ## remove what was built; .venv and the cache folder stay
-	@rm -rf dist build .audit .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo
+	@rm -rf dist build .audit .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo .demo-platform
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import email
+import email.message
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+from hatch_build import readme_for_registry
 
 ROOT = Path(__file__).parent.parent
 OURS = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
@@ -96,6 +99,17 @@ def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in zipfile.ZipFile(wheel).namelist()} == {"floodmark"}
 
 
+def test_the_page_of_a_registry_has_no_link_that_leads_nowhere(wheel: Path) -> None:
+    """There is no tree beside it: what points into ours is the repository's address, or only its text."""
+    page = str(metadata_of(wheel).get_payload())
+    assert page.startswith("# Floodmark")
+    targets = re.findall(r"\]\(([^)\s]+)", page)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert "[the tutorial](https://example.org/f/blob/main/docs/t.md)" in readme_for_registry(
+        "[the tutorial](docs/t.md)", "https://example.org/f"
+    )
+
+
 def test_everything_imported_is_declared(wheel: Path) -> None:
     """A package that happens to be there today is missing on the next machine."""
     assert imported_distributions() <= declared_distributions(wheel)
@@ -123,10 +137,14 @@ def run_nodes(tree: ast.Module) -> list[ast.AST]:
 
 
 def declared_distributions(wheel: Path) -> set[str]:
+    lines = metadata_of(wheel).get_all("Requires-Dist", [])
+    return {normal(re.split(r"[^\w.-]", line)[0]) for line in lines}
+
+
+def metadata_of(wheel: Path) -> email.message.Message:
     with zipfile.ZipFile(wheel) as archive:
         place = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = email.message_from_bytes(archive.read(place))
-    return {normal(re.split(r"[^\w.-]", line)[0]) for line in metadata.get_all("Requires-Dist", [])}
+        return email.message_from_bytes(archive.read(place))
 
 
 def normal(name: str) -> str:

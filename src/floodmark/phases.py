@@ -17,6 +17,8 @@ class Phase:
 
     words: str
     job: str = ""
+    amount: Callable[[], str] | None = None
+    """How much of it is done by now, where whoever does it knows better than Spark; it may be asked at any time."""
 
 
 _listeners: list[Callable[[Phase], None]] = []
@@ -24,10 +26,10 @@ _current = threading.local()
 
 
 @contextmanager
-def phase(words: str, job: str = "") -> Iterator[None]:
+def phase(words: str, job: str = "", amount: Callable[[], str] | None = None) -> Iterator[None]:
     """Say what the block does; when it ends, what was done around it goes on."""
     before: Phase | None = getattr(_current, "phase", None)
-    _enter(Phase(words, job or (before.job if before else "")))
+    _enter(Phase(words, job or (before.job if before else ""), amount))
     try:
         yield
     finally:

@@ -49,7 +49,7 @@ def command(spark: SparkSession, folder: Path, floodmark: Callable[..., CommandR
 def test_what_a_history_refused_is_listed_decided_and_pruned(command: Command, folder: Path) -> None:
     """From the run that counts it to the log that gets shorter."""
     planned, done = command("plan"), command("run")
-    assert "  delta: keys will be restated, how many is not known before reading" in planned.out.splitlines()
+    assert "  delta: rows whose key is there already will be replaced" in planned.out.splitlines()
     assert "5 rows read, 3 quarantined, written: delta 2" in done.out
     listed = json.loads(command("quarantine", "list", "--json").out)["quarantine"]
     assert {tuple(group["reasons"]): group["rows"] for group in listed} == {

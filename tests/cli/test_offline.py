@@ -24,9 +24,10 @@ def test_help_lists_every_command(floodmark: Floodmark) -> None:
 
 @pytest.mark.parametrize("command", [*((name,) for name in COMMANDS), ("marks", "set"), ("marks", "import")])
 def test_every_command_has_help(floodmark: Floodmark, command: tuple[str, ...]) -> None:
-    """Loaded and described, each from its own file."""
+    """Loaded and described, each from its own file, and without the types of Python."""
     said = floodmark(*command, "--help")
     assert (said.code, "Usage: floodmark " + " ".join(command) in said.out) == (0, True)
+    assert [word for word in ("<str>", "<bool>", "<int", "<path>", "list[") if word in said.out] == []
 
 
 @pytest.mark.parametrize(

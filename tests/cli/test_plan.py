@@ -32,7 +32,7 @@ from floodmark.testing import RowsSource
         (Restatement("orders", "keys", 120, at_most=True), "orders: at most 120 keys will be restated"),
         (
             Restatement("orders", "keys", at_most=True),
-            "orders: keys will be restated, how many is not known before reading",
+            "orders: rows whose key is there already will be replaced",
         ),
     ],
 )

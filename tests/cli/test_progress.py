@@ -55,6 +55,15 @@ def test_a_line_has_rows_rate_and_the_time_that_is_left() -> None:
     assert progress.lines() == ["orders: writing sink 'lake' (1 of 2), 5,000 rows, 500 a second, about 30 s left, 10 s"]
 
 
+def test_a_phase_that_counts_for_itself_is_asked_each_time() -> None:
+    """Bytes that are fetched are nothing that Spark would know of."""
+    fetched = iter(["1.0 MB", "2.5 MB"])
+    progress = Progress(clock=lambda: 0.0)
+    with heard_by(progress.hear), phase("fetching connectors", amount=lambda: next(fetched)):
+        assert progress.lines() == ["fetching connectors, 1.0 MB, 0 s"]
+        assert progress.lines() == ["fetching connectors, 2.5 MB, 0 s"]
+
+
 def test_each_of_several_jobs_has_its_line() -> None:
     """Whose tasks Spark's figures are, nobody knows then."""
     progress = Progress(lambda: WorkInSpark(tasks=8, tasks_done=2, rows=5_000), lambda: 0.0)

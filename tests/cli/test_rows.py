@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,3 +144,19 @@ def test_rows_of_a_table_of_postgresql_are_shown(floodmark: Floodmark, folder: P
     wrong = floodmark("show", "orders", "--where", "nope = 1")
     assert (refused.code, wrong.code) == (2, 2)
     assert floodmark("show", "orders", "--columns", "note", "--limit", "1").out == "note\na\n1 row\n"
+
+
+@pytest.mark.parametrize("words", [("show", "lines"), ("query", "select 1 from lines")], ids=["show", "query"])
+def test_a_table_that_no_run_has_filled_is_not_taken_for_a_wrong_name(
+    looking: Floodmark, folder: Path, words: tuple[str, ...]
+) -> None:
+    """What is missing is a run."""
+    shutil.rmtree(folder / "lake/lines")
+    result = looking(*words)
+    assert (result.code, result.err.splitlines()) == (
+        1,
+        [
+            "Error: table lines cannot be read: no run has written to it yet.",
+            "Try: floodmark run; `floodmark plan` says what it would read",
+        ],
+    )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 REFERENCE = ROOT / "docs" / "reference.md"
 OPTION = re.compile(r"--[a-z][a-z-]*")
+OTHERS = re.compile(r"\b(pip|docker) ")
+"""Lines for programs that are not ours."""
 GROUPS = ("marks", "deadletters")
 ADDED_BY_TYPER = {"--help", "--install-completion", "--show-completion"}
 
@@ -61,8 +63,8 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
 
 def test_make_targets_that_pages_name_exist() -> None:
     """`make demo` on a page is a target of the Makefile."""
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {name for block in all_blocks("sh") for name in re.findall(r"^make (\w+)", block.text, re.MULTILINE)}
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for block in all_blocks("sh") for name in re.findall(r"^make ([\w-]+)", block.text, re.MULTILINE)}
     assert {"demo", "test"} <= named
     assert named - targets == set()
 
@@ -94,7 +96,8 @@ def test_global_options_are_described() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_an_option_named_anywhere_on_a_page_exists(page: Path) -> None:
     """No option of a later version, and none with a slip of the pen."""
-    named = {word for line in page.read_text().splitlines() if "pip " not in line for word in OPTION.findall(line)}
+    lines = page.read_text().splitlines()
+    named = {word for line in lines if not OTHERS.search(line) for word in OPTION.findall(line)}
     assert named - known_options() - {"---"} == set()
 
 

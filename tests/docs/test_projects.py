@@ -39,7 +39,8 @@ def written(block: Block, folder: Path) -> Document:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("select * from source")
     names = re.findall(r"\$\{(\w+)", block.text)
-    return read_document(folder / "floodmark.yaml", Variables({name: f"value-of-{name}" for name in names}))
+    values = {name: f"postgresql://host/of_{name}" if name == "PG_URL" else f"value-of-{name}" for name in names}
+    return read_document(folder / "floodmark.yaml", Variables(values))
 
 
 @pytest.mark.parametrize("block", all_blocks("yaml"), ids=str)

@@ -278,3 +278,13 @@ def test_success_among_refused_requests_is_no_success() -> None:
 def test_plain_success_is_success() -> None:
     """The usual case."""
     assert judge(0, ":: retrieving :: floodmark#connectors") is None
+
+
+def test_how_much_has_been_fetched_is_known_while_it_comes(java: FakeJava, tmp_path: Path) -> None:
+    """Also of a file that is still on its way."""
+    resolution = Resolution(IVY_FILE, IVY_FILE, tmp_path, find_java())
+    assert resolution.fetched() == "0.0 MB"
+    (tmp_path / "ivy" / "io.delta").mkdir(parents=True)
+    (tmp_path / "ivy" / "io.delta" / "delta.jar").write_bytes(b"x" * 1_200_000)
+    (tmp_path / "ivy" / "io.delta" / "storage.jar.part").write_bytes(b"x" * 300_000)
+    assert resolution.fetched() == "1.5 MB"

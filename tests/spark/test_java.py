@@ -54,7 +54,7 @@ def test_without_java_the_platforms_command_is_named(no_java: Path) -> None:
         finding.find_java()
     assert caught.value.found is None
     assert caught.value.command.startswith("sudo apt-get install openjdk-21-jre-headless")
-    assert "make java" in caught.value.command
+    assert "floodmark java --install" in caught.value.command
 
 
 def test_a_java_of_a_wrong_version_is_named(no_java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

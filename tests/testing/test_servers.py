@@ -152,7 +152,7 @@ def test_a_stopped_child_takes_its_watch_with_it(tmp_path: Path) -> None:
 
 def test_the_command_prints_the_addresses_and_stops_on_ctrl_c() -> None:
     """For trying things by hand."""
-    command = [sys.executable, "-m", "floodmark.testing.servers", "postgres"]
+    command = [sys.executable, "-m", "floodmark", "servers", "postgres"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         first, _, _ = (running.stdout.readline() for _ in range(3))

@@ -18,6 +18,7 @@ from floodmark.patience import interrupted_by
 Command: TypeAlias = Any  # typer gives the class no public name
 
 COMMANDS = {
+    "demo": "Show on a small shop what a kill in the middle of a write costs: nothing.",
     "init": "Write a project that runs at once, with no server.",
     "import-config": "Make a project file from a configuration of Redpanda Connect that polls a table.",
     "schema": "Print the JSON Schema of the project file.",
@@ -44,9 +45,12 @@ COMMANDS = {
     "serve": "Show the same live in a browser; no JVM.",
     "workflow": "Run or check a workflow: the tasks of a Databricks-Jobs file.",
     "deadletters": "List, show, replay and discard the records that were given up.",
+    "java": "Say which Java is used, or fetch one into the cache folder.",
+    "servers": "Start a Kafka broker and a PostgreSQL server to try things with.",
 }
 MODULES = {
     "project": ("init", "schema", "lint", "check"),
+    "surroundings": ("java", "servers"),
     "plan": ("plan",),
     "run": ("run",),
     "repair": ("backfill", "reconcile"),
@@ -58,6 +62,7 @@ MODULES = {
 """Commands that stand in one module, each with an app named after it; any other has a module of its own name."""
 REPAIRING = ("backfill", "reconcile", "quarantine", "deadletters", "marks", "rollback", "events", "optimize")
 LOOKING = ("show", "query", "runs", "diff", "lineage", "health", "alerts", "report", "serve")
+SURROUNDING = ("java", "servers")
 GLOBAL_OPTIONS = ("--project", "-p", "--target", "-t", "--env-file", "--log-level", "--log-format")
 GLOBAL_HELP = "Every command also takes --project FILE, --target NAME, --env-file FILE, --log-level and --log-format."
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 some jobs failed, 4 locked by another run, "
@@ -76,7 +81,7 @@ class LazyGroup(TyperGroup):
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         """The global options, as help shows them."""
-        return without_types_of_switches(super().get_params(ctx))
+        return in_plain_words(super().get_params(ctx))
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:  # type: ignore[override]
         """The real command in place of the one that `--help` lists."""
@@ -93,7 +98,8 @@ class LazyGroup(TyperGroup):
 
 def panel_of(name: str) -> str:
     """Under which heading `--help` lists a command."""
-    return "Repair" if name in REPAIRING else "Look" if name in LOOKING else "Build and run"
+    panels = {"Repair": REPAIRING, "Look": LOOKING, "This machine": SURROUNDING}
+    return next((panel for panel, names in panels.items() if name in names), "Build and run")
 
 
 def load_command(name: str) -> Command:
@@ -104,16 +110,25 @@ def load_command(name: str) -> Command:
     command.name = name
     for each in [command, *getattr(command, "commands", {}).values()]:
         each.epilog = each.epilog or GLOBAL_HELP
-        without_types_of_switches(each.get_params(typer.Context(each)))
+        in_plain_words(each.get_params(typer.Context(each)))
     return command
 
 
-def without_types_of_switches(params: list[Any]) -> list[Any]:
-    """A switch is written alone: help must not ask for a `<bool>` behind it."""
+def in_plain_words(params: list[Any]) -> list[Any]:
+    """Help without the types of Python: a switch stands alone, a number is N, any other value has its option's name."""
     for param in params:
-        if getattr(param, "is_flag", False) and param.metavar is None:
-            param.metavar = ""
+        if param.param_type_name == "argument":
+            param.display_type_rich = lambda ctx: None  # its own name and the sentence say it
+        elif getattr(param, "is_flag", False):
+            param.metavar = param.metavar or ""
+        elif hasattr(param, "bare_type") and "Literal" not in param.bare_type():  # words to choose from are shown
+            param.metavar = param.metavar or ("N" if param.bare_type() == "int" else last_word(param))
     return params
+
+
+def last_word(param: Any) -> str:  # noqa: ANN401  (typer gives its parameters no public type)
+    """`--env-file` takes a FILE."""
+    return str(param.opts[0]).rpartition("-")[2].upper()
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
@@ -123,7 +138,8 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=
 def floodmark(
     ctx: typer.Context,
     project: Annotated[
-        Path | None, typer.Option("--project", "-p", help="The project file; else floodmark.yaml here or above.")
+        Path | None,
+        typer.Option("--project", "-p", metavar="FILE", help="Else floodmark.yaml here or above."),
     ] = None,
     target: Annotated[str | None, typer.Option("--target", "-t", help="Which of the project's targets to use.")] = None,
     env_file: Annotated[Path | None, typer.Option(help="NAME=value lines for ${NAME} in the project file.")] = None,

@@ -177,14 +177,14 @@ def run_line(receipt: Receipt) -> str:
         return f"{receipt.job}: failed after {receipt.seconds:.1f} s: {receipt.error}"
     if receipt.status == "skipped":
         return f"{receipt.job}: skipped ({'; '.join(receipt.notes)})"
-    held = f", {receipt.rows_held_back} held back" if receipt.rows_held_back else ""
+    held = f", {receipt.rows_held_back:,} held back" if receipt.rows_held_back else ""
     if receipt.status == "nothing_new" and held:
         return f"{receipt.job}: nothing read{held}: {'; '.join(receipt.notes)} ({receipt.seconds:.1f} s)"
     if receipt.status == "nothing_new":
         return f"{receipt.job}: nothing new ({receipt.seconds:.1f} s)"
-    written = ", ".join(f"{sink} {rows}" for sink, rows in receipt.rows_written.items())
+    written = ", ".join(f"{sink} {rows:,}" for sink, rows in receipt.rows_written.items())
     aside = {"quarantined": receipt.rows_quarantined, "dropped": receipt.rows_dropped, "dead": receipt.rows_dead}
-    put_aside = "".join(f", {rows} {word}" for word, rows in aside.items() if rows)
+    put_aside = "".join(f", {rows:,} {word}" for word, rows in aside.items() if rows)
     moved = f"mark {short_mark(receipt.mark_before)} → {short_mark(receipt.mark_after)}"
     counts = f"{counted(receipt.rows_read, 'row')} read{put_aside}{held}, written: {written or 'none'}"
     return f"{receipt.job}: done, {counts}; {moved} ({receipt.seconds:.1f} s)"
@@ -291,7 +291,7 @@ def print_failure(message: str, hint: str, invocation: Invocation) -> None:
     sys.stderr.write(invocation.scrub(f"{said[0]} {message}\n{said[1]} {hint}\n"))
 
 
-COLOURS = {"red": "31", "yellow": "33", "green": "32", "cyan": "36"}
+COLOURS = {"red": "31", "yellow": "33", "green": "32", "cyan": "36", "bold": "1"}
 
 
 def painted(text: str, colour: str, stream: TextIO) -> str:

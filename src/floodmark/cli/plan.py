@@ -153,7 +153,7 @@ def restated_text(restated: Restatement) -> str:
     if restated.whole:
         return f"{sink}: all {what} will be restated"
     if restated.count is None:
-        return f"{sink}: {what} will be restated, how many is not known before reading"
+        return f"{sink}: rows whose {what.removesuffix('s')} is there already will be replaced"
     few = f"at most {restated.count}" if restated.at_most else str(restated.count)
     noun = what if restated.count != 1 else what.removesuffix("s")
     shown = ", ".join(map(str, restated.values[:DATES_SHOWN]))

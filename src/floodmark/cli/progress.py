@@ -57,7 +57,8 @@ class Progress:
 
     def _line(self, phase: Phase, seconds: float) -> str:
         name = f"{phase.job}: " if phase.job else ""
-        parts = [f"{name}{phase.words}", *self._figures(seconds)]
+        figures = [phase.amount()] if phase.amount else self._figures(seconds)
+        parts = [f"{name}{phase.words}", *figures]
         return ", ".join([*parts, f"{seconds:.0f} s"])
 
     def _figures(self, seconds: float) -> Iterator[str]:

@@ -182,9 +182,9 @@ def _print_findings(report: Report, invocation: Invocation) -> None:
     print_line(_summary([*report.findings, *report.limits]))
 
 
-def _summary(printed: Sequence[Finding]) -> str:
+def _summary(printed: Sequence[Finding] | Sequence[CheckResult]) -> str:
     """How many of each severity were printed."""
-    counts = Counter(finding.severity for finding in printed)
+    counts = Counter(each.severity for each in printed)
     words = [f"{counts[each]} {each if counts[each] == 1 else each + 's'}" for each in ("error", "warning", "note")]
     return ", ".join(words)
 
@@ -213,6 +213,8 @@ def check(
     else:
         for result in results:
             _print_check(result, invocation)
+        fine = sum(result.severity == "ok" for result in results)
+        print_line(f"{fine} ok, {_summary([each for each in results if each.severity != 'ok'])}")
     if code := exit_code(results):
         raise typer.Exit(code)
 
@@ -224,6 +226,7 @@ def _check_entry(result: CheckResult, invocation: Invocation) -> dict[str, objec
 
 def _print_check(result: CheckResult, invocation: Invocation) -> None:
     rule = f" {result.rule}" if result.rule else ""
-    print_line(invocation.scrub(f"{result.job}: {result.part}: {result.severity}{rule}: {result.message}"))
+    severity = painted(result.severity, SEVERITY_COLOURS.get(result.severity, "green"), sys.stdout)
+    print_line(invocation.scrub(f"{result.job}: {result.part}: {severity}{rule}: {result.message}"))
     if result.rule:
         print_line(invocation.scrub(f"  Try: {result.hint}"))

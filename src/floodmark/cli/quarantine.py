@@ -67,7 +67,7 @@ def show(
     job: JobArgument,
     rule: Rule = None,
     number: Number = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show rows that wait in the quarantine."""

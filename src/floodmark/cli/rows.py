@@ -25,6 +25,7 @@ from floodmark.probes.rows import (
 )
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from floodmark.project.kinds import SinkModel, Site
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
+NO_TABLE = "there is no such table"
 show_app = typer.Typer(add_completion=False)
 Name = Annotated[
     str,
@@ -39,7 +41,7 @@ Name = Annotated[
         metavar="TABLE", help="A table's name or folder, a job, or JOB.SINK of several.", autocompletion=complete_jobs
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many rows.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="How many rows.")]
 Where = Annotated[str | None, typer.Option("--where", "-w", metavar="SQL", help="Only rows for which this holds.")]
 At = Annotated[int | None, typer.Option(metavar="VERSION", help="As a version of the Delta table was.")]
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
@@ -89,8 +91,9 @@ def query_(
     if by_spark or any(place.path is None for place in named.values()):
         print_rows(query_by_spark(invocation.session()(), named, sql, limit), as_json=as_json)
         return
+    tables = {name: place.opened() for name, place in named.items()}
     try:
-        rows = query({name: open_delta(str(place.path)) for name, place in named.items()}, sql, limit)
+        rows = query(tables, sql, limit)
     except SourceUnreadable as error:
         raise ConfigError(error.message, hint=f"{SPARK_INSTEAD}: floodmark query --spark …") from error
     print_rows(rows, as_json=as_json)
@@ -145,9 +148,23 @@ class TablePlace:
         try:
             return delta_rows(self.path, wanted, at)
         except SourceUnreadable as error:
-            if "no such table" in error.message:
-                raise
+            if NO_TABLE in error.message:
+                raise self.not_there() from error
             raise NeedsSpark(error.message) from error
+
+    def opened(self) -> DeltaTable:
+        """The Delta table, in its own client's hands. Raises SourceUnreadable."""
+        try:
+            return open_delta(str(self.path))
+        except SourceUnreadable as error:
+            if NO_TABLE in error.message:
+                raise self.not_there() from error
+            raise ConfigError(error.message, hint=f"{SPARK_INSTEAD}: floodmark query --spark …") from error
+
+    def not_there(self) -> SourceUnreadable:
+        """A table that nobody has written to is no mistake in the project file."""
+        reason, hint = "no run has written to it yet", "floodmark run; `floodmark plan` says what it would read"
+        return SourceUnreadable(f"table {self.name}", reason=reason, hint=hint)
 
     def _of_files(self, sink: SinkModel, wanted: Filter) -> Rows:
         from floodmark.locations import local_path

@@ -147,9 +147,13 @@ class ColumnReserved(ConfigError):
 class UnknownKind(ConfigError):
     """A store, source, sink or mark type that nobody registered."""
 
-    def __init__(self, thing: str, kind: str, *, known: Sequence[str]) -> None:
-        super().__init__(f"unknown {thing} '{kind}'.", hint=f"one of: {', '.join(sorted(known))}")
+    def __init__(self, thing: str, kind: str, *, known: Sequence[str], where: str = "") -> None:
+        place = f" at {where}" if where else ""
+        near = did_you_mean(nearest_names(kind, known))
+        super().__init__(f"unknown {thing} '{kind}'{place}.", hint=f"{near} one of: {', '.join(sorted(known))}".strip())
         self.thing, self.kind, self.known = thing, kind, tuple(known)
+        if where:
+            self.where = where
 
 
 class RuleInvalid(ConfigError):
@@ -164,6 +168,7 @@ class JobNotFound(ConfigError):
     """`--select` named no job of this project."""
 
     def __init__(self, job: str, *, known: Sequence[str]) -> None:
+        known = [name for name in known if not name.startswith("floodmark.")]  # what we keep for ourselves is no job
         near = did_you_mean(nearest_names(job, known))
         listed = f"one of: {', '.join(known[:SHOWN])}" + (
             f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""

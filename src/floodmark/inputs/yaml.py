@@ -132,12 +132,23 @@ def _compose(text: str, name: str, kind: type[BoundedLoader]) -> tuple[BoundedLo
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         what = ":" if isinstance(error, _Refused) else " is not YAML:"
-        raise ConfigError(f"{name}:{line}{what} {error.problem}.", hint="fix that line") from None
+        raise ConfigError(f"{name}:{line}{what} {error.problem}.", hint=_yaml_hint(error, text)) from None
     except yaml.YAMLError:
         raise ConfigError(
             f"{name} is not YAML: it holds characters that YAML refuses.", hint="save it as UTF-8"
         ) from None
     return loader, node
+
+
+def _yaml_hint(error: yaml.MarkedYAMLError, text: str) -> str:
+    """What people usually meant; the parser names neither the tab nor the text that wants quotes."""
+    lines = text.splitlines()
+    line = lines[error.problem_mark.line] if error.problem_mark and error.problem_mark.line < len(lines) else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "YAML is indented by spaces: write them in place of the tab"
+    if str(error.problem).startswith("mapping values are not allowed"):
+        return "put a text that holds a colon and a space between quotes, or fix how far the line is indented"
+    return "fix that line, or how far it is indented"
 
 
 class _Size(NamedTuple):

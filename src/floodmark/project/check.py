@@ -17,6 +17,7 @@ from floodmark.errors import FloodmarkError, ModuleNeedsSpark, SinkBehind, Sourc
 from floodmark.errors.causes import reason_of
 from floodmark.health.report import SinkUnseen
 from floodmark.hwm import VersionHWM
+from floodmark.hwm.mark import mark_text
 from floodmark.jobs.table_readers import kept_by, time_of
 from floodmark.locations import local_path
 from floodmark.logs import get_logger
@@ -176,8 +177,8 @@ def sight_text(sight: Sight) -> str:
     held = f"; {sight.held_back} held back: {sight.held_reason}" if sight.held_back else ""
     if sight.span is None:
         return f"nothing new{held}"
-    rows = "rows" if sight.expected_rows is None else f"{sight.expected_rows} rows"
-    return f"{rows} to read, up to {sight.span.upto.show()}{held}"
+    rows = "rows" if sight.expected_rows is None else f"{sight.expected_rows:,} rows"
+    return f"{rows} to read, up to {mark_text(sight.span.upto.show())}{held}"
 
 
 def postgres_source_remarks(source: Postgres) -> Remarks:

@@ -277,8 +277,8 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
 def _unknown_type(place: Place, where: str, detail: ErrorDetails, document: Document) -> ConfigError:
     """The type is shown as the file spells it: what a variable holds stays unseen."""
     known = [name.strip(" '") for name in str(detail["ctx"]["expected_tags"]).split(",")]
-    thing = f"{'sink' if 'sinks' in place else 'source'} type at {document.where((*place, 'type'))}:"
-    return UnknownKind(thing, str(_value_at(document.values, (*place, "type"))), known=known)
+    thing, kind = "sink type" if "sinks" in place else "source type", str(_value_at(document.values, (*place, "type")))
+    return UnknownKind(thing, kind, known=known, where=document.where((*place, "type")))
 
 
 def _value_at(values: Json, place: Place) -> Json:

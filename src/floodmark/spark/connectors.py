@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -125,8 +126,9 @@ def _resolve(folder: Path, settings: Path, pause_seconds: float, modules: Path =
         found = cached_jars(folder)  # another process may have resolved them while this one waited
         if found:
             return found
-        with phase("fetching connectors"):
-            Resolution(modules, settings, folder, java).run(pause_seconds)
+        resolution = Resolution(modules, settings, folder, java)
+        with phase("fetching connectors", amount=resolution.fetched):
+            resolution.run(pause_seconds)
         write_manifest(folder)
     return cached_jars(folder)
 
@@ -218,6 +220,13 @@ class Resolution:
             shutil.rmtree(self._ivy_cache, ignore_errors=True)
         if trouble:
             raise trouble
+
+    def fetched(self) -> str:
+        """How much has been fetched so far, for whoever waits."""
+        files = [file for file in self._ivy_cache.rglob("*") if file.suffix in (".jar", ".part")]
+        with suppress(OSError):  # a part is renamed when it is whole
+            return f"{sum(file.stat().st_size for file in files) / 1_000_000:.1f} MB"
+        return ""
 
     @property
     def jars(self) -> Path:

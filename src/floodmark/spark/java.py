@@ -106,7 +106,7 @@ def _answer(program: Path) -> Java | None:
 
 def install_command() -> str:
     """How to get a Java: with the platform's package manager, or without."""
-    return f"{native_command()}; or, without an administrator, `make java` in a checkout of Floodmark"
+    return f"{native_command()}; or, without an administrator, `floodmark java --install` (`make java` in a checkout)"
 
 
 def native_command() -> str:
@@ -120,7 +120,7 @@ def native_command() -> str:
 
 
 def jdk_folder() -> Path:
-    """Where `make java` puts what it fetches."""
+    """Where `floodmark java --install` and `make java` put what they fetch."""
     return cache_folder() / "jdk"
 
 
@@ -138,8 +138,12 @@ def install() -> Java:
 
 
 def _fetch(folder: Path) -> Path:
-    import jdk
-
+    try:
+        import jdk
+    except ImportError as error:
+        raise SparkUnavailable(
+            "what fetches a JDK is not installed.", hint=f"pip install 'floodmark[java]'; or {native_command()}"
+        ) from error
     try:
         return Path(jdk.install(FETCHED, path=str(folder)))
     except Exception as error:  # the downloader wraps some failures, and lets those of the network through

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from floodmark.errors import ConfigError
+from floodmark.errors import ConfigError, UnknownKind
 from floodmark.errors.known_causes import jdbc_hint
 from floodmark.jobs.job import as_transform
 from floodmark.locations import line_without_return, local_path, missing_part
+from floodmark.project.file import store_settings
 from floodmark.project.findings import Finding, Guarantee
 from floodmark.project.findings import Report as Report
 from floodmark.project.folder import gather
@@ -49,6 +50,7 @@ from floodmark.spark.masters import master_mistake
 from floodmark.spark.session import full_names, is_local
 from floodmark.step.transform import Function, Identity, Sql
 from floodmark.step.work import why_spooled
+from floodmark.stores.opening import LOADERS
 
 if TYPE_CHECKING:
     from floodmark.inputs.yaml import Place
@@ -78,11 +80,22 @@ def lint(document: Document, with_python: WithPython = lambda project: (project,
         return Report(tuple(_mistake(error, document) for error in wrong))
     project, unseen = with_python(project)
     jobs = [JobLint(job, ("jobs", position), document, project) for position, job in project.placed_jobs()]
-    findings = [*_master(project, document), *setup_finding(project, document)]
+    findings = [*_store(document), *_master(project, document), *setup_finding(project, document)]
     findings += [*(each.finding(document) for each in unseen), *(each for job in jobs for each in job.findings())]
     guarantees = [guarantee for job in jobs for guarantee in job.guarantees()]
     limited = [limit for job in jobs for limit in limits(job.job, document.where(job.place))]
     return Report(tuple(findings), tuple(guarantees), tuple(limited))
+
+
+def _store(document: Document) -> Iterator[Finding]:
+    """A kind of store that nobody knows; the rest of its text may hold a password, and is not shown."""
+    store = store_settings(document).store
+    for text in (store,) if isinstance(store, str) else store:
+        kind = text.partition(":")[0]
+        if kind not in LOADERS:
+            yield _mistake(
+                UnknownKind("store", kind, known=sorted(LOADERS), where=document.where(("store",))), document
+            )
 
 
 def _master(project: Project, document: Document) -> Iterator[Finding]:
@@ -93,7 +106,8 @@ def _master(project: Project, document: Document) -> Iterator[Finding]:
 
 def _mistake(error: ConfigError, document: Document) -> Finding:
     where = str(getattr(error, "where", document.file.name))
-    return Finding("FM100", where, None, error.message.removeprefix(f"{where}: "), error.hint)
+    message = error.message.removeprefix(f"{where}: ").replace(f" at {where}.", ".").replace(f" ({where}).", ".")
+    return Finding("FM100", where, None, message, error.hint)
 
 
 @dataclass(frozen=True)

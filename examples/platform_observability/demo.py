@@ -1,4 +1,4 @@
-"""What a platform costs, from files to a bill, on a laptop and without a server. `make demo` runs it.
+"""What a platform costs, from files to a bill, on a laptop and without a server. `make demo-platform` runs it.
 
 Two days of made-up system tables arrive, in Databricks' own shapes; the daily workflow builds bronze, silver and gold
 from them. Then rows of the first day come late, one of them a correction; the attempt to read them is killed in the
@@ -21,7 +21,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-PLATFORM = Path(__file__).with_name("platform_observability")
+PLATFORM = Path(__file__).parent
 sys.path.insert(0, str(PLATFORM))
 
 import floodmark as fm  # noqa: E402 - the example's folder has to be known first
@@ -175,7 +175,7 @@ def demo(lake: Lake) -> bool:
 
 
 def main() -> int:
-    lake = Lake.at(Path(".demo"))
+    lake = Lake.at(Path(".demo-platform"))
     os.environ[HOME] = lake.home
     logging.getLogger("floodmark").setLevel("ERROR")  # what the rules found is shown at the end
     try:
