@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from floodmark.cli.app import run
 from tests.web.conftest import TOKEN, Site, chromium
 
+Scheme = Literal["light", "dark"]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
 pytestmark = pytest.mark.skipif(chromium() is None, reason="no chromium on this machine: apt-get install chromium")
@@ -68,19 +70,53 @@ def overflow(page: Page) -> int:
 
 
 def test_the_report_draws_every_table_and_plot_and_asks_nobody(watched: Watched, report_url: str) -> None:
-    """Four tables, two plots for each of three jobs; the policy lets its own scripts run."""
+    """Four tables in their layers, two plots for each of three jobs; the policy lets its own scripts run."""
     watched.page.goto(report_url)
     assert watched.page.locator(".graph .node").count() == 4
+    assert watched.page.locator(".graph .lane-name").all_text_contents() == ["SOURCE", "BRONZE", "SILVER", "GOLD"]
+    watched.page.locator(".plots").last.scroll_into_view_if_needed()
+    watched.page.locator(".plots").last.locator("canvas").first.wait_for()
     assert watched.page.locator(".plots canvas").count() == 6
     assert (watched.complaints, watched.requests) == ([], [report_url])
 
 
 def test_the_report_fits_a_phone_in_the_dark(phone: Watched, report_url: str) -> None:
-    """Wide tables scroll in a box of their own, and the colours follow the system."""
+    """Rows of wide tables are cards there, and the colours follow the system."""
     phone.page.goto(report_url)
     assert overflow(phone.page) == 0
-    assert phone.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 27)"
+    assert phone.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 23, 27)"
+    assert phone.page.locator("table.rows td").first.evaluate("cell => getComputedStyle(cell).display") == "block"
     assert phone.complaints == []
+
+
+FAINT_TEXTS = """() => {
+  const canvas = Object.assign(document.createElement("canvas"), {width: 1, height: 1});
+  const pen = canvas.getContext("2d", {willReadFrequently: true});
+  const pixel = () => [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  const paint = (colour) => { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); return pixel(); };
+  const linear = (part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const ways = (element) => element ? [...ways(element.parentElement), element] : [];
+  const contrast = (element) => {
+    ways(element).forEach((each) => paint(getComputedStyle(each).backgroundColor));
+    const below = light(pixel()), above = light(paint(getComputedStyle(element).color));
+    return (Math.max(below, above) + 0.05) / (Math.min(below, above) + 0.05);
+  };
+  const says = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+  const texts = [...document.querySelectorAll("main *, header *, footer *")]
+    .filter((each) => each.clientWidth && !each.closest("svg") && says(each));
+  return texts.filter((each) => contrast(each) < 4.5).map((each) => `${each.className} ${each.textContent}`);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_of_the_report_can_be_read(browser: Browser, report_url: str, scheme: Scheme) -> None:
+    """A contrast of 4.5 at least, as WCAG asks, in both schemes."""
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.goto(report_url)
+    assert page.evaluate(FAINT_TEXTS) == []
+    context.close()
 
 
 def test_a_table_of_the_graph_is_chosen_by_keyboard(watched: Watched, report_url: str) -> None:

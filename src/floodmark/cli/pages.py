@@ -14,6 +14,7 @@ from floodmark.cli.output import AsJson, print_json, print_line
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
+    from floodmark.jobs.diff import Diff
     from floodmark.web.access import Gate
     from floodmark.web.pages import Pages
     from floodmark.web.snapshot import Snapshot
@@ -39,15 +40,15 @@ def report(ctx: typer.Context, output: Output = Path("report.html"), as_json: As
         print_line(f"{output}: {snapshot.report.overall}, {count} {'job' if count == 1 else 'jobs'}")
 
 
-def last_changes(invocation: Invocation, snapshot: Snapshot) -> list[str]:
-    """What `floodmark diff` says of the last run and the one before it; nothing while there are no two."""
-    from floodmark.cli.runs import diff_between, diff_lines
+def last_changes(invocation: Invocation, snapshot: Snapshot) -> Diff | None:
+    """What `floodmark diff` says of the last run and the one before it; None while there are no two."""
+    from floodmark.cli.runs import diff_between
 
     last = [run.run for run in snapshot.last_call() if run.run]
     before = [run.run for run in snapshot.runs if run.run and run.run not in last]
     if not last or not before:
-        return []
-    return list(diff_lines(diff_between(invocation, before[0], last[-1], ()), invocation.site().folder))
+        return None
+    return diff_between(invocation, before[0], last[-1], ())
 
 
 def snapshot_of(invocation: Invocation, **depth: int) -> Snapshot:

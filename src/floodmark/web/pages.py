@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from floodmark.jobs.diff import Diff
     from floodmark.stores.contract import MarkStore
     from floodmark.web.snapshot import JobView, Snapshot
 
@@ -43,7 +44,8 @@ class Pages:
     store: Callable[[], MarkStore]
     gate: Gate = field(default_factory=Gate)
     acts: Acts | None = None
-    changes: Callable[[Snapshot], Sequence[str]] = lambda _snapshot: ()
+    changes: Callable[[Snapshot], Diff | None] = lambda _snapshot: None
+    """What the last run changed."""
     metrics: Callable[[], bytes] | None = None
     scrub: Callable[[str], str] = str
     """Takes secrets out of a page."""
@@ -70,7 +72,8 @@ class Pages:
 
         may_act = self.acts is not None and self.gate.may_act(request)
         key = self.gate.form_key(request) if may_act else ""
-        return HTMLResponse(self.scrub(render(template, may_act=may_act, key=key, **values)), status)
+        here = request.url.path
+        return HTMLResponse(self.scrub(render(template, may_act=may_act, key=key, here=here, **values)), status)
 
     def overview(self, request: Request) -> Response:
         snapshot = self.snapshot()
@@ -86,6 +89,7 @@ class Pages:
             request,
             "job.html",
             job=view,
+            taken=snapshot.taken,
             runs=tuple(store.runs(view.name, RUNS_SHOWN)),
             history=store.history(view.name, HISTORY_SHOWN),
             graph=snapshot.graph.around(view.name),
@@ -140,6 +144,12 @@ class Pages:
         """What an act has printed so far."""
         act = self.acts.find(request.path_params["id"]) if self.acts else None
         return self.page(request, "act.html", act=act) if act else self.missing(request, "this act")
+
+    def state(self, request: Request) -> Response:
+        """A word that changes with what the pages show, so that a page that is open can say so."""
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse(self.snapshot().state())
 
     def numbers(self, request: Request) -> Response:
         """For Prometheus."""
@@ -236,6 +246,7 @@ def application(pages: Pages) -> Starlette:
             at("/health", pages.health),
             at("/acts/{id:int}", pages.act_page),
             at("/metrics", pages.numbers),
+            at("/state", pages.state),
             at("/login", pages.login, "GET", "POST", open_to_all=True),
             at("/static/{path:path}", pages.static, open_to_all=True),
         ],

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SourceUnreadable
 from floodmark.health.checks import is_a_program
-from floodmark.health.report import worst
+from floodmark.health.report import SEVERITY, worst
 from floodmark.hwm.mark import short_mark
 from floodmark.jobs.workflow.memory import WorkflowState, last_run_in
 from floodmark.lineage import Lineage, lineage_of
+from floodmark.lineage.datasets import folder
 from floodmark.lineage.flows import Parts
 from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
-from floodmark.project.health import examine_project
+from floodmark.project.health import examine_project, watch_of
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt
 from floodmark.web.graph import Graph, graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from floodmark.health.report import Finding, Report, Status
+    from floodmark.health.report import Finding, Report, Status, Watch
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel, Project
     from floodmark.stores.contract import MarkStore
@@ -80,6 +83,16 @@ class JobView:
         return self.runs[0] if self.runs else None
 
     @property
+    def last_judged(self) -> Receipt | None:
+        """The last batch that rules have judged."""
+        return next((run for run in self.runs if run.status == "done" and run.rules), None)
+
+    @property
+    def has_history(self) -> bool:
+        """Whether there are batches to compare."""
+        return sum(run.status == "done" for run in self.runs) > 1
+
+    @property
     def lag(self) -> Finding | None:
         """What health says of its mark."""
         return next((each for each in self.findings if each.check == "processing_offsets"), None)
@@ -103,9 +116,34 @@ class Snapshot:
     """The last run of each."""
     asides: tuple[AsideView, ...] = ()
     alerts: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    """Of the project: paths are shown from here."""
 
     def job(self, name: str) -> JobView | None:
         return next((job for job in self.jobs if job.name == name), None)
+
+    def worst_first(self) -> list[JobView]:
+        """The jobs, those that need somebody before the others, each group in the order of the project."""
+        return sorted(self.jobs, key=lambda job: -SEVERITY.index(job.status))
+
+    def troubles(self) -> list[str]:
+        """How many jobs are not healthy, the worst first: 1 critical, 2 warning."""
+        found = Counter(job.status for job in self.jobs)
+        return [f"{found[status]} {status.lower()}" for status in reversed(SEVERITY[1:]) if found[status]]
+
+    def runs_by_job(self) -> dict[str, list[Receipt]]:
+        """The newest runs that did something, newest first."""
+        recent: dict[str, list[Receipt]] = {}
+        for run in self.runs:
+            recent.setdefault(run.job, []).append(run)
+        own = {job.name: list(job.runs) for job in self.jobs if len(job.runs) > 1}
+        return {name: runs[:RUNS_OF_A_JOB] for name, runs in {**recent, **own}.items()}
+
+    def state(self) -> str:
+        """A word that is another one as soon as a page would show something else."""
+        seen = [(job.name, job.status, job.number, job.open_batch, job.last and job.last.started) for job in self.jobs]
+        aside = [(each.job, each.kind, each.open_rows, each.error) for each in self.asides]
+        return sha256(repr((seen, sorted(self.alerts), aside)).encode()).hexdigest()[:16]
 
     def last_call(self) -> list[Receipt]:
         """The runs that followed each other without a pause, up to the newest; the earliest first."""
@@ -146,12 +184,15 @@ def take_snapshot(
         taken=now,
         report=report,
         jobs=tuple(view(name) for name in [*names, *streams]),
-        graph=graph_of(lineage, statuses, str(site.folder), unread),
+        graph=graph_of(
+            lineage, statuses, str(site.folder), unread, _findings_by_table(report, watch_of(project, site))
+        ),
         lineage=lineage,
         runs=tuple(run for run in store.runs(None, RUNS_OF_ALL) if run.job != UPKEEP),
         workflows={name: run for name, record in records.items() if (run := last_run_in(record)) is not None},
         asides=tuple(_asides(project, site)),
         alerts=memory.alerts,
+        folder=str(site.folder),
     )
 
 
@@ -203,6 +244,12 @@ def _findings_by_job(report: Report) -> dict[str, list[Finding]]:
     for finding in report.findings:
         found.setdefault(finding.subject.removeprefix("job ").partition(",")[0], []).append(finding)
     return found
+
+
+def _findings_by_table(report: Report, watch: Watch) -> dict[str, list[Finding]]:
+    """By the dataset that each watched table is."""
+    about = _findings_by_job(report)
+    return {str(folder(table.where)): about.get(table.name, []) for table in watch.tables}
 
 
 def _marks(record: JobRecord | None) -> tuple[MarkView, ...]:
