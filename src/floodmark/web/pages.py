@@ -30,10 +30,30 @@ if TYPE_CHECKING:
 
 FRESH_SECONDS = 2.0
 """A snapshot may be shown for so long: a page that is reloaded often must not become a load on the store."""
+QUICK_SECONDS = 0.3
+"""A look that takes no longer is waited for."""
+OLD_SECONDS = 300.0
+"""What was seen longer ago is not shown without another look."""
+PAUSE_FACTOR = 10.0
+"""A look that took long is taken again after so many times as long."""
 RUNS_SHOWN = 200
 HISTORY_SHOWN = 50
 HOPS_SHOWN = 500
 TYPES = {".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen, when, and how long it took."""
+
+    snapshot: Snapshot
+    begun: float
+    seconds: float
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was over."""
+        return time.monotonic() - self.begun - self.seconds
 
 
 @dataclass
@@ -51,15 +71,41 @@ class Pages:
     """Takes secrets out of a page."""
     log_lines: Callable[[str, str], Sequence[str]] = lambda _job, _run: ()
     """The log of a run, by job and run id."""
-    _last: tuple[float, Snapshot] | None = None
+    quick_seconds: float = QUICK_SECONDS
+    _last: Look | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def snapshot(self) -> Snapshot:
-        """The project as it was at most a moment ago."""
+        """The project as it was a moment ago; where a look takes long, as the last one saw it while the next goes on.
+
+        Raises what a look raises: what cannot be read is not shown as it once was.
+        """
+        last = self._last
+        if last is None or last.age > OLD_SECONDS or (last.age > FRESH_SECONDS and last.seconds <= self.quick_seconds):
+            return self._look_again(last)
+        if last.age > max(FRESH_SECONDS, PAUSE_FACTOR * last.seconds) and not self._lock.locked():
+            self.look_beside(last)
+        return last.snapshot
+
+    def look_beside(self, last: Look | None = None) -> threading.Thread:
+        """Look in a thread; one at a time looks, the others take what it saw."""
+
+        def look() -> None:
+            try:
+                self._look_again(last)
+            except FloodmarkError:
+                self._last = None  # whoever asks next looks, and is told
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        return thread
+
+    def _look_again(self, last: Look | None) -> Snapshot:
         with self._lock:
-            if self._last is None or time.monotonic() - self._last[0] > FRESH_SECONDS:
-                self._last = (time.monotonic(), self.look())
-            return self._last[1]
+            if self._last is None or self._last is last:
+                begun = time.monotonic()
+                self._last = Look(self.look(), begun, time.monotonic() - begun)
+            return self._last.snapshot
 
     def close(self) -> None:
         """End what the pages started."""

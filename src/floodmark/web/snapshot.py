@@ -10,13 +10,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.health.checks import is_a_program
+from floodmark.health.checks import TableLooks, is_a_program
 from floodmark.health.report import SEVERITY, worst
 from floodmark.hwm.mark import short_mark
 from floodmark.jobs.workflow.memory import WorkflowState, last_run_in
 from floodmark.lineage import Lineage, lineage_of
 from floodmark.lineage.datasets import folder
 from floodmark.lineage.flows import Parts
+from floodmark.lineage.graph import Columns
 from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
 from floodmark.project.health import examine_project, watch_of
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from floodmark.health.report import Finding, Report, Status, Watch
+    from floodmark.lineage import Dataset
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel, Project
     from floodmark.stores.contract import MarkStore
 
 
 RUNS_OF_A_JOB = 30
+RUNS_IN_ALL_JOBS = 3_000
+"""A project of very many jobs shows fewer runs of each, but never fewer than the next number."""
+FEWEST_RUNS = 5
 RUNS_OF_ALL = 300
 ROWS_SHOWN = 20
 PAUSE_BETWEEN_RUNS = 30.0
@@ -161,20 +166,27 @@ def take_snapshot(
     store: MarkStore,
     now: datetime,
     scrub: Callable[[str], str] = str,
+    known: KnownProject | None = None,
     *,
-    runs_of_a_job: int = RUNS_OF_A_JOB,
+    runs_of_a_job: int | None = None,
 ) -> Snapshot:
-    """Look at everything once. Raises StoreUnreachable: what could not be read is not shown as empty."""
-    report, memory = examine_project(project, site, store, now)
+    """Look at everything once. Raises StoreUnreachable: what could not be read is not shown as empty.
+
+    Who looks again and again gives what is `known` from before.
+    """
+    known = known or KnownProject()
+    report, memory = examine_project(project, site, store, now, known.tables)
     names = [job.name for job in project.jobs]
     records = {name: store.read(name) for name in [*names, *store.jobs()]}
     streams = [name for name, record in records.items() if name not in names and is_a_program(record)]
     about = _findings_by_job(report)
     statuses = {name: worst([each.status for each in about.get(name, ())]) for name in [*names, *streams]}
-    lineage, unread = lineage_as_far_as_known(project, site)
+    lineage, unread = known.lineage(project, site)
+
+    depth = runs_of_a_job or max(FEWEST_RUNS, min(RUNS_OF_A_JOB, RUNS_IN_ALL_JOBS // max(1, len(names))))
 
     def view(name: str) -> JobView:
-        runs = store.runs(name, runs_of_a_job)
+        runs = store.runs(name, depth)
         return _job(name, records[name], about.get(name, ()), statuses[name], runs)
 
     return Snapshot(
@@ -196,15 +208,36 @@ def take_snapshot(
     )
 
 
-def lineage_as_far_as_known(project: Project, site: Site) -> tuple[Lineage, dict[str, str]]:
+@dataclass
+class KnownProject:
+    """What stays the same between two looks at a project: tables whose logs did not grow, and the lineage while no
+    table has other columns. Of one project: who loads another one begins anew."""
+
+    tables: TableLooks = field(default_factory=TableLooks)
+    _columns: dict[Dataset, list[str] | None] = field(default_factory=dict)
+    _lineage: tuple[Lineage, dict[str, str]] | None = None
+
+    def lineage(self, project: Project, site: Site) -> tuple[Lineage, dict[str, str]]:
+        """The lineage of the jobs whose SQL can be read, and of the others why not."""
+        if self._lineage is None or any(self._read(dataset) != names for dataset, names in self._columns.items()):
+            columns = Columns(read=self.tables.columns)
+            self._lineage = lineage_as_far_as_known([Parts.of_model(model, site) for model in project.jobs], columns)
+            self._columns = columns.stored
+        return self._lineage
+
+    def _read(self, dataset: Dataset) -> list[str] | None:
+        return self.tables.columns(dataset.name) if dataset.namespace == "file" else None
+
+
+def lineage_as_far_as_known(parts: Sequence[Parts], columns: Columns) -> tuple[Lineage, dict[str, str]]:
     """The lineage of the jobs whose SQL can be read, and of the others why not."""
-    parts = [Parts.of_model(model, site) for model in project.jobs]
     try:
-        return lineage_of(parts), {}
+        return lineage_of(parts, columns), {}
     except ConfigError:
         reasons = {part.name: _reason_against(part) for part in parts}
         unread = {name: reason for name, reason in reasons.items() if reason is not None}
-        return lineage_of(part for part in parts if part.name not in unread), unread
+        columns.filled.clear()
+        return lineage_of((part for part in parts if part.name not in unread), columns), unread
 
 
 def _reason_against(part: Parts) -> str | None:

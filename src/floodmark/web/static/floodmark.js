@@ -78,6 +78,8 @@
       if (!word || !hits.length) return;
       this.focus = hits[0].id;
       this.chosen = "";
+      this.lit = new Set();
+      this.panel.replaceChildren();
       this.show(new Set(hits.slice(0, 20).flatMap((node) => [...this.around(node.id, 1)])));
     }
 
