@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from floodmark.cli.app import run
 from tests.web.conftest import TOKEN, Site, chromium
+from tests.web.prepared import HOSTILE
 
 Scheme = Literal["light", "dark"]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -67,6 +69,11 @@ def overflow(page: Page) -> int:
     """By how many pixels the page is wider than the window."""
     wide: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return wide
+
+
+def overflow_at(page: Page, url: str) -> int:
+    page.goto(url)
+    return overflow(page)
 
 
 def test_the_report_draws_every_table_and_plot_and_asks_nobody(watched: Watched, report_url: str) -> None:
@@ -144,7 +151,8 @@ def test_a_column_of_the_report_shows_where_it_comes_from(watched: Watched, repo
 
 def test_every_live_page_is_without_complaint_and_asks_its_own_server_alone(watched: Watched, site: Site) -> None:
     """The strict policy holds for what the pages do."""
-    paths = ["/", "/jobs/orders_bronze", "/runs", "/runs/run3orders_bronze", "/lineage", "/aside", "/health"]
+    paths = ["/", "/jobs/orders_bronze", f"/jobs/{quote(HOSTILE)}", "/runs", "/runs/run3orders_bronze"]
+    paths += ["/lineage", "/lineage?point=lake/silver/orders.cents", "/aside", "/health"]
     visited = [watched.page.goto(site.url + path) for path in paths]
     assert [answer.status for answer in visited if answer] == [200] * len(paths)
     assert watched.complaints == []
@@ -160,11 +168,31 @@ def test_a_column_leads_to_what_it_is_made_of(watched: Watched, site: Site) -> N
 
 
 def test_a_live_page_fits_a_phone(phone: Watched, site: Site) -> None:
-    """The overview, and a job."""
-    phone.page.goto(site.url)
-    first = overflow(phone.page)
-    phone.page.goto(f"{site.url}/jobs/orders_bronze")
-    assert (first, overflow(phone.page)) == (0, 0)
+    """The overview, and jobs: one that failed once, and one with a name that nobody can break."""
+    paths = ["/", "/jobs/orders_silver", f"/jobs/{quote(HOSTILE)}", "/runs", "/lineage", "/aside", "/health"]
+    assert [overflow_at(phone.page, site.url + path) for path in paths] == [0] * len(paths)
+
+
+def test_a_person_without_a_mouse_gets_from_the_overview_to_a_run(watched: Watched, site: Site) -> None:
+    """Tab and Enter alone: skip to the content, a job, a run of it."""
+    watched.page.goto(site.url)
+    press_until(watched.page, "Skip to the content")
+    assert watched.page.evaluate("location.hash") == "#main"
+    press_until(watched.page, "revenue_gold")
+    watched.page.wait_for_url("**/jobs/revenue_gold")
+    press_until(watched.page, " UTC")
+    watched.page.wait_for_url("**/runs/run3revenue_gold*")
+    assert watched.complaints == []
+
+
+def press_until(page: Page, words: str) -> None:
+    """Tab to the next element that ends with these words, and Enter."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if str(page.evaluate("document.activeElement.textContent")).strip().endswith(words):
+            page.keyboard.press("Enter")
+            return
+    raise AssertionError(f"Tab does not get to {words}")
 
 
 def test_a_person_logs_in_and_orders_an_act(watched: Watched, locked_site: Site) -> None:
@@ -173,6 +201,7 @@ def test_a_person_logs_in_and_orders_an_act(watched: Watched, locked_site: Site)
     watched.page.get_by_label("Token").fill(TOKEN)
     watched.page.get_by_role("button", name="Log in").click()
     watched.page.goto(f"{locked_site.url}/jobs/revenue_gold")
+    watched.page.get_by_text("Set or forget its mark").click()
     watched.page.get_by_label("New value of the mark").fill("no number")
     watched.page.get_by_role("button", name="Set the mark").click()
     assert "marks set revenue_gold" in watched.page.locator("h1").inner_text()

@@ -126,7 +126,7 @@ def test_the_report_is_written_where_it_is_asked_for_and_says_so(shop: Path) -> 
         [sys.executable, "-m", "floodmark", "report", "-o", "look.html", "--json"],
         cwd=shop, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert json.loads(done.stdout) == {"report": "look.html", "overall_status": "WARNING", "jobs": 3}
+    assert json.loads(done.stdout) == {"report": "look.html", "overall_status": "WARNING", "jobs": 4}
     assert (shop / "look.html").exists()
 
 

@@ -382,9 +382,20 @@ def quality(job: JobWatch, facts: JobFacts) -> Finding | None:
         return Finding("data_quality", job.name, "HEALTHY", "every row was kept", details, "quality")
     message = f"{last.rows_refused} rows refused and {last.rows_dead} dead of {last.rows_read}"
     message += f"; broken: {', '.join(broken)}" if broken else ""
-    advice = f"{job.name}: look at what it put aside with `floodmark quarantine list` and `floodmark deadletters list`"
+    advice = _quality_advice(job, last)
     kind = "dead_letters" if last.rows_dead else "quality"
     return Finding("data_quality", job.name, "WARNING", message, details, kind, advice)
+
+
+def _quality_advice(job: JobWatch, last: Receipt) -> str:
+    """Where the rows are that broke a rule: put aside, or written all the same."""
+    if not (last.rows_refused + last.rows_dead):
+        return f"{job.name}: `floodmark runs --job {job.name} --last 1 --json` has samples of the rows that broke it"
+    places = {"quarantine": last.rows_refused - last.rows_dropped, "deadletters": last.rows_dead}
+    listed = [f"`floodmark {place} list {job.name}`" for place, rows in places.items() if rows]
+    if not listed:
+        return f"{job.name}: its rules dropped rows; `floodmark runs --job {job.name} --last 1 --json` has samples"
+    return f"{job.name}: look at what it put aside with {' and '.join(listed)}"
 
 
 def performance(job: JobWatch, facts: JobFacts) -> Finding | None:

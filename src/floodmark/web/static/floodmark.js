@@ -38,6 +38,7 @@
       this.panel = root.querySelector("[data-columns]");
       this.lit = new Set();
       this.chosen = "";
+      this.touched = this.data.nodes.length > FIRST_LOOK; // whether it matters which node stands in the middle
       this.focus = root.dataset.focus || this.worst();
       this.shown = this.data.nodes.length <= FIRST_LOOK ? this.everything() : this.around(this.focus, 2);
       const all = root.querySelector("[data-all]");
@@ -77,6 +78,7 @@
       const hits = this.data.nodes.filter((node) => node.label.toLowerCase().includes(word));
       if (!word || !hits.length) return;
       this.focus = hits[0].id;
+      this.touched = true;
       this.chosen = "";
       this.lit = new Set();
       this.panel.replaceChildren();
@@ -87,6 +89,7 @@
 
     choose(id) {
       this.focus = id;
+      this.touched = true;
       this.chosen = this.chosen === id ? "" : id;
       this.lit = new Set();
       this.show(new Set([...this.shown, ...this.around(id, 1)]));
@@ -237,7 +240,7 @@
     box(graph, node, way) {
       const { x, y, width } = graph.node(node.id);
       const [where, name] = parts(node.label);
-      const state = [node.id === this.focus ? "focus" : "", this.lit.has(node.id) ? "lit" : "", way && way.has(node.id) ? "way" : ""].filter(Boolean).join(" ");
+      const state = [this.touched && node.id === this.focus ? "focus" : "", this.lit.has(node.id) ? "lit" : "", way && way.has(node.id) ? "way" : ""].filter(Boolean).join(" ");
       const group = make("g", { class: `node ${statusOf(node)} ${node.layer} ${state}`, tabindex: 0, role: "button", transform: `translate(${x - width / 2},${y - NODE_HEIGHT / 2})` });
       const said = `${node.label}, ${node.layer}, ${node.status || "not watched"}`;
       group.setAttribute("aria-label", said);
