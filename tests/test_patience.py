@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 
 import pytest
 
-from floodmark.patience import StopRequest, doubling_pause, patiently, stop_on
+from floodmark.patience import StopRequest, doubling_pause, patiently, saying_after, stop_on
 
 
 def failing(*errors: Exception) -> list[Exception]:
@@ -74,3 +76,28 @@ def test_signals_are_given_back_afterwards() -> None:
     with stop_on(signal.SIGUSR1):
         assert signal.getsignal(signal.SIGUSR1) is not before
     assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def test_who_waits_long_says_so_and_who_does_not_is_silent() -> None:
+    """From one thread for all, which ends nothing that is under way."""
+    said, heard = [], threading.Event()
+    with saying_after(0.0, heard.set), saying_after(60.0, lambda: said.append("too early")):
+        assert heard.wait(10)
+    threads = threading.active_count()
+    for _ in range(1000):
+        with saying_after(0.001, lambda: said.append("it was over")):
+            pass
+    time.sleep(0.6)
+    assert said == []
+    assert threading.active_count() == threads
+
+
+def test_a_forked_process_says_so_too() -> None:
+    """The thread of its parent is not there any more."""
+    with saying_after(60.0, lambda: None):
+        child = os.fork()
+        if child == 0:
+            heard = threading.Event()
+            with saying_after(0.0, heard.set):
+                os._exit(0 if heard.wait(10) else 1)
+    assert os.waitpid(child, 0)[1] == 0

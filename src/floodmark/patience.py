@@ -48,13 +48,64 @@ def doubling_pause(first_seconds: float, failures: int, longest_seconds: float) 
 @contextmanager
 def saying_after(seconds: float, say: Callable[[], None]) -> Iterator[None]:
     """Say something if the block takes so long: who waits without a word is taken for dead."""
-    timer = threading.Timer(seconds, say)
-    timer.daemon = True
-    timer.start()
+    reminder = REMINDERS.add(seconds, say)
     try:
         yield
     finally:
-        timer.cancel()
+        REMINDERS.remove(reminder)
+
+
+class Reminders:
+    """Says what is due, from one thread for all who wait: one for each would cost more than most of their waits.
+
+    A process that is forked begins anew: it has the thread no more, and nobody of its own waits yet.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def add(self, seconds: float, say: Callable[[], None]) -> object:
+        """Have it said in so many seconds, to a quarter of one, unless it is removed before."""
+        reminder = object()
+        self._due[reminder] = (time.monotonic() + seconds, say)
+        if not self._somebody_waits.is_set():
+            self._somebody_waits.set()
+            self._start()
+        return reminder
+
+    def remove(self, reminder: object) -> None:
+        """It need not be said any more."""
+        self._due.pop(reminder, None)
+
+    def _forget(self) -> None:
+        self._due: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._somebody_waits, self._lock = threading.Event(), threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="floodmark-reminders", daemon=True)
+                self._thread.start()
+
+    def _watch(self) -> None:
+        while self._somebody_waits.wait():
+            now = time.monotonic()
+            due = [reminder for reminder, (at, _) in list(self._due.items()) if at <= now]
+            for _, say in filter(None, (self._due.pop(reminder, None) for reminder in due)):
+                say()
+            if self._due:
+                time.sleep(REMINDER_STEP)
+                continue
+            self._somebody_waits.clear()
+            if self._due:  # somebody came in between, and saw the event still set
+                self._somebody_waits.set()
+
+
+REMINDER_STEP = 0.25
+"""Seconds between two looks of the thread at what is due."""
+REMINDERS = Reminders()
 
 
 class Interrupted(KeyboardInterrupt):

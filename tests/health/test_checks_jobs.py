@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -141,6 +142,22 @@ def test_a_rule_that_only_warns_is_heard_here_too() -> None:
     assert found is not None
     assert (found.status, found.facts["score"]) == ("WARNING", 0.99)
     assert found.facts["failed_by_rule"] == {"cheap": 2, "there": 0}
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ({"rows_refused": 3, "rows_quarantined": 3}, "with `floodmark quarantine list orders`"),
+        ({"rows_dead": 1}, "with `floodmark deadletters list orders`"),
+        ({"rows_refused": 3, "rows_dropped": 3}, "its rules dropped rows"),
+        ({"rules": (RuleOutcome("cheap", "warn", 2, 100),)}, "samples of the rows that broke it"),
+    ],
+)
+def test_advice_leads_to_where_the_rows_are(counts: dict[str, Any], told: str) -> None:
+    """Put aside, dropped, or written all the same."""
+    found = quality(ORDERS, JobFacts(RECORD, (replace(DONE, **counts),)))
+    assert found is not None
+    assert told in (found.advice or "")
 
 
 @pytest.mark.parametrize(

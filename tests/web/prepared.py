@@ -13,6 +13,7 @@ from floodmark.hwm import ColumnIntHWM
 from floodmark.logs import get_logger
 from floodmark.sinks.contract import ledger_id
 from floodmark.stores.contract import MarkStore
+from floodmark.stores.extras import RecordExtras
 from floodmark.stores.lease import hold
 from floodmark.stores.record import JobRecord, Receipt, RestatedDates, RuleOutcome
 from floodmark.stores.run_logs import begin_log, keeping_log
@@ -54,6 +55,7 @@ def prepare_shop(folder: Path) -> Path:
         begin_log()
         get_logger("test").info("sink has the batch", sink="lake", note=HOSTILE)
     store.add_run(Receipt("orders_silver", "", "failed", now - timedelta(minutes=90), 2.0, error=f"broken {HOSTILE}"))
+    _stream(store, now)
     store.close()
     put_aside(folder / "lake/aside/orders", "quarantine", ['{"id": 7, "amount": -1}', f'{{"note": "{HOSTILE}"}}'])
     put_aside(folder / "lake/aside/letters", "dead_letter", ['{"id": broken'])
@@ -82,6 +84,14 @@ def _batch(folder: Path, store: MarkStore, job: str, number: int, rows: int, beg
         marks = {"files": ColumnIntHWM(name="seq", value=number * 100)}
         record = JobRecord(job, number, marks, modified_time=begun)
         store.commit(record, expected=number - 1, lease=held.lease, receipt=receipt)
+
+
+def _stream(store: MarkStore, now: datetime) -> None:
+    """A stream of some program that keeps its marks here; its name is what the program says, HTML too."""
+    with hold(store, HOSTILE) as held:
+        record = JobRecord(HOSTILE, 1, modified_time=now, extras=RecordExtras({"healing": {}}))
+        receipt = Receipt(HOSTILE, "runstream", "done", now - timedelta(hours=5), 1.0, 1, 1, 7)
+        store.commit(record, expected=0, lease=held.lease, receipt=receipt)
 
 
 def put_aside(path: Path, kind: str, records: list[str]) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 
-from tests.web.conftest import TOKEN, Reply, Site
-from tests.web.prepared import HOSTILE
+from tests.web.conftest import TOKEN, Reply, Site, serving
+from tests.web.prepared import HOSTILE, put_aside
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,39 @@ def test_html_in_a_row_is_shown_as_text(site: Site) -> None:
     assert HOSTILE not in site.get("/aside").text + site.get("/runs").text + site.get("/runs/run3orders_bronze").text
 
 
+def test_html_in_the_name_of_a_job_is_shown_as_text(site: Site) -> None:
+    """The page of such a stream, too, and it is found by its name."""
+    page = site.get(f"/jobs/{quote(HOSTILE)}")
+    assert (page.status, HOSTILE in page.text + site.get("/").text + site.get("/health").text) == (200, False)
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page.text
+
+
+def test_a_dead_letter_of_ten_megabytes_is_cut_on_every_page(shop: Path) -> None:
+    """A page stays a page, and a state a word."""
+    shutil.rmtree(shop / "lake/aside/letters")
+    put_aside(shop / "lake/aside/letters", "dead_letter", ["x" * 10_000_000])
+    with serving(shop) as served:
+        pages = [served.get(path) for path in ("/aside", "/jobs/orders_bronze", "/", "/state")]
+    assert [(page.status, len(page.text) < 100_000) for page in pages] == [(200, True)] * 4
+    assert "… (10,000,000 characters)" in pages[0].text
+
+
+def test_a_page_that_is_open_can_ask_whether_something_has_changed(shop: Path) -> None:
+    """By one word, which stays the same as long as the pages do."""
+    with serving(shop) as served:
+        first, again = served.get("/state").text, served.get("/state").text
+        on_the_page = re.findall(r'data-state="(\w+)"', served.get("/").text)
+        put_aside(shop / "lake/aside/orders2", "quarantine", ['{"id": 8}'])
+    project = (shop / "floodmark.yaml").read_text().replace("lake/aside/orders}", "lake/aside/orders2}")
+    (shop / "floodmark.yaml").write_text(project)
+    with serving(shop) as served:
+        assert (first == again, on_the_page, served.get("/state").text != first) == (True, [first], True)
+
+
 def test_without_a_token_nobody_acts(site: Site) -> None:
     """Read-only is the default."""
     assert site.post("/jobs/orders_bronze/acts", "act=run&key=").status == 403
+    assert "Read-only" in site.get("/").text
     assert "<form" not in site.get("/jobs/orders_bronze").text
 
 

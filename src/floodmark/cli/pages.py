@@ -14,9 +14,10 @@ from floodmark.cli.output import AsJson, print_json, print_line
 from floodmark.errors import ConfigError
 
 if TYPE_CHECKING:
+    from floodmark.jobs.diff import Diff
     from floodmark.web.access import Gate
     from floodmark.web.pages import Pages
-    from floodmark.web.snapshot import Snapshot
+    from floodmark.web.snapshot import KnownProject, Snapshot
 
 
 report_app = typer.Typer(add_completion=False)
@@ -39,23 +40,23 @@ def report(ctx: typer.Context, output: Output = Path("report.html"), as_json: As
         print_line(f"{output}: {snapshot.report.overall}, {count} {'job' if count == 1 else 'jobs'}")
 
 
-def last_changes(invocation: Invocation, snapshot: Snapshot) -> list[str]:
-    """What `floodmark diff` says of the last run and the one before it; nothing while there are no two."""
-    from floodmark.cli.runs import diff_between, diff_lines
+def last_changes(invocation: Invocation, snapshot: Snapshot) -> Diff | None:
+    """What `floodmark diff` says of the last run and the one before it; None while there are no two."""
+    from floodmark.cli.runs import diff_between
 
     last = [run.run for run in snapshot.last_call() if run.run]
     before = [run.run for run in snapshot.runs if run.run and run.run not in last]
     if not last or not before:
-        return []
-    return list(diff_lines(diff_between(invocation, before[0], last[-1], ()), invocation.site().folder))
+        return None
+    return diff_between(invocation, before[0], last[-1], ())
 
 
-def snapshot_of(invocation: Invocation, **depth: int) -> Snapshot:
+def snapshot_of(invocation: Invocation, known: KnownProject | None = None, **depth: int) -> Snapshot:
     """The project as it stands now."""
     from floodmark.web.snapshot import take_snapshot
 
     project, site, store = invocation.loaded_project(), invocation.site(), invocation.store()
-    return take_snapshot(project, site, store, datetime.now(timezone.utc), invocation.scrub, **depth)
+    return take_snapshot(project, site, store, datetime.now(timezone.utc), invocation.scrub, known, **depth)
 
 
 serve_app = typer.Typer(add_completion=False)
@@ -86,14 +87,16 @@ def pages_of(invocation: Invocation, gate: Gate) -> Pages:
     """The pages of this project; they look with this command's store."""
     from floodmark.web.acts import Acts
     from floodmark.web.pages import Pages
+    from floodmark.web.snapshot import KnownProject
 
     document = invocation.document()  # now: a project file that is wrong is told before anybody listens
     invocation.loaded_project()
     options = [f"--project={document.file.absolute()}"]
     options += [f"--target={invocation.target}"] if invocation.target else []
     options += [f"--env-file={invocation.env_file.absolute()}"] if invocation.env_file else []
+    known = KnownProject()
     return Pages(
-        look=lambda: snapshot_of(invocation, runs_of_a_job=1),  # a job's own page reads the others
+        look=lambda: snapshot_of(invocation, known, runs_of_a_job=1),  # a job's own page reads the others
         store=invocation.store,
         gate=gate,
         acts=Acts(tuple(options), document.folder) if gate.token else None,
@@ -132,6 +135,7 @@ def listen(pages: Pages, host: str, port: int) -> None:
         ) from error
     shown = f"[{host}]" if ":" in host else host
     print_line(f"http://{shown}:{taken.getsockname()[1]}/ (Ctrl-C ends it)")
+    pages.look_beside()  # so that the first page need not wait for it
     config = uvicorn.Config(application(pages), log_level="warning", access_log=False, server_header=False)
     try:
         uvicorn.Server(config).run(sockets=[taken])

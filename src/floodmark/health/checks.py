@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from floodmark.stores.contract import MarkStore
 
 
+AT_ONCE = 8
 OPEN_TOO_LONG = timedelta(hours=1)
 ERROR_SHOWN = 300
 MOMENT = "%Y-%m-%d %H:%M UTC"
@@ -39,12 +41,14 @@ def examine(
     now: datetime,
     counts_before: Mapping[str, int] | None = None,
     sinks_behind: Mapping[str, Sequence[SinkBehind | SinkUnseen]] | None = None,
+    tables: TableLooks | None = None,
 ) -> Report:
     """The report of this moment. Raises StoreUnreachable: marks that could not be read are not healthy marks.
 
-    `sinks_behind` says of jobs whose sinks were asked which of them lost batches, or gave no answer.
+    `sinks_behind` says of jobs whose sinks were asked which of them lost batches, or gave no answer. Who examines
+    again and again keeps `tables`.
     """
-    looks = [(table, look_at(table)) for table in watch.tables]
+    looks = list(zip(watch.tables, (tables or TableLooks()).look_at_all(watch.tables), strict=True))
     findings = [finding for table, facts in looks for finding in _of_table(table, facts, now, counts_before or {})]
     for job in [*watch.jobs, *_streams(watch, store)]:
         findings += _of_job(job, facts_of(job.name, store), now)
@@ -106,16 +110,52 @@ class TableFacts:
     error: str | None = None
 
 
-def look_at(table: TableWatch) -> TableFacts:
-    """Read the table's log; whatever goes wrong is a fact too."""
-    probe = DeltaProbe(table.where)
-    try:
-        if not probe.refresh():
-            return TableFacts(table.name, exists=False)
+@dataclass
+class TableLooks:
+    """Looks at tables, also again and again: one whose log has not grown since the last look is not read anew."""
+
+    _probes: dict[str, DeltaProbe] = field(default_factory=dict)
+    _facts: dict[str, tuple[str, int, TableFacts]] = field(default_factory=dict)
+
+    def look_at_all(self, tables: Sequence[TableWatch]) -> list[TableFacts]:
+        """Side by side, since a store elsewhere lets one wait."""
+        with ThreadPoolExecutor(AT_ONCE) as looking:
+            return list(looking.map(self.look_at, tables))
+
+    def look_at(self, table: TableWatch) -> TableFacts:
+        """Read the table's log; whatever goes wrong is a fact too."""
+        try:
+            probe = self._refreshed(table.where)
+            return self._facts_of(table, probe) if probe else TableFacts(table.name, exists=False)
+        except SourceUnreadable as error:
+            return TableFacts(table.name, error=error.reason)
+
+    def columns(self, where: str) -> list[str] | None:
+        """As the log has them; None if it cannot be read, or is none."""
+        try:
+            probe = self._refreshed(where)
+            return list(probe.columns()) if probe else None
+        except SourceUnreadable:
+            return None
+
+    def _refreshed(self, where: str) -> DeltaProbe | None:
+        probe = self._probes.setdefault(where, DeltaProbe(where))
+        return probe if probe.refresh() else None
+
+    def _facts_of(self, table: TableWatch, probe: DeltaProbe) -> TableFacts:
+        identity, version = probe.table_id(), probe.latest()
+        known = self._facts.get(table.where)
+        if known is not None and known[:2] == (identity, version):
+            return replace(known[2], name=table.name)
         files, size = probe.files_and_bytes()
-        return TableFacts(table.name, True, last_change(probe), probe.rows(), files, size)
-    except SourceUnreadable as error:
-        return TableFacts(table.name, error=error.reason)
+        facts = TableFacts(table.name, True, last_change(probe), probe.rows(), files, size)
+        self._facts[table.where] = (identity, version, facts)
+        return facts
+
+
+def look_at(table: TableWatch) -> TableFacts:
+    """One look at one table."""
+    return TableLooks().look_at(table)
 
 
 def last_change(probe: DeltaProbe) -> datetime | None:
@@ -342,9 +382,20 @@ def quality(job: JobWatch, facts: JobFacts) -> Finding | None:
         return Finding("data_quality", job.name, "HEALTHY", "every row was kept", details, "quality")
     message = f"{last.rows_refused} rows refused and {last.rows_dead} dead of {last.rows_read}"
     message += f"; broken: {', '.join(broken)}" if broken else ""
-    advice = f"{job.name}: look at what it put aside with `floodmark quarantine list` and `floodmark deadletters list`"
+    advice = _quality_advice(job, last)
     kind = "dead_letters" if last.rows_dead else "quality"
     return Finding("data_quality", job.name, "WARNING", message, details, kind, advice)
+
+
+def _quality_advice(job: JobWatch, last: Receipt) -> str:
+    """Where the rows are that broke a rule: put aside, or written all the same."""
+    if not (last.rows_refused + last.rows_dead):
+        return f"{job.name}: `floodmark runs --job {job.name} --last 1 --json` has samples of the rows that broke it"
+    places = {"quarantine": last.rows_refused - last.rows_dropped, "deadletters": last.rows_dead}
+    listed = [f"`floodmark {place} list {job.name}`" for place, rows in places.items() if rows]
+    if not listed:
+        return f"{job.name}: its rules dropped rows; `floodmark runs --job {job.name} --last 1 --json` has samples"
+    return f"{job.name}: look at what it put aside with {' and '.join(listed)}"
 
 
 def performance(job: JobWatch, facts: JobFacts) -> Finding | None:

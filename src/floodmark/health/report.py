@@ -82,6 +82,11 @@ class Finding:
     kind: str = ""
     advice: str | None = None
 
+    @property
+    def severity(self) -> int:
+        """The higher, the worse."""
+        return SEVERITY.index(self.status)
+
     def serialize(self) -> dict[str, Json]:
         return {"status": self.status, "message": self.message, **self.facts}
 
@@ -101,7 +106,7 @@ class Report:
 
     def recommendations(self) -> list[str]:
         """What may be done, the worst first, each once."""
-        ranked = sorted(self.findings, key=lambda finding: -SEVERITY.index(finding.status))
+        ranked = sorted(self.findings, key=lambda finding: -finding.severity)
         advice = list(dict.fromkeys(f.advice for f in ranked if f.advice and f.status != "HEALTHY"))
         return advice if self.findings else [NOTHING_WATCHED]
 

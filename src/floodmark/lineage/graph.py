@@ -118,13 +118,13 @@ class Lineage:
         return found
 
 
-def lineage_of(jobs: Iterable[Job | Parts]) -> Lineage:
+def lineage_of(jobs: Iterable[Job | Parts], columns: Columns | None = None) -> Lineage:
     """The lineage of jobs, from what they say of themselves and from the logs of local Delta tables: no JVM.
 
-    Raises ConfigError if the SQL of one cannot be parsed.
+    Who looks again and again gives the `columns` that are known. Raises ConfigError if the SQL of one cannot be parsed.
     """
     parts = [job if isinstance(job, Parts) else Parts.of_job(job) for job in jobs]
-    by_name, columns = {each.name: each for each in parts}, Columns()
+    by_name, columns = {each.name: each for each in parts}, columns or Columns()
     flows: dict[str, Flow] = {}
     for job in order(needed_jobs(parts)):
         flows[job] = flow_of(by_name[job], columns.of)
@@ -167,6 +167,8 @@ class Columns:
 
     filled: dict[Dataset, list[Relation]] = field(default_factory=dict)
     stored: dict[Dataset, list[str] | None] = field(default_factory=dict)
+    read: Callable[[str], list[str] | None] | None = None
+    """The columns of the table in a folder of this machine (lineage goes to no network); None: by a look at its log."""
 
     def learn(self, flow: Flow) -> None:
         for dataset, rows in flow.outputs.items():
@@ -174,18 +176,16 @@ class Columns:
 
     def of(self, dataset: Dataset) -> list[str] | None:
         if dataset not in self.stored:
-            self.stored[dataset] = _columns_in_log(dataset)
+            self.stored[dataset] = (self.read or columns_in_log)(dataset.name) if dataset.namespace == "file" else None
         stored, filled = self.stored[dataset], self.filled.get(dataset, [])
         listed = [name for rows in filled for name in rows.columns]
         is_whole = stored is not None or (listed and not any(rows.rest for rows in filled))
         return list(dict.fromkeys([*(stored or ()), *listed])) if is_whole else None
 
 
-def _columns_in_log(dataset: Dataset) -> list[str] | None:
-    """Of a Delta table on this machine alone: lineage goes to no network."""
-    if dataset.namespace != "file":
-        return None
-    probe = DeltaProbe(dataset.name)
+def columns_in_log(folder: str) -> list[str] | None:
+    """Of a Delta table; None where there is none, or its log cannot be read."""
+    probe = DeltaProbe(folder)
     try:
         return list(probe.columns()) if probe.refresh() else None
     except SourceUnreadable:

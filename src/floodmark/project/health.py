@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from floodmark.health.alerts import Channel, HealthMemory
+    from floodmark.health.checks import TableLooks
     from floodmark.health.report import Report
     from floodmark.project.kinds import DeltaSink, Site
     from floodmark.project.kinds.monitoring import Alerts, TableHealth
@@ -41,12 +42,14 @@ def watch_of(project: Project, site: Site) -> Watch:
     return Watch(tuple(tables), (*jobs, *mills), limits)
 
 
-def examine_project(project: Project, site: Site, store: MarkStore, now: datetime) -> tuple[Report, HealthMemory]:
+def examine_project(
+    project: Project, site: Site, store: MarkStore, now: datetime, tables: TableLooks | None = None
+) -> tuple[Report, HealthMemory]:
     """Look at everything once, the sinks too, and what the last examination left. Raises StoreUnreachable."""
     from floodmark.project.check import sinks_behind
 
     memory, behind = recall(store), sinks_behind(project.jobs, site, store)
-    return examine(watch_of(project, site), store, now, memory.counts, behind), memory
+    return examine(watch_of(project, site), store, now, memory.counts, behind, tables), memory
 
 
 def subscriptions_of(project: Project, site: Site) -> list[Subscription]:

@@ -12,6 +12,7 @@ from floodmark.health.report import Status, worst
 from floodmark.lineage import Dataset, Lineage
 
 if TYPE_CHECKING:
+    from floodmark.health.report import Finding
     from floodmark.hwm import Json
     from floodmark.lineage.flows import Flow
 
@@ -45,6 +46,8 @@ class Node:
     """None: nobody watches it."""
     jobs: tuple[str, ...] = ()
     """Which jobs fill it."""
+    notes: tuple[str, ...] = ()
+    """What was found about it."""
     columns: Mapping[str, tuple[ColumnOrigin, ...]] = field(default_factory=dict)
     """Each with the columns that it is made of."""
 
@@ -79,11 +82,22 @@ class Graph:
 
 
 def graph_of(
-    lineage: Lineage, statuses: Mapping[str, Status], folder: str, unread_jobs: Mapping[str, str] | None = None
+    lineage: Lineage,
+    statuses: Mapping[str, Status],
+    folder: str,
+    unread_jobs: Mapping[str, str] | None = None,
+    findings: Mapping[str, Sequence[Finding]] | None = None,
 ) -> Graph:
-    """The picture of a project's lineage; `statuses` are those of its jobs, and paths are seen from its folder."""
+    """The picture of a project's lineage; `statuses` are those of its jobs, `findings` those about datasets.
+
+    Paths are seen from the project's folder.
+    """
     filled = _flows_by_dataset(lineage)
-    nodes = [_node(dataset, filled.get(dataset, ()), statuses, folder) for dataset in lineage.datasets()]
+    about = findings or {}
+    nodes = [
+        _node(dataset, filled.get(dataset, ()), statuses, folder, about.get(str(dataset), ()))
+        for dataset in lineage.datasets()
+    ]
     edges = [
         Edge(str(read), str(written), flow.job, statuses.get(flow.job))
         for flow in lineage.flows
@@ -93,15 +107,18 @@ def graph_of(
     return Graph(tuple(nodes), tuple(edges), unread_jobs or {})
 
 
-def _node(dataset: Dataset, flows: Sequence[Flow], statuses: Mapping[str, Status], folder: str) -> Node:
+def _node(
+    dataset: Dataset, flows: Sequence[Flow], statuses: Mapping[str, Status], folder: str, findings: Sequence[Finding]
+) -> Node:
+    """A table does as badly as what was found about it, or as a job that fills it."""
     jobs = [flow.job for flow in flows]
-    known = [statuses[job] for job in jobs if job in statuses]
+    known = [*(statuses[job] for job in jobs if job in statuses), *(finding.status for finding in findings)]
     columns = dict.fromkeys(name for flow in flows for name in flow.outputs[dataset].columns)
     origins = {name: tuple(_origins(dataset, name, flows)) for name in columns}
     label = str(dataset).removeprefix(f"{folder}/")
     status = worst(known) if known else None
     layer: Layer = layer_of(label) if jobs else "source"
-    return Node(str(dataset), label, layer, status, tuple(jobs), origins)
+    return Node(str(dataset), label, layer, status, tuple(jobs), tuple(each.message for each in findings), origins)
 
 
 def _origins(dataset: Dataset, column: str, flows: Sequence[Flow]) -> Iterator[ColumnOrigin]:

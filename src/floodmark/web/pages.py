@@ -23,16 +23,37 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from floodmark.jobs.diff import Diff
     from floodmark.stores.contract import MarkStore
     from floodmark.web.snapshot import JobView, Snapshot
 
 
 FRESH_SECONDS = 2.0
 """A snapshot may be shown for so long: a page that is reloaded often must not become a load on the store."""
+QUICK_SECONDS = 0.3
+"""A look that takes no longer is waited for."""
+OLD_SECONDS = 300.0
+"""What was seen longer ago is not shown without another look."""
+PAUSE_FACTOR = 10.0
+"""A look that took long is taken again after so many times as long."""
 RUNS_SHOWN = 200
 HISTORY_SHOWN = 50
 HOPS_SHOWN = 500
 TYPES = {".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen, when, and how long it took."""
+
+    snapshot: Snapshot
+    begun: float
+    seconds: float
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was over."""
+        return time.monotonic() - self.begun - self.seconds
 
 
 @dataclass
@@ -43,21 +64,48 @@ class Pages:
     store: Callable[[], MarkStore]
     gate: Gate = field(default_factory=Gate)
     acts: Acts | None = None
-    changes: Callable[[Snapshot], Sequence[str]] = lambda _snapshot: ()
+    changes: Callable[[Snapshot], Diff | None] = lambda _snapshot: None
+    """What the last run changed."""
     metrics: Callable[[], bytes] | None = None
     scrub: Callable[[str], str] = str
     """Takes secrets out of a page."""
     log_lines: Callable[[str, str], Sequence[str]] = lambda _job, _run: ()
     """The log of a run, by job and run id."""
-    _last: tuple[float, Snapshot] | None = None
+    quick_seconds: float = QUICK_SECONDS
+    _last: Look | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def snapshot(self) -> Snapshot:
-        """The project as it was at most a moment ago."""
+        """The project as it was a moment ago; where a look takes long, as the last one saw it while the next goes on.
+
+        Raises what a look raises: what cannot be read is not shown as it once was.
+        """
+        last = self._last
+        if last is None or last.age > OLD_SECONDS or (last.age > FRESH_SECONDS and last.seconds <= self.quick_seconds):
+            return self._look_again(last)
+        if last.age > max(FRESH_SECONDS, PAUSE_FACTOR * last.seconds) and not self._lock.locked():
+            self.look_beside(last)
+        return last.snapshot
+
+    def look_beside(self, last: Look | None = None) -> threading.Thread:
+        """Look in a thread; one at a time looks, the others take what it saw."""
+
+        def look() -> None:
+            try:
+                self._look_again(last)
+            except FloodmarkError:
+                self._last = None  # whoever asks next looks, and is told
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        return thread
+
+    def _look_again(self, last: Look | None) -> Snapshot:
         with self._lock:
-            if self._last is None or time.monotonic() - self._last[0] > FRESH_SECONDS:
-                self._last = (time.monotonic(), self.look())
-            return self._last[1]
+            if self._last is None or self._last is last:
+                begun = time.monotonic()
+                self._last = Look(self.look(), begun, time.monotonic() - begun)
+            return self._last.snapshot
 
     def close(self) -> None:
         """End what the pages started."""
@@ -70,7 +118,8 @@ class Pages:
 
         may_act = self.acts is not None and self.gate.may_act(request)
         key = self.gate.form_key(request) if may_act else ""
-        return HTMLResponse(self.scrub(render(template, may_act=may_act, key=key, **values)), status)
+        here = request.url.path
+        return HTMLResponse(self.scrub(render(template, may_act=may_act, key=key, here=here, **values)), status)
 
     def overview(self, request: Request) -> Response:
         snapshot = self.snapshot()
@@ -86,6 +135,7 @@ class Pages:
             request,
             "job.html",
             job=view,
+            taken=snapshot.taken,
             runs=tuple(store.runs(view.name, RUNS_SHOWN)),
             history=store.history(view.name, HISTORY_SHOWN),
             graph=snapshot.graph.around(view.name),
@@ -140,6 +190,12 @@ class Pages:
         """What an act has printed so far."""
         act = self.acts.find(request.path_params["id"]) if self.acts else None
         return self.page(request, "act.html", act=act) if act else self.missing(request, "this act")
+
+    def state(self, request: Request) -> Response:
+        """A word that changes with what the pages show, so that a page that is open can say so."""
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse(self.snapshot().state())
 
     def numbers(self, request: Request) -> Response:
         """For Prometheus."""
@@ -236,6 +292,7 @@ def application(pages: Pages) -> Starlette:
             at("/health", pages.health),
             at("/acts/{id:int}", pages.act_page),
             at("/metrics", pages.numbers),
+            at("/state", pages.state),
             at("/login", pages.login, "GET", "POST", open_to_all=True),
             at("/static/{path:path}", pages.static, open_to_all=True),
         ],

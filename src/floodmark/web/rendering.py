@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -17,8 +18,10 @@ from floodmark.stores.record import Receipt, RestatedDates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
     from floodmark.hwm import Json
+    from floodmark.jobs.diff import Diff
     from floodmark.jobs.workflow.memory import WorkflowState
     from floodmark.web.snapshot import Snapshot
 
@@ -26,18 +29,20 @@ if TYPE_CHECKING:
 SCRIPTS = ("vendor/dagre.min.js", "vendor/uPlot.iife.min.js", "floodmark.js")
 STYLES = ("vendor/uPlot.min.css", "floodmark.css")
 TEXT_SHOWN = 2_000
-GANTT_WIDTH = 1_000.0
-ROW_HEIGHT = 22
-LABEL_WIDTH = 260
-SHORTEST_BAR = 2.0
+ROW_HEIGHT = 40
+SHORTEST_BAR = 0.3
+STRIP_HEIGHT = 22
+STRIP_STEP = 6
 DATES_SHOWN = 31
 
 
-def report_html(snapshot: Snapshot, changes: Sequence[str] = ()) -> str:
+def report_html(snapshot: Snapshot, changes: Diff | None = None) -> str:
     """The whole report: styles, scripts and numbers in one file, which asks nobody for anything."""
     scripts, styles = [static_text(name) for name in SCRIPTS], [static_text(name) for name in STYLES]
-    policy = content_policy(scripts, styles)
-    return render("report.html", snapshot=snapshot, scripts=scripts, styles=styles, policy=policy, changes=changes)
+    from floodmark import __version__
+
+    assets = {"scripts": scripts, "styles": styles, "policy": content_policy(scripts, styles)}
+    return render("report.html", snapshot=snapshot, changes=changes, version=__version__, **assets)
 
 
 def content_policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
@@ -74,8 +79,9 @@ def environment() -> Environment:
     made.filters.update(
         moment=moment_text, seconds=seconds_text, number=number_text, short=short_text, mark=short_mark, json=json_text
     )
+    made.filters.update(code=code_text, ago=ago_text)
     made.globals.update(gantt=gantt, task_gantt=task_gantt, series=series, plural=plural, phases=phases)
-    made.globals.update(restatements=restatements)
+    made.globals.update(restatements=restatements, strip_of=strip_of)
     return made
 
 
@@ -88,6 +94,24 @@ def static_text(name: str) -> str:
 def moment_text(moment: datetime | None) -> str:
     """In UTC, to the second."""
     return f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC" if moment else "never"
+
+
+def ago_text(moment: datetime, now: datetime) -> str:
+    """How long before now, to the largest unit that says something."""
+    seconds = (now - moment).total_seconds()
+    if seconds < 60:
+        return "just now"
+    for unit, name in ((86400, "d"), (3600, "h")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name} ago"
+    return f"{seconds / 60:.0f} min ago"
+
+
+def code_text(text: str) -> Markup:
+    """A text in which `backticks` hold what somebody types; all of it is escaped."""
+    from markupsafe import Markup
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(Markup.escape(text))))  # noqa: S704 - escaped before
 
 
 def seconds_text(seconds: float) -> str:
@@ -124,7 +148,7 @@ def json_text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a Gantt chart, in the units of its drawing."""
+    """A bar of a Gantt chart: in percent of its width from the left, in pixels from the top."""
 
     label: str
     status: str
@@ -132,6 +156,16 @@ class Bar:
     width: float
     top: int
     note: str
+    seconds: float
+
+    @property
+    def anchor(self) -> str:
+        """A label begins with its bar, unless it would leave the drawing."""
+        return "start" if self.left < 60 else "end"
+
+    @property
+    def text_at(self) -> float:
+        return self.left if self.left < 60 else round(min(self.left + self.width, 100), 2)
 
 
 @dataclass(frozen=True)
@@ -141,17 +175,16 @@ class Gantt:
     bars: tuple[Bar, ...]
     begin: datetime
     seconds: float
-    label_width: int = LABEL_WIDTH
-    width: float = GANTT_WIDTH
-    row_height: int = ROW_HEIGHT
 
     @property
     def height(self) -> int:
-        return ROW_HEIGHT * len(self.bars) + ROW_HEIGHT
+        return ROW_HEIGHT * len(self.bars) + 24
 
-    def ticks(self) -> list[tuple[float, str]]:
-        """Four places on the axis, with the seconds there."""
-        return [(LABEL_WIDTH + GANTT_WIDTH * part / 4, seconds_text(self.seconds * part / 4)) for part in range(5)]
+    def ticks(self) -> list[tuple[int, str, str]]:
+        """Places on the axis, how the text stands there, and the seconds: at the first, the time of day."""
+        first = f"{self.begin.astimezone(timezone.utc):%H:%M:%S} UTC"
+        later = [(25 * part, "middle", f"+{seconds_text(self.seconds * part / 4)}") for part in (1, 2, 3)]
+        return [(0, "start", first), *later, (100, "end", f"+{seconds_text(self.seconds)}")]
 
 
 def gantt(receipts: Sequence[Receipt]) -> Gantt | None:
@@ -177,10 +210,11 @@ def _gantt(spans: Sequence[tuple[str, str, datetime, float, str]]) -> Gantt | No
         Bar(
             label,
             status,
-            LABEL_WIDTH + (started - begin).total_seconds() / whole * GANTT_WIDTH,
-            max(seconds / whole * GANTT_WIDTH, SHORTEST_BAR),
+            round((started - begin).total_seconds() / whole * 100, 2),
+            round(max(seconds / whole * 100, SHORTEST_BAR), 2),
             row * ROW_HEIGHT,
             f"{seconds_text(seconds)}: {note}",
+            seconds,
         )
         for row, (label, status, started, seconds, note) in enumerate(spans)
     ]
@@ -191,6 +225,50 @@ def _run_note(receipt: Receipt) -> str:
     if receipt.error:
         return short_text(receipt.error, 200)
     return f"{plural(receipt.rows_read, 'row')} read, batch {receipt.number}"
+
+
+@dataclass(frozen=True)
+class StripBar:
+    """One run of a strip, in pixels."""
+
+    status: str
+    left: int
+    top: float
+    height: float
+    note: str
+    width: int = STRIP_STEP - 2
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The last runs of a job at a glance: as high as the rows that they read, red where they failed."""
+
+    bars: tuple[StripBar, ...]
+    label: str
+    height: int = STRIP_HEIGHT
+
+    @property
+    def width(self) -> int:
+        return STRIP_STEP * len(self.bars)
+
+
+def strip_of(receipts: Sequence[Receipt]) -> Strip | None:
+    """Of runs, newest first; None if there is none."""
+    runs = [run for run in reversed(receipts) if run.status in ("done", "failed")]
+    if not runs:
+        return None
+    most = max(run.rows_read for run in runs) or 1
+    heights = [STRIP_HEIGHT if r.status == "failed" else max(3.0, STRIP_HEIGHT * r.rows_read / most) for r in runs]
+    bars = [
+        StripBar(run.status, place * STRIP_STEP, round(STRIP_HEIGHT - high, 1), round(high, 1), _strip_note(run))
+        for place, (run, high) in enumerate(zip(runs, heights, strict=True))
+    ]
+    failed = sum(run.status == "failed" for run in runs)
+    return Strip(tuple(bars), f"{plural(len(runs), 'run')}, {failed} failed")
+
+
+def _strip_note(run: Receipt) -> str:
+    return f"{moment_text(run.started)}: {run.outcome}, {plural(run.rows_read, 'row')}, {seconds_text(run.seconds)}"
 
 
 def series(receipts: Sequence[Receipt]) -> dict[str, Json]:

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from floodmark.errors import ConfigError, SourceUnreadable
-from floodmark.health.checks import is_a_program
-from floodmark.health.report import worst
+from floodmark.health.checks import TableLooks, is_a_program
+from floodmark.health.report import SEVERITY, worst
 from floodmark.hwm.mark import short_mark
 from floodmark.jobs.workflow.memory import WorkflowState, last_run_in
 from floodmark.lineage import Lineage, lineage_of
+from floodmark.lineage.datasets import folder
 from floodmark.lineage.flows import Parts
+from floodmark.lineage.graph import Columns
 from floodmark.probes.set_aside import Kind, SetAsideRow, rows_set_aside
-from floodmark.project.health import examine_project
+from floodmark.project.health import examine_project, watch_of
 from floodmark.stores.record import UPKEEP, JobRecord, Receipt
 from floodmark.web.graph import Graph, graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from floodmark.health.report import Finding, Report, Status
+    from floodmark.health.report import Finding, Report, Status, Watch
+    from floodmark.lineage import Dataset
     from floodmark.project.kinds import Site
     from floodmark.project.models import JobModel, Project
     from floodmark.stores.contract import MarkStore
 
 
 RUNS_OF_A_JOB = 30
+RUNS_IN_ALL_JOBS = 3_000
+"""A project of very many jobs shows fewer runs of each, but never fewer than the next number."""
+FEWEST_RUNS = 5
 RUNS_OF_ALL = 300
 ROWS_SHOWN = 20
 PAUSE_BETWEEN_RUNS = 30.0
@@ -80,6 +88,16 @@ class JobView:
         return self.runs[0] if self.runs else None
 
     @property
+    def last_judged(self) -> Receipt | None:
+        """The last batch that rules have judged."""
+        return next((run for run in self.runs if run.status == "done" and run.rules), None)
+
+    @property
+    def has_history(self) -> bool:
+        """Whether there are batches to compare."""
+        return sum(run.status == "done" for run in self.runs) > 1
+
+    @property
     def lag(self) -> Finding | None:
         """What health says of its mark."""
         return next((each for each in self.findings if each.check == "processing_offsets"), None)
@@ -103,9 +121,34 @@ class Snapshot:
     """The last run of each."""
     asides: tuple[AsideView, ...] = ()
     alerts: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    """Of the project: paths are shown from here."""
 
     def job(self, name: str) -> JobView | None:
         return next((job for job in self.jobs if job.name == name), None)
+
+    def worst_first(self) -> list[JobView]:
+        """The jobs, those that need somebody before the others, each group in the order of the project."""
+        return sorted(self.jobs, key=lambda job: -SEVERITY.index(job.status))
+
+    def troubles(self) -> list[str]:
+        """How many jobs are not healthy, the worst first: 1 critical, 2 warning."""
+        found = Counter(job.status for job in self.jobs)
+        return [f"{found[status]} {status.lower()}" for status in reversed(SEVERITY[1:]) if found[status]]
+
+    def runs_by_job(self) -> dict[str, list[Receipt]]:
+        """The newest runs that did something, newest first."""
+        recent: dict[str, list[Receipt]] = {}
+        for run in self.runs:
+            recent.setdefault(run.job, []).append(run)
+        own = {job.name: list(job.runs) for job in self.jobs if len(job.runs) > 1}
+        return {name: runs[:RUNS_OF_A_JOB] for name, runs in {**recent, **own}.items()}
+
+    def state(self) -> str:
+        """A word that is another one as soon as a page would show something else."""
+        seen = [(job.name, job.status, job.number, job.open_batch, job.last and job.last.started) for job in self.jobs]
+        aside = [(each.job, each.kind, each.open_rows, each.error) for each in self.asides]
+        return sha256(repr((seen, sorted(self.alerts), aside)).encode()).hexdigest()[:16]
 
     def last_call(self) -> list[Receipt]:
         """The runs that followed each other without a pause, up to the newest; the earliest first."""
@@ -123,20 +166,27 @@ def take_snapshot(
     store: MarkStore,
     now: datetime,
     scrub: Callable[[str], str] = str,
+    known: KnownProject | None = None,
     *,
-    runs_of_a_job: int = RUNS_OF_A_JOB,
+    runs_of_a_job: int | None = None,
 ) -> Snapshot:
-    """Look at everything once. Raises StoreUnreachable: what could not be read is not shown as empty."""
-    report, memory = examine_project(project, site, store, now)
+    """Look at everything once. Raises StoreUnreachable: what could not be read is not shown as empty.
+
+    Who looks again and again gives what is `known` from before.
+    """
+    known = known or KnownProject()
+    report, memory = examine_project(project, site, store, now, known.tables)
     names = [job.name for job in project.jobs]
     records = {name: store.read(name) for name in [*names, *store.jobs()]}
     streams = [name for name, record in records.items() if name not in names and is_a_program(record)]
     about = _findings_by_job(report)
     statuses = {name: worst([each.status for each in about.get(name, ())]) for name in [*names, *streams]}
-    lineage, unread = lineage_as_far_as_known(project, site)
+    lineage, unread = known.lineage(project, site)
+
+    depth = runs_of_a_job or max(FEWEST_RUNS, min(RUNS_OF_A_JOB, RUNS_IN_ALL_JOBS // max(1, len(names))))
 
     def view(name: str) -> JobView:
-        runs = store.runs(name, runs_of_a_job)
+        runs = store.runs(name, depth)
         return _job(name, records[name], about.get(name, ()), statuses[name], runs)
 
     return Snapshot(
@@ -146,24 +196,48 @@ def take_snapshot(
         taken=now,
         report=report,
         jobs=tuple(view(name) for name in [*names, *streams]),
-        graph=graph_of(lineage, statuses, str(site.folder), unread),
+        graph=graph_of(
+            lineage, statuses, str(site.folder), unread, _findings_by_table(report, watch_of(project, site))
+        ),
         lineage=lineage,
         runs=tuple(run for run in store.runs(None, RUNS_OF_ALL) if run.job != UPKEEP),
         workflows={name: run for name, record in records.items() if (run := last_run_in(record)) is not None},
         asides=tuple(_asides(project, site)),
         alerts=memory.alerts,
+        folder=str(site.folder),
     )
 
 
-def lineage_as_far_as_known(project: Project, site: Site) -> tuple[Lineage, dict[str, str]]:
+@dataclass
+class KnownProject:
+    """What stays the same between two looks at a project: tables whose logs did not grow, and the lineage while no
+    table has other columns. Of one project: who loads another one begins anew."""
+
+    tables: TableLooks = field(default_factory=TableLooks)
+    _columns: dict[Dataset, list[str] | None] = field(default_factory=dict)
+    _lineage: tuple[Lineage, dict[str, str]] | None = None
+
+    def lineage(self, project: Project, site: Site) -> tuple[Lineage, dict[str, str]]:
+        """The lineage of the jobs whose SQL can be read, and of the others why not."""
+        if self._lineage is None or any(self._read(dataset) != names for dataset, names in self._columns.items()):
+            columns = Columns(read=self.tables.columns)
+            self._lineage = lineage_as_far_as_known([Parts.of_model(model, site) for model in project.jobs], columns)
+            self._columns = columns.stored
+        return self._lineage
+
+    def _read(self, dataset: Dataset) -> list[str] | None:
+        return self.tables.columns(dataset.name) if dataset.namespace == "file" else None
+
+
+def lineage_as_far_as_known(parts: Sequence[Parts], columns: Columns) -> tuple[Lineage, dict[str, str]]:
     """The lineage of the jobs whose SQL can be read, and of the others why not."""
-    parts = [Parts.of_model(model, site) for model in project.jobs]
     try:
-        return lineage_of(parts), {}
+        return lineage_of(parts, columns), {}
     except ConfigError:
         reasons = {part.name: _reason_against(part) for part in parts}
         unread = {name: reason for name, reason in reasons.items() if reason is not None}
-        return lineage_of(part for part in parts if part.name not in unread), unread
+        columns.filled.clear()
+        return lineage_of((part for part in parts if part.name not in unread), columns), unread
 
 
 def _reason_against(part: Parts) -> str | None:
@@ -203,6 +277,12 @@ def _findings_by_job(report: Report) -> dict[str, list[Finding]]:
     for finding in report.findings:
         found.setdefault(finding.subject.removeprefix("job ").partition(",")[0], []).append(finding)
     return found
+
+
+def _findings_by_table(report: Report, watch: Watch) -> dict[str, list[Finding]]:
+    """By the dataset that each watched table is."""
+    about = _findings_by_job(report)
+    return {str(folder(table.where)): about.get(table.name, []) for table in watch.tables}
 
 
 def _marks(record: JobRecord | None) -> tuple[MarkView, ...]:

@@ -3,7 +3,11 @@
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const FIRST_LOOK = 40; // a larger graph begins with a neighbourhood
-  const NODE_HEIGHT = 44;
+  const LANES_UP_TO = 120; // nodes: beyond, layers as lanes cost the layout too much
+  const LAYERS = ["source", "bronze", "silver", "gold"];
+  const NODE_HEIGHT = 46;
+  const ASK_AGAIN = 15000; // milliseconds between two questions whether something has changed
+  const FOLLOW = 2000;
 
   const make = (name, attributes = {}, text = "") => {
     const element = document.createElementNS(SVG, name);
@@ -14,6 +18,10 @@
   const html = (name, text = "") => { const element = document.createElement(name); element.textContent = text; return element; };
   const cut = (text, most) => (text.length <= most ? text : `…${text.slice(1 - most)}`);
   const statusOf = (thing) => (thing.status || "none").toLowerCase();
+  const parts = (label) => { // where it is, and its own name: lake/silver and orders, main.gold and revenue
+    const at = Math.max(label.lastIndexOf("/"), label.includes("/") ? -1 : label.lastIndexOf("."));
+    return at < 1 ? ["", label] : [label.slice(0, at), label.slice(at + 1)];
+  };
 
   class GraphView {
     constructor(root) {
@@ -21,16 +29,21 @@
       this.canvas = root.querySelector("[data-canvas]");
       this.data = JSON.parse(document.getElementById(root.dataset.graph).textContent);
       this.byId = new Map(this.data.nodes.map((node) => [node.id, node]));
-      this.near = new Map(this.data.nodes.map((node) => [node.id, new Set()]));
+      this.before = new Map(this.data.nodes.map((node) => [node.id, new Set()]));
+      this.after = new Map(this.data.nodes.map((node) => [node.id, new Set()]));
       this.data.edges.forEach((edge) => {
-        this.near.get(edge.source).add(edge.target);
-        this.near.get(edge.target).add(edge.source);
+        this.before.get(edge.target).add(edge.source);
+        this.after.get(edge.source).add(edge.target);
       });
       this.panel = root.querySelector("[data-columns]");
       this.lit = new Set();
+      this.chosen = "";
+      this.touched = this.data.nodes.length > FIRST_LOOK; // whether it matters which node stands in the middle
       this.focus = root.dataset.focus || this.worst();
       this.shown = this.data.nodes.length <= FIRST_LOOK ? this.everything() : this.around(this.focus, 2);
-      root.querySelector("[data-all]").addEventListener("click", () => this.show(this.everything()));
+      const all = root.querySelector("[data-all]");
+      all.hidden = this.data.nodes.length <= FIRST_LOOK;
+      all.addEventListener("click", () => this.show(this.everything()));
       root.querySelector("[data-find]").addEventListener("input", (event) => this.find(event.target.value));
       this.draw();
     }
@@ -43,11 +56,20 @@
       return ranked.length ? ranked[0].id : "";
     }
 
+    near(id) { return [...this.before.get(id), ...this.after.get(id)]; }
+
     around(id, steps) {
       let found = new Set(this.byId.has(id) ? [id] : []);
-      for (let step = 0; step < steps; step += 1) {
-        found = new Set([...found, ...[...found].flatMap((each) => [...this.near.get(each)])]);
-      }
+      for (let step = 0; step < steps; step += 1) found = new Set([...found, ...[...found].flatMap((each) => this.near(each))]);
+      return found;
+    }
+
+    way(id) { // everything that it is made of, and everything that is made of it
+      const found = new Set([id]);
+      [this.before, this.after].forEach((next) => {
+        const waiting = [id];
+        while (waiting.length) next.get(waiting.pop()).forEach((each) => { if (!found.has(each)) { found.add(each); waiting.push(each); } });
+      });
       return found;
     }
 
@@ -56,26 +78,55 @@
       const hits = this.data.nodes.filter((node) => node.label.toLowerCase().includes(word));
       if (!word || !hits.length) return;
       this.focus = hits[0].id;
+      this.touched = true;
+      this.chosen = "";
+      this.lit = new Set();
+      this.panel.replaceChildren();
       this.show(new Set(hits.slice(0, 20).flatMap((node) => [...this.around(node.id, 1)])));
     }
 
     show(ids) { this.shown = ids; this.draw(); }
 
-    widen(id) { this.focus = id; this.lit = new Set(); this.show(new Set([...this.shown, ...this.around(id, 1)])); this.refocus(); this.listColumns(id); }
+    choose(id) {
+      this.focus = id;
+      this.touched = true;
+      this.chosen = this.chosen === id ? "" : id;
+      this.lit = new Set();
+      this.show(new Set([...this.shown, ...this.around(id, 1)]));
+      const drawn = this.canvas.querySelector(".node.focus");
+      if (drawn) drawn.focus({ preventScroll: true });
+      this.describe(id);
+    }
 
-    listColumns(id) {
-      const names = Object.keys(this.byId.get(id).columns);
-      const head = html("p", `Columns of ${this.byId.get(id).label}${names.length ? ": choose one to see where it comes from" : " are not known"}`);
-      const buttons = names.map((name) => {
-        const button = html("button", name);
-        button.type = "button";
-        button.setAttribute("aria-pressed", "false");
-        button.addEventListener("click", () => this.trace(id, name, button));
-        return button;
+    describe(id) {
+      const node = this.byId.get(id);
+      const head = html("p");
+      head.append(html("strong", node.label));
+      if (node.status) {
+        const badge = html("span", node.status);
+        badge.className = `badge ${statusOf(node)}`;
+        head.append(" ", badge);
+      }
+      const lines = node.notes.map((note) => html("p", note));
+      const jobs = html("p", node.jobs.length ? "Filled by " : "No job of this project fills it.");
+      node.jobs.forEach((job, place) => {
+        const link = html("a", job);
+        link.href = this.root.dataset.jobs + encodeURIComponent(job);
+        jobs.append(...(place ? [", "] : []), link);
       });
+      const names = Object.keys(node.columns);
+      const ask = html("p", names.length ? "Choose a column to see where it comes from:" : "Its columns are not known.");
       const row = html("p");
-      row.append(...buttons);
-      this.panel.replaceChildren(head, row);
+      row.append(...names.map((name) => this.columnButton(id, name)));
+      this.panel.replaceChildren(head, ...lines, jobs, ask, row);
+    }
+
+    columnButton(id, name) {
+      const button = html("button", name);
+      button.type = "button";
+      button.setAttribute("aria-pressed", "false");
+      button.addEventListener("click", () => this.trace(id, name, button));
+      return button;
     }
 
     trace(id, column, chosen) {
@@ -104,78 +155,143 @@
       return list;
     }
 
-    refocus() {
-      const drawn = this.canvas.querySelector(".node.focus");
-      if (drawn) drawn.focus();
-    }
-
     draw() {
       const nodes = this.data.nodes.filter((node) => this.shown.has(node.id));
       const edges = this.data.edges.filter((edge) => this.shown.has(edge.source) && this.shown.has(edge.target));
       const graph = new dagre.graphlib.Graph({ multigraph: true });
-      graph.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 60, marginx: 12, marginy: 12 });
+      graph.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 60, marginx: 20, marginy: 30 });
       graph.setDefaultEdgeLabel(() => ({}));
-      nodes.forEach((node) => graph.setNode(node.id, { width: Math.min(300, 40 + 7.2 * node.label.length), height: NODE_HEIGHT }));
+      nodes.forEach((node) => graph.setNode(node.id, { width: this.width(node), height: NODE_HEIGHT }));
       edges.forEach((edge) => graph.setEdge(edge.source, edge.target, {}, edge.job));
+      const layers = nodes.length <= LANES_UP_TO ? this.keepLayersApart(graph, nodes) : [];
       dagre.layout(graph);
-      this.canvas.replaceChildren(this.picture(graph, nodes, edges));
+      this.columnAt = [...new Set(nodes.map((node) => graph.node(node.id).x))].sort((a, b) => a - b);
+      this.canvas.replaceChildren(this.picture(graph, nodes, edges, layers));
+      this.scrollTo(graph.node(this.focus));
       const left = this.data.nodes.length - nodes.length;
       this.root.querySelector("[data-shown]").textContent = left ? `${nodes.length} of ${this.data.nodes.length} tables; choose one to widen` : "";
     }
 
-    picture(graph, nodes, edges) {
-      const { width = 10, height = 10 } = graph.graph();
-      const svg = make("svg", { width: Math.max(width, 10), height: Math.max(height, 10), role: "group", "aria-label": "tables and the jobs between them" });
+    width(node) {
+      const [where, name] = parts(node.label);
+      return Math.max(110, Math.min(260, 44 + 7.6 * name.length, 260), Math.min(260, 30 + 6.1 * where.length));
+    }
+
+    keepLayersApart(graph, nodes) { // a post between two layers: everything of the one stands before it, of the other behind
+      const layers = LAYERS.filter((layer) => nodes.some((node) => node.layer === layer));
+      if (layers.length < 2) return [];
+      graph.graph().ranksep = 34; // the posts are ranks too
+      layers.slice(1).forEach((layer, place) => {
+        const post = `\npost ${layer}`;
+        graph.setNode(post, { width: 0, height: 0 });
+        nodes.filter((node) => node.layer === layers[place]).forEach((node) => graph.setEdge(node.id, post, { weight: 0, minlen: 1 }, post));
+        nodes.filter((node) => node.layer === layer).forEach((node) => graph.setEdge(post, node.id, { weight: 0, minlen: 1 }, post));
+      });
+      return layers;
+    }
+
+    lanes(graph, nodes, layers, height) {
+      const spans = layers.map((layer) => {
+        const own = nodes.filter((node) => node.layer === layer).map((node) => graph.node(node.id));
+        return { layer, left: Math.min(...own.map((at) => at.x - at.width / 2)) - 12, right: Math.max(...own.map((at) => at.x + at.width / 2)) + 12 };
+      });
+      if (spans.some((span, place) => place && span.left < spans[place - 1].right)) return []; // an edge leads back: no lanes
+      return spans.flatMap(({ layer, left, right }) => [
+        make("rect", { class: `lane ${layer}`, x: left, y: 0, width: right - left, height, rx: 8 }),
+        make("text", { class: `lane-name ${layer}`, x: left + 12, y: 18 }, layer.toUpperCase()),
+      ]);
+    }
+
+    scrollTo(place) {
+      if (!place) return;
+      const scale = this.canvas.firstChild.clientWidth / this.canvas.firstChild.viewBox.baseVal.width || 1;
+      this.canvas.scrollLeft = place.x * scale - this.canvas.clientWidth / 2;
+      this.canvas.scrollTop = place.y * scale - this.canvas.clientHeight / 2;
+    }
+
+    picture(graph, nodes, edges, layers) {
+      const width = Math.max(graph.graph().width || 10, 10);
+      const height = Math.max(graph.graph().height || 10, 10);
+      const scale = Math.max(0.72, Math.min(1, this.canvas.clientWidth / width || 1));
+      const way = this.chosen && this.shown.has(this.chosen) ? this.way(this.chosen) : null;
+      const svg = make("svg", { width: width * scale, height: height * scale, viewBox: `0 0 ${width} ${height}`, class: way ? "chosen" : "", role: "group", "aria-label": "tables and the jobs between them" });
       const defs = make("defs");
-      const marker = make("marker", { id: `arrow-${this.root.dataset.graph}`, viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
+      const marker = make("marker", { id: `arrow-${this.root.dataset.graph}`, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" });
       marker.append(make("path", { d: "M0 0 L8 4 L0 8 z" }));
       defs.append(marker);
-      svg.append(defs, ...edges.map((edge) => this.line(graph, edge)), ...nodes.map((node) => this.box(graph, node)));
+      svg.append(defs, ...this.lanes(graph, nodes, layers, height), ...edges.map((edge) => this.line(graph, edge, way)), ...nodes.map((node) => this.box(graph, node, way)));
       return svg;
     }
 
-    line(graph, edge) {
-      const points = graph.edge(edge.source, edge.target, edge.job).points;
-      const path = points.map((point, index) => `${index ? "L" : "M"}${point.x.toFixed(1)} ${point.y.toFixed(1)}`).join(" ");
+    line(graph, edge, way) {
+      const [from, to] = [graph.node(edge.source), graph.node(edge.target)];
+      const [first, last] = [{ x: from.x + from.width / 2, y: from.y }, { x: to.x - to.width / 2, y: to.y }];
+      const isNext = this.columnAt.indexOf(to.x) - this.columnAt.indexOf(from.x) === 1;
+      const around = isNext ? [] : graph.edge(edge.source, edge.target, edge.job).points.slice(1, -1);
+      const points = [first, ...around, last];
+      const bend = (a, b) => { const x = (a.x + b.x) / 2; return `C${x.toFixed(1)} ${a.y.toFixed(1)} ${x.toFixed(1)} ${b.y.toFixed(1)} ${b.x.toFixed(1)} ${b.y.toFixed(1)}`; };
+      const path = `M${first.x.toFixed(1)} ${first.y.toFixed(1)} ${points.slice(1).map((point, place) => bend(points[place], point)).join(" ")}`;
+      const on = way && way.has(edge.source) && way.has(edge.target) ? " way" : "";
       const group = make("g");
-      group.append(make("title", {}, `job ${edge.job}`), make("path", { d: path, class: statusOf(edge), "marker-end": `url(#arrow-${this.root.dataset.graph})` }));
+      group.append(make("title", {}, `job ${edge.job}`), make("path", { d: path, class: `edge ${statusOf(edge)}${on}`, "marker-end": `url(#arrow-${this.root.dataset.graph})` }));
       return group;
     }
 
-    box(graph, node) {
+    box(graph, node, way) {
       const { x, y, width } = graph.node(node.id);
-      const group = make("g", { class: `node${node.id === this.focus ? " focus" : ""}${this.lit.has(node.id) ? " lit" : ""}`, tabindex: 0, role: "button", transform: `translate(${x - width / 2},${y - NODE_HEIGHT / 2})` });
+      const [where, name] = parts(node.label);
+      const state = [this.touched && node.id === this.focus ? "focus" : "", this.lit.has(node.id) ? "lit" : "", way && way.has(node.id) ? "way" : ""].filter(Boolean).join(" ");
+      const group = make("g", { class: `node ${statusOf(node)} ${node.layer} ${state}`, tabindex: 0, role: "button", transform: `translate(${x - width / 2},${y - NODE_HEIGHT / 2})` });
       const said = `${node.label}, ${node.layer}, ${node.status || "not watched"}`;
       group.setAttribute("aria-label", said);
       group.append(
-        make("title", {}, `${said}${node.jobs.length ? `; filled by ${node.jobs.join(", ")}` : ""}`),
-        make("rect", { class: `box ${statusOf(node)}`, width, height: NODE_HEIGHT, rx: 6 }),
-        make("rect", { class: `band ${node.layer}`, width: 6, height: NODE_HEIGHT, rx: 3 }),
-        make("text", { class: "layer", x: 14, y: 14 }, node.layer.toUpperCase()),
-        make("text", { x: 14, y: 32 }, cut(node.label, 38)),
+        make("title", {}, [said, ...node.notes, ...(node.jobs.length ? [`filled by ${node.jobs.join(", ")}`] : [])].join("\n")),
+        make("rect", { class: "box", width, height: NODE_HEIGHT, rx: 7 }),
+        make("rect", { class: "band", x: 0.5, y: 8, width: 3.5, height: NODE_HEIGHT - 16, rx: 1.75 }),
+        make("text", { class: "where", x: 13, y: 18 }, cut(where || node.layer, Math.floor((width - 24) / 5.7))),
+        make("text", { x: 13, y: 35 }, cut(name, Math.floor((width - 28) / 7))),
+        make("circle", { class: "dot", cx: width - 13, cy: NODE_HEIGHT / 2, r: 4 }),
       );
-      group.addEventListener("click", () => this.widen(node.id));
+      group.addEventListener("click", () => this.choose(node.id));
       group.addEventListener("keydown", (event) => {
-        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.widen(node.id); }
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.choose(node.id); }
       });
       return group;
     }
   }
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const twoDigits = (number) => String(number).padStart(2, "0");
+  const utc = (seconds) => {
+    const at = new Date(seconds * 1000);
+    return `${at.getUTCFullYear()}-${twoDigits(at.getUTCMonth() + 1)}-${twoDigits(at.getUTCDate())} ${twoDigits(at.getUTCHours())}:${twoDigits(at.getUTCMinutes())} UTC`;
+  };
+  const short = (number) => (number >= 1e9 ? `${+(number / 1e9).toFixed(1)}G` : number >= 1e6 ? `${+(number / 1e6).toFixed(1)}M` : number >= 1e4 ? `${+(number / 1e3).toFixed(1)}k` : String(+number.toFixed(2)));
+  const ticks = [[86400 * 360, "{YYYY}"], [86400 * 28, "{MMM}"], [86400, "{MMM} {D}"], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]];
 
-  function plot(place, times, values) {
-    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+  function plot(place, times, values) { // one number over runs: when the pointer is on a run, its time and value
+    const caption = html("p");
+    caption.className = "caption";
+    const said = html("span");
+    caption.append(html("span", place.dataset.title), said);
+    place.append(caption);
+    const say = (index) => { said.textContent = index === null ? `last ${values[values.length - 1].toLocaleString("en")}` : `${utc(times[index])}: ${values[index].toLocaleString("en")}`; };
+    const axis = { stroke: colour("--quiet"), font: "11px system-ui, sans-serif", grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+    const bars = place.dataset.kind === "bars";
+    const line = { stroke: colour("--link"), width: bars ? 0 : 1.75, fill: bars ? colour("--link") : `${colour("--link")}1f`, points: { show: !bars && times.length <= 60, size: 5, fill: colour("--link") } };
     const options = {
-      title: place.dataset.title,
-      width: Math.min(560, Math.max(260, place.parentElement.clientWidth - 8)),
-      height: 180,
-      legend: { live: true },
-      axes: [axis, { ...axis, size: 64 }],
-      scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      series: [{}, { label: place.dataset.title, stroke: colour("--link"), width: 1.5, points: { show: true, size: 5 } }],
+      width: Math.max(200, place.clientWidth),
+      height: 124,
+      legend: { show: false },
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      axes: [{ ...axis, size: 26, space: 64, grid: { show: false }, values: ticks.map(([step, form]) => [step, form, null, null, null, null, null, null, 1]) }, { ...axis, size: 46, space: 26, values: (_plot, marks) => marks.map(short) }],
+      scales: { x: { range: (_plot, low, high) => [low - (high - low) / (2 * times.length - 2), high + (high - low) / (2 * times.length - 2)] }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+      cursor: { y: false, drag: { x: false, y: false } },
+      series: [{}, { label: place.dataset.title, ...line, ...(bars ? { paths: uPlot.paths.bars({ size: [0.7, 22] }) } : {}) }],
+      hooks: { setCursor: [(drawn) => say(drawn.cursor.idx ?? null)] },
     };
     new uPlot(options, [times, values], place);
+    say(null);
   }
 
   function drawPlots(holder) {
@@ -185,13 +301,24 @@
     holder.querySelectorAll("[data-plot]").forEach((place) => plot(place, data.times, data[place.dataset.plot]));
   }
 
+  function askForNews(button) { // a page that is open says when it is old; it never moves under somebody's eyes
+    button.addEventListener("click", () => location.reload());
+    setInterval(async () => {
+      if (document.hidden || !button.hidden) return;
+      const answer = await fetch("/state", { credentials: "same-origin" }).catch(() => null);
+      if (answer && answer.ok && (await answer.text()) !== button.dataset.state) button.hidden = false;
+    }, ASK_AGAIN);
+  }
+
   function start() {
     document.querySelectorAll("[data-graph]").forEach((root) => new GraphView(root));
-    document.querySelectorAll("[data-plots]").forEach(drawPlots);
-    document.querySelectorAll("details").forEach((each) => each.addEventListener("toggle", () => each.querySelectorAll("[data-plots]").forEach(drawPlots)));
+    const seen = new IntersectionObserver((entries) => entries.filter((each) => each.isIntersecting).forEach((each) => drawPlots(each.target)), { rootMargin: "400px" });
+    document.querySelectorAll("[data-plots]").forEach((each) => seen.observe(each));
     const open = () => { const wanted = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1))); if (wanted instanceof HTMLDetailsElement) wanted.open = true; };
     window.addEventListener("hashchange", open);
     open();
+    document.querySelectorAll("[data-state]").forEach(askForNews);
+    if (document.querySelector("[data-follow]")) setTimeout(() => location.reload(), FOLLOW);
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
