@@ -92,8 +92,8 @@ class Orders:
     spool: str = "spool"
     attempts: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
-    prefix: Sequence[str] = ()
-    """A command before the command: `unshare …`."""
+    module: str = "floodmark"
+    """What Python runs: versions of long ago had another one."""
 
     def __post_init__(self) -> None:
         self.home.mkdir(exist_ok=True)
@@ -115,7 +115,7 @@ class Orders:
         """Begin a run in a process group of its own; what it says goes into a file."""
         with (self.home / "run.log").open("wb") as log:
             return subprocess.Popen(
-                [*self.prefix, sys.executable, "-m", "floodmark", "run", *words],
+                [sys.executable, "-m", self.module, "run", *words],
                 cwd=self.home,
                 env={**os.environ, **self.environment, **environment},
                 stdout=log,
