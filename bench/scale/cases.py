@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -23,6 +24,7 @@ from floodmark.stores.record import JobRecord
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=timezone.utc)
 DAY_NS = 86_400 * 10**9
+SPARK = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
 LEDGER = "floodmark.default.orders.lake"
 Acts = Iterator[tuple[str, Callable[[], object]]]
 
@@ -36,6 +38,8 @@ class Case:
     unit: str
     acts: Callable[[int, Path], Acts]
     bounds: dict[str, float]
+    clock: Callable[[], float] = time.process_time
+    """Seconds of this process's CPU; of the wall, where Spark does the work."""
 
 
 def commit(store: MarkStore, mark: HWM[object]) -> None:
@@ -164,6 +168,52 @@ def commit_text(version: int) -> str:
     return "".join(json.dumps(action) + "\n" for action in actions)
 
 
+def rows(n: int, folder: Path) -> Acts:
+    """`n` lines of 100 bytes in eight files, into Delta by Spark; one batch before has warmed everything up."""
+    (folder / "in").mkdir()
+    job = fm.Job(
+        "rows",
+        fm.sources.Files(str(folder / "in"), schema="id long, text string", settle=0),
+        [fm.sinks.Delta(str(folder / "lake"))],
+    )
+    spark, store = fm.spark_session(SPARK), fm.stores.open("sqlite:///marks.db", folder=folder)
+    (folder / "in" / "warm.jsonl").write_text(line(0) * 1000)
+    job.run(spark, store)
+    for part in range(8):
+        (folder / "in" / f"{part}.jsonl").write_text("".join(map(line, range(part, n, 8))))
+    yield "batch from files into Delta", lambda: job.run(spark, store)
+    spark.stop()
+
+
+def line(number: int) -> str:
+    """A hundred bytes."""
+    return f'{{"id": {number:012d}'.replace(": 0", ": 1") + f', "text": "{"x" * 64}"}}\n'
+
+
+def messages(n: int, folder: Path) -> Acts:
+    """`n` messages of 100 bytes in eight partitions, into Delta by Spark."""
+    from confluent_kafka import Producer
+
+    from floodmark.testing.servers import kafka_broker
+
+    with kafka_broker(folder / "kafka") as broker:
+        broker.create_topic("scale", 8)
+        value = {"format": "json", "schema": "id long, text string"}
+        source = fm.sources.Kafka(broker.bootstrap, "scale", value=value, columns=())
+        job = fm.Job("messages", source, [fm.sinks.Delta(str(folder / "lake"))])
+        spark, store = fm.spark_session(SPARK), fm.stores.open("sqlite:///marks.db", folder=folder)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": 10_000_000})
+        for count in (1000, n):
+            for number in range(count):
+                producer.produce("scale", line(number).encode(), partition=number % 8)
+            producer.flush(120)
+            if count == 1000:
+                job.run(spark, store)
+        yield "batch from Kafka into Delta", lambda: job.run(spark, store)
+        spark.stop()
+        broker.kill()
+
+
 CASES = {
     case.name: case
     for case in (
@@ -202,5 +252,7 @@ CASES = {
             commits,
             {"first look": 10, "last batch of a ledger": 1, "look that finds nothing": 0.5},
         ),
+        Case("rows", 2_000_000, "rows", rows, {"batch from files into Delta": 30}, clock=time.monotonic),
+        Case("messages", 1_000_000, "messages", messages, {"batch from Kafka into Delta": 20}, clock=time.monotonic),
     )
 }
