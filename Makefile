@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo demo-platform docs example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults mutants bench dist lock clean
+.PHONY: help setup java demo demo-platform docs example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults faults-all mutants bench dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,11 +61,14 @@ audit: setup ## ask for known weaknesses of every package in requirements.lock
 crash: setup ## kill runs at every point and compare the rows; and what takes minutes
 	@$(BIN)/python -m pytest -m crash -n 2 --dist loadfile --no-loadscope-reorder
 
-cluster: setup ## run on a real cluster of Spark (a master, two workers with disks of their own) and on an S3 double
+cluster: setup ## run on a real cluster of Spark (a master, two workers with disks of their own), on an S3 double, and through Spark Connect
 	@$(BIN)/python -m pytest -m cluster
 
-faults: setup ## break disks, servers and processes below a run, and compare what is left
-	@$(BIN)/python -m pytest -m faults
+faults: setup ## break disks, servers, clocks and processes below a run, and compare what is left (docs/guarantees.md has the table)
+	@FLOODMARK_PROOFS=docs/guarantees.md $(BIN)/python -m pytest -m faults
+
+faults-all: setup ## the same with every store, sink and way that a fault can take
+	@FLOODMARK_FAULTS=all FLOODMARK_PROOFS=docs/guarantees.md $(BIN)/python -m pytest -m faults
 
 mutants: setup ## break step, stores and sinks in one place at a time: which test notices? (an hour; goes on where it was)
 	@$(BIN)/python scripts/mutants.py --write

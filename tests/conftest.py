@@ -12,6 +12,7 @@ import pytest
 from floodmark.spark.session import spark_session
 from floodmark.testing.servers import Broker, Server, kafka_broker, postgres_server
 from floodmark.testing.servers.mariadb import MariaDb, has_programs, mariadb_server
+from tests.proofs import PROOFS, prove, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,11 +29,19 @@ Without the last one it has 48 MB for compiled code, which a workflow outgrows: 
 DRIVERS = "com.h2database:h2:2.3.232, org.mariadb.jdbc:mariadb-java-client:3.5.3"
 """Fetched once, as the connectors are."""
 SERVERS = frozenset({"kafka", "postgres", "mariadb"})
+__all__ = ["prove"]
 
 
 def pytest_report_header() -> str:
     """What is claimed and cannot be tried on this machine is said, not skipped."""
     return f"MariaDB: {'tested' if has_programs() else 'not tested, its programs are not on this machine'}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What the tests of faults and of clusters have proved, a line each."""
+    if PROOFS in config.stash:
+        terminalreporter.section("proved")
+        summarise(config, terminalreporter.write_line)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from floodmark.testing.servers import Broker, Server
 from tests.cluster.standalone import Cluster, run_floodmark
+from tests.proofs import Prove
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -22,7 +23,7 @@ spark:
   executor.memory: 512m
   cores.max: 2
   sql.shuffle.partitions: 2
-jobs:
+{settings}jobs:
   - name: orders
     source: {{type: files, path: "{shared}/in", format: jsonl, schema: "id int"}}
     transform: {{python: "steps:shape"}}
@@ -33,14 +34,16 @@ jobs:
 STEPS = '''
 """Modules of the user's, which no worker has."""
 from pathlib import Path
+from pyspark import TaskContext
 from helper import doubled
 
 def shape(rows):
     def each(batches):
         for batch in batches:
-            for count in range({pauses}):
+            for count in range({pauses} if {slow_id} is None or {slow_id} in set(batch["id"]) else 0):
                 import time
                 Path("{shared}", "started").touch()
+                Path("{shared}", f"try-{{TaskContext.get().taskAttemptId()}}").touch()
                 time.sleep(0.1)
             yield doubled(batch)
 
@@ -54,7 +57,9 @@ ROWS = list(range(400))
 def project(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Path]:
     """Writes a project into a folder that the driver has alone, with rows in eight files that all can see."""
 
-    def write(*sinks: str, spool: Path | None = None, pauses: int = 0) -> Path:
+    def write(
+        *sinks: str, spool: Path | None = None, pauses: int = 0, slow_id: int | None = None, settings: str = ""
+    ) -> Path:
         home, shared = cluster.private / tmp_path.name, cluster.shared / tmp_path.name
         home.mkdir()
         (shared / "in").mkdir(parents=True)
@@ -62,15 +67,25 @@ def project(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) ->
             rows = "".join(json.dumps({"id": number}) + "\n" for number in ROWS[part::8])
             (shared / "in" / f"{part}.jsonl").write_text(rows)
         text = "\n".join(f"      - {sink.format(shared=shared, private=home)}" for sink in sinks)
-        settings = {"master": cluster.master, "shared": shared, "sinks": text, "spool": spool or shared / "spool"}
-        (home / "floodmark.yaml").write_text(PROJECT.format(**settings))
-        (home / "steps.py").write_text(STEPS.format(shared=shared, pauses=pauses))
+        fields = {"master": cluster.master, "shared": shared, "sinks": text, "spool": spool or shared / "spool"}
+        (home / "floodmark.yaml").write_text(PROJECT.format(**fields, settings=settings))
+        (home / "steps.py").write_text(STEPS.format(shared=shared, pauses=pauses, slow_id=slow_id))
         (home / "helper.py").write_text(HELPER)
         return home
 
     return write
 
 
+SPECULATION = """\
+  speculation: "true"
+  speculation.interval: 100ms
+  speculation.multiplier: "1.1"
+  speculation.quantile: "0.2"
+  speculation.minTaskRuntime: 500ms
+  sql.files.openCostInBytes: "0"
+  sql.files.maxPartitionBytes: "300"
+"""
+"""A copy of every task that takes longer than others, as soon as may be; and a task for every file."""
 DELTA = '{{type: delta, path: "{shared}/lake"}}'
 FILES = '{{type: files, path: "{shared}/out", format: jsonl}}'
 
@@ -131,8 +146,9 @@ def test_rows_reach_four_sinks_once_through_executors_that_have_nothing_of_ours(
     assert ids_in_topic(kafka, name) == ROWS
 
 
+@pytest.mark.faults
 def test_an_executor_that_is_killed_within_its_task_doubles_nothing(
-    cluster: Cluster, project: Callable[..., Path]
+    cluster: Cluster, project: Callable[..., Path], prove: Prove
 ) -> None:
     """Its task is begun again on another one, and what the first had written is not published."""
     home = project(DELTA, FILES, pauses=20)
@@ -145,6 +161,28 @@ def test_an_executor_that_is_killed_within_its_task_doubles_nothing(
     assert driver.returncode == 0, output
     assert ids_in_lake(home, cluster) == ROWS
     assert ids_in_files(home, cluster) == ROWS
+    prove("an executor is killed within a task", "nothing: Spark begins its task again", "every row once in both sinks")
+
+
+@pytest.mark.parametrize("kind", ["delta", "files", "postgres"])
+def test_a_second_copy_of_a_slow_task_doubles_nothing(
+    cluster: Cluster, project: Callable[..., Path], kind: str, database: str, prove: Prove
+) -> None:
+    """Spark begins it beside the first, and takes the result of whichever ends first: the sink counts one of them."""
+    sinks = {"delta": DELTA, "files": FILES, "postgres": f'{{{{type: postgres, url: "{database}", table: orders}}}}'}
+    home = project(sinks[kind], pauses=60, slow_id=7, settings=SPECULATION)
+    driver = run_floodmark(cluster, home, "run")
+    output, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, output
+    copies = list((cluster.shared / home.name).glob("try-*"))
+    read = {
+        "delta": lambda: ids_in_lake(home, cluster),
+        "files": lambda: ids_in_files(home, cluster),
+        "postgres": lambda: ids_in_table(database),
+    }
+    assert read[kind]() == ROWS
+    assert len(copies) > 1, "Spark has begun no second copy"
+    prove("speculation: a slow task has a second copy", "", "every row once in Delta, files and PostgreSQL")
 
 
 @pytest.mark.parametrize(

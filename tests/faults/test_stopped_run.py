@@ -12,6 +12,7 @@ import pytest
 
 from floodmark import stores
 from tests.faults import slow_owner
+from tests.proofs import Prove
 
 pytestmark = pytest.mark.faults
 
@@ -44,7 +45,7 @@ def let_save(run: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("store", ["file:marks", "sqlite:///marks.db"])
-def test_a_run_that_was_stopped_past_its_lease_saves_nothing(store: str, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_past_its_lease_saves_nothing(store: str, tmp_path: Path, prove: Prove) -> None:
     """The one that took over has saved, and the late one finds its lease gone."""
     with start(store, tmp_path, 100) as first:
         is_held = word_of(first)
@@ -57,3 +58,4 @@ def test_a_run_that_was_stopped_past_its_lease_saves_nothing(store: str, tmp_pat
     assert record is not None
     assert (is_held, took_over, saved, late) == ("held", "held", "saved", "LeaseLost")
     assert (record.number, record.marks["orders"].value) == (1, 200)
+    prove("a run is stopped (SIGSTOP) past its lease, and goes on later", late, "what the run that took over has saved")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import PurePosixPath
@@ -134,6 +136,26 @@ def test_a_file_list_is_its_head_and_its_items() -> None:
     rebuilt = head.with_items(mark.items())
     assert rebuilt == mark
     assert rebuilt.modified_time == NOON
+
+
+def test_a_list_knows_what_it_has_beyond_an_older_one() -> None:
+    """Also where it was not made from that one: what was added, what changed, and whether something is missing."""
+    older = FileListHWM("f", {"/d/a": (10, 1), "/d/b": None})
+    grown = older.update({"/d/b": (5, 2), "/d/c": (7, 3)})
+    same = FileListHWM("f", {"/d/a": (10, 1), "/d/b": (5, 2), "/d/c": (7, 3)})
+    assert (grown.count(), same.items_since(grown)) == (3, {})
+    assert grown.items_since(older) == same.items_since(older) == {"/d/b": [5, 2], "/d/c": [7, 3]}
+    assert older.items_since(grown) is None
+    assert (grown - "/d/c").items_since(grown) is None
+
+
+def test_a_list_that_grew_does_not_keep_the_older_one() -> None:
+    """A loop adds some files for ever: it would keep every list that it ever had."""
+    older = FileListHWM("f", {"/d/a": (10, 1)})
+    grown, older_value = older.update({"/d/b": (5, 2)}), weakref.ref(older.value)
+    del older
+    gc.collect()
+    assert (older_value(), grown.count()) == (None, 2)
 
 
 def test_a_short_list_is_shown_and_a_long_one_is_counted() -> None:

@@ -54,6 +54,8 @@ class Log:
     ends: dict[int, int]
     committed_offsets: dict[Place, int] = field(default_factory=dict)
     cluster_id: str = "cluster"
+    shares_folder: bool = True
+    """Whether tasks work in the folder of the driver, or each in one of its own."""
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         return {name: Topic(name, "id", tuple(sorted(self.ends))) for name in names}
@@ -91,6 +93,10 @@ class LocalTurn(Turn):
 
     def require_no_speculation(self) -> None:
         """There is no Spark to ask."""
+
+    def shares_folder(self) -> bool:
+        """As the log says: its tasks run in this process, and see everything."""
+        return self.log.shares_folder
 
     def rows_of_topics(self, spans: Mapping[Place, tuple[int, int]]) -> Any:  # noqa: ANN401 (a frame)
         return Frame([batches(place, self.log.records[place[1]], *span) for place, span in sorted(spans.items())])

@@ -86,7 +86,11 @@ class LazySession:
         return lazy
 
     def __call__(self) -> SparkSession:
+        from floodmark.spark.session import is_forgotten
+
         with self._lock:
+            if self._session is not None and is_forgotten(self._session):
+                self._forget()
             if self._session is None:
                 self._session = _keeping_our_signals(self.start)
                 INTERRUPTION_HOOKS.append(self._cancel_soon)

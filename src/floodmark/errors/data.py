@@ -147,10 +147,10 @@ class RecordsFailed(FloodmarkError):
 class HealingFailed(FloodmarkError):
     """A turn of a stream could not be run to its end; what was settled until then stays settled."""
 
-    def __init__(self, stream: str, *, reason: str) -> None:
+    def __init__(self, stream: str, *, reason: str, hint: str = "") -> None:
         super().__init__(
             f"the steps of stream '{stream}' could not be run on Spark: {reason}",
-            hint="fix the cause and run again: what is settled does not run again",
+            hint=hint or "fix the cause and run again: what is settled does not run again",
         )
         self.stream, self.reason = stream, reason
 

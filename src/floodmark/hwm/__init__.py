@@ -15,6 +15,7 @@ from floodmark.hwm.files import FileListHWM, FileModifiedTimeHWM, FileMoment, Fi
 from floodmark.hwm.maps import FrozenMap, KeyValueHWM, KeyValueIntHWM, TableVersionsHWM, TopicOffsetsHWM
 from floodmark.hwm.mark import (
     HWM,
+    Growing,
     Itemised,
     Json,
     Span,
@@ -40,6 +41,7 @@ __all__ = [
     "FileMoment",
     "FileStat",
     "FrozenMap",
+    "Growing",
     "Itemised",
     "Json",
     "KeyValueHWM",

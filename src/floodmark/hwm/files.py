@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from floodmark.errors import MarkInvalid
 from floodmark.hwm.columns import OrderedHWM
@@ -142,7 +142,14 @@ class FileListHWM(HWM[Files]):
         return self.value.plus(self._news(value))
 
     def items(self) -> dict[str, Json]:
-        return {path: None if stat is None else list(stat) for path, stat in self.value.items()}
+        return {path: _item(stat) for path, stat in self.value.items()}
+
+    def count(self) -> int:
+        return len(self.value)
+
+    def items_since(self, older: HWM[Any]) -> dict[str, Json] | None:
+        added = self.value.entries_since(older.value)
+        return None if added is None else {path: _item(stat) for path, stat in added.items()}
 
     def with_items(self, items: Mapping[str, Json]) -> Self:
         return self._with(self.parse(items), self.modified_time)
@@ -185,6 +192,10 @@ class FileListHWM(HWM[Files]):
         if not isinstance(stat, (tuple, list)) or len(stat) != 2:
             raise MarkInvalid(self.kind, {path: stat}, reason="not (size, nanoseconds since 1970)")
         return FileStat(strict_int(self.kind, stat[0]), strict_int(self.kind, stat[1]))
+
+
+def _item(stat: FileStat | None) -> Json:
+    return None if stat is None else list(stat)
 
 
 _ONE, _SECOND = Decimal(1), Decimal(10**9)

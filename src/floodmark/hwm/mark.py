@@ -246,6 +246,17 @@ class Itemised(Protocol):
         """The same mark, also in its `modified_time`, with exactly these items; with none of them it is the head."""
 
 
+@runtime_checkable
+class Growing(Itemised, Protocol):
+    """An itemised mark that can tell what it has beyond an older one without walking through all of both."""
+
+    def count(self) -> int:
+        """How many items it has."""
+
+    def items_since(self, older: HWM[Any]) -> Mapping[str, Json] | None:
+        """The items that the older mark has not, or has otherwise; None if it has some that this one has not."""
+
+
 @dataclass(frozen=True)
 class Span:
     """What one batch reads from one source, fixed before any row is read: above `after`, up to and with `upto`.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from floodmark.errors import ElementFailed, ElementInvalid, FloodmarkError
+from floodmark.logs import get_logger
 from floodmark.spark.session import runs_here
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
+log = get_logger(__name__)
 Kind = Literal["sink", "value", "malformed", "rewritten", "element", "disk"]
 """A row that a sink refuses; a value of a source that Spark has no place for; a record that cannot be parsed; a commit
 that changed rows where only added ones are taken; an element of a mill; a task that does not see the driver's disk."""
@@ -34,6 +36,12 @@ MARKER = "_floodmark.marker"
 ASKING_TASKS = 64
 """So many that every executor of a cluster of some machines gets one."""
 LONGEST_ELEMENT = 200
+AWAY = (
+    "outcomes come back with the results of tasks: what a lost executor had done in this turn runs again, and a record "
+    "that ends its worker stops the stream"
+)
+_SHARED: dict[tuple[str, str], bool] = {}
+"""By application and folder: a cluster does not change its disks while it runs."""
 POSITION = "partition %d, offset %d"
 
 
@@ -125,6 +133,19 @@ def hosts_without(folder: Path, spark: SparkSession) -> list[str]:
     finally:
         shutil.rmtree(marker.folder, ignore_errors=True)
     return sorted({str(row["host"]) for row in found})
+
+
+def shares_folder(folder: Path, spark: SparkSession) -> bool:
+    """Whether every machine of the cluster sees this folder of the driver's; asked once of each cluster."""
+    if runs_here(spark):
+        return True
+    asked = spark.conf.get("spark.app.id", "") or "", str(folder)
+    if asked not in _SHARED:
+        hosts = hosts_without(folder, spark)
+        if hosts:
+            log.warning("executors do not see the folder of the stream", folder=str(folder), host=hosts[0], means=AWAY)
+        _SHARED[asked] = not hosts
+    return _SHARED[asked]
 
 
 class ElementFault(Exception):

@@ -38,8 +38,8 @@ def require_answer(master: str) -> None:
     refusals = [refusal for host in hosts if (refusal := host.refusal())]
     if hosts and len(refusals) == len(hosts):
         raise SparkUnavailable(
-            f"Spark's master {master} cannot be reached: {'; '.join(refusals)}.",
-            hint=f"start it, or fix `master:`; {HINT}",
+            f"Spark at {master} cannot be reached: {'; '.join(refusals)}.",
+            hint=f"start it, or fix `{'remote' if master.startswith('sc://') else 'master'}:`; {HINT}",
         )
 
 

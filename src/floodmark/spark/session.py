@@ -7,6 +7,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 PACKAGES = "spark.jars.packages"
+REMOTE = "spark.remote"
+CLIENT_MODULES = ("grpc", "grpc_status", "zstandard")
+"""What PySpark's client of a Connect server needs beside what it brings."""
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 SPARK_LOG = "FLOODMARK_SPARK_LOG"
 
@@ -50,12 +54,17 @@ def spark_session(settings: Mapping[str, str] | None = None, *, app_name: str = 
     Raises JavaMissing, ConnectorsMissing, or SparkUnavailable where a local session has no Delta.
     """
     active = active_session()
+    if active is not None and is_forgotten(active):
+        active.stop()
+        active = None
     if active is not None:
         SETTINGS.remember_later(lambda: active.conf.getAll)
         return _with_delta(active)
     chosen = full_names(settings or {})
     SETTINGS.remember(chosen)
     with phase("starting Spark"):
+        if remote := chosen.get(REMOTE) or os.environ.get("SPARK_REMOTE"):
+            return _start_client(remote, chosen, app_name)
         return _start(chosen, app_name) if _is_provided(chosen) else _start_own(chosen, app_name)
 
 
@@ -99,6 +108,19 @@ def jvm_lock(spark: SparkSession, file: Path) -> Callable[[], None] | None:
 def is_connect(spark: SparkSession) -> bool:
     """Whether this session talks to a Spark Connect server and has no JVM here."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_forgotten(spark: SparkSession) -> bool:
+    """Whether a Connect server no longer knows this session: one that was idle for long, or of a server before."""
+    if not is_connect(spark):
+        return False
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.conf.get("spark.app.id", "")
+    except PySparkException as error:
+        return "INVALID_HANDLE" in str(error)
+    return False
 
 
 def runs_here(spark: SparkSession) -> bool:
@@ -155,9 +177,24 @@ def _with_delta(active: SparkSession) -> SparkSession:
 
 
 def _is_provided(chosen: Mapping[str, str]) -> bool:
-    """Whether somebody else decides on master and jars: Databricks, a Connect server, or spark-submit."""
-    there = ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
-    return "spark.remote" in chosen or any(os.environ.get(name) for name in there)
+    """Whether somebody else decides on master and jars: Databricks, or spark-submit."""
+    return any(os.environ.get(name) for name in ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT"))
+
+
+def _start_client(remote: str, chosen: Mapping[str, str], app_name: str) -> SparkSession:
+    """A session of a Spark Connect server, which has the connectors; our modules and the user's go along.
+
+    Raises SparkUnavailable if its client is not installed, or nobody answers there: it would try for ten minutes.
+    """
+    from floodmark.spark.masters import require_answer
+
+    if any(find_spec(module) is None for module in CLIENT_MODULES):
+        hint = "pip install 'pyspark[connect]'"
+        raise SparkUnavailable("the client of Spark Connect is not installed.", hint=hint)
+    if remote.startswith("sc://"):
+        require_answer(remote)
+    settings = {name: value for name, value in chosen.items() if name != "spark.master"}
+    return _with_modules(_start({**settings, REMOTE: remote}, app_name), chosen)
 
 
 def _start_own(chosen: Mapping[str, str], app_name: str) -> SparkSession:

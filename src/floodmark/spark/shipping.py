@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.inputs import MEBIBYTE
 from floodmark.logs import get_logger
+from floodmark.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,15 @@ def ship_modules(spark: SparkSession, folders: Sequence[str]) -> None:
             hint = f"install them on the workers; {SHIPPING}: false says that they are there"
             log.warning("modules not shipped", folder=str(folder), mebibytes=size // MEBIBYTE, hint=hint)
         elif files:
-            spark.sparkContext.addPyFile(str(_zip(target / f"modules-{position}.zip", folder, files)))
+            _hand_over(spark, str(_zip(target / f"modules-{position}.zip", folder, files)))
+
+
+def _hand_over(spark: SparkSession, archive: str) -> None:
+    """To a Connect server the archive is sent, and is of this session alone."""
+    if is_connect(spark):
+        spark.addArtifacts(archive, pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(archive)
 
 
 def module_files(folder: Path) -> Iterator[Path]:

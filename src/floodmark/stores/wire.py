@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark.errors import FloodmarkError, FormatTooNew, MarkUnreadable
-from floodmark.hwm import HWM, Itemised, Json
+from floodmark.hwm import HWM, Growing, Itemised, Json
+from floodmark.hwm.maps import FrozenMap
 from floodmark.stores.record import Intent, JobRecord
 
 if TYPE_CHECKING:
@@ -171,11 +172,11 @@ def encode(record: JobRecord, cached_marks: Mapping[str, CachedMark]) -> Encoded
     rows: list[ItemRow] = []
     now_cached: dict[str, CachedMark] = {}
     for source, mark in record.marks.items():
-        items = items_of(mark)
-        if not items:
+        count = count_of(mark)
+        if not count:
             continue
-        base, added = _growth(mark, items, cached_marks.get(source), record.number)
-        bases[source] = Base(base, len(items))
+        base, added = _growth(mark, cached_marks.get(source), record.number)
+        bases[source] = Base(base, count)
         rows += [ItemRow(source, base, record.number, item, compact(value)) for item, value in added.items()]
         now_cached[source] = CachedMark(base, record.number, mark)
     return EncodedRecord(_head(record, bases), tuple(rows), bases, now_cached)
@@ -186,18 +187,24 @@ def items_of(mark: object) -> Mapping[str, Json]:
     return mark.items() if isinstance(mark, Itemised) else {}
 
 
-def _growth(
-    mark: HWM[Any], items: Mapping[str, Json], old: CachedMark | None, number: int
-) -> tuple[int, Mapping[str, Json]]:
+def count_of(mark: object) -> int:
+    """How many items an itemised mark has; none for every other kind."""
+    return mark.count() if isinstance(mark, Growing) else len(items_of(mark))
+
+
+def _growth(mark: HWM[Any], old: CachedMark | None, number: int) -> tuple[int, Mapping[str, Json]]:
     """The base and the items to add: only what is new if nothing was taken away, else everything under a new base."""
-    if old is None:
-        return number, items
-    if old.mark is mark:
+    if old is not None and old.mark is mark:
         return old.base, {}
-    before = items_of(old.mark)
-    added = {item: value for item, value in items.items() if item not in before or before[item] != value}
-    is_superset = len(items) == len(before) + sum(item not in before for item in added)
-    return (old.base, added) if is_superset else (number, items)
+    added = None if old is None else _items_since(mark, old.mark)
+    return (old.base, added) if old is not None and added is not None else (number, items_of(mark))
+
+
+def _items_since(mark: object, older: HWM[Any]) -> Mapping[str, Json] | None:
+    """What was added since; None if something was taken away."""
+    if isinstance(mark, Growing) and isinstance(older, type(mark)):
+        return mark.items_since(older)
+    return FrozenMap(items_of(mark)).entries_since(FrozenMap(items_of(older)))
 
 
 def _head(record: JobRecord, bases: Mapping[str, Base]) -> dict[str, Json]:

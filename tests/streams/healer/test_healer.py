@@ -20,6 +20,7 @@ from floodmark.streams.healer.unsettled import TurnLimit, TurnPlan
 from floodmark.streams.policy import dead_letter
 from floodmark.streams.running import run_once
 from floodmark.streams.task.folder import StateFolder
+from floodmark.streams.task.journal import read_failures
 from tests.streams.local_cluster import TOPIC, DriverDied, Frame, LocalCluster, Log, WorkerDied, healed_by
 
 if TYPE_CHECKING:
@@ -74,6 +75,31 @@ def test_a_record_that_kills_its_worker_costs_that_record_alone(cluster: LocalCl
         run_once(cluster.healer(healed_by(step)))
     assert sorted(step.calls) == [(0, 1), (1, 1), (2, 1), (2, 1), (3, 1), (4, 1), (5, 1), (5, 1), (6, 1), (7, 1)]
     assert cluster.marks() == {0: 2}
+
+
+def test_tasks_that_do_not_see_the_folder_bring_their_outcomes_back(cluster: LocalCluster) -> None:
+    """Each record once, a failed one with its bytes and its attempts; the next run knows them all."""
+    cluster.log.shares_folder = False
+    step = RecordingStep(raising={2, 5})
+    with pytest.raises(RecordsFailed):
+        run_once(cluster.healer(healed_by(step)))
+    failed = read_failures(StateFolder(cluster.folder).failures((TOPIC, 0)))
+    assert sorted(step.calls) == [(offset, 1) for offset in range(8)]
+    assert {offset: (each.attempts, each.raw.value) for offset, each in failed.items()} == {2: (1, b"2"), 5: (1, b"5")}
+    assert cluster.marks() == {0: 2}
+    second = RecordingStep()
+    run_once(cluster.healer(healed_by(second)))
+    assert second.calls == [(2, 2), (5, 2)]
+    assert cluster.marks() == {0: 8}
+
+
+def test_a_record_that_kills_its_worker_stops_the_stream_where_no_folder_is_shared(cluster: LocalCluster) -> None:
+    """Who it was, nobody knows; the message says where it would be known, and nothing was passed."""
+    cluster.log.shares_folder = False
+    with pytest.raises(HealingFailed) as stopped:
+        run_once(cluster.healer(healed_by(RecordingStep(killing={3}))))
+    assert "put it on a disk that all machines share" in stopped.value.hint
+    assert cluster.marks() == {}
 
 
 def test_a_killer_among_retries_is_named_and_the_rest_go_on(cluster: LocalCluster) -> None:

@@ -107,6 +107,30 @@ def test_whatever_happens_side_by_side_no_record_is_passed_before_it_was_healed(
     assert cluster.marks() == {0: LENGTH, 1: LENGTH}
 
 
+PEACEFUL = st.builds(Fate, st.sets(PLACES, max_size=4), st.just(set()), st.none() | st.integers(0, 15))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    runs=st.lists(st.tuples(PEACEFUL, st.integers(0, LENGTH), st.integers(0, LENGTH)), min_size=1, max_size=4),
+    holes=st.sets(PLACES, max_size=6),
+    way=st.sampled_from(["plain", "batches", "scatter"]),
+)
+def test_whatever_fails_where_tasks_have_folders_of_their_own_no_record_is_passed_before_it_was_healed(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[Fate, int, int]], holes: set[tuple[int, int]], way: str
+) -> None:
+    """On a cluster that shares no disk: outcomes come back with the results, also of tasks that share a partition."""
+    every = {(part, offset) for part in (0, 1) for offset in range(LENGTH)} - holes
+    records = {part: {o: b"x" for p, o in every if p == part} for part in (0, 1)}
+    cluster = LocalCluster(tmp_path_factory.mktemp("cluster"), Log(records, {0: 0, 1: 0}, shares_folder=False))
+    calm = (Fate(set(), set(), None), LENGTH, LENGTH)
+    ways = {"batches": batched_by(3, flattens=False), "scatter": scattered_by(3, orders=True)}
+    more = (ways[way],) if way in ways else ()
+    finished = live_through(cluster, [*runs, calm], every, *more)
+    assert set(finished) == every
+    assert cluster.marks() == {0: LENGTH, 1: LENGTH}
+
+
 def scattered_by(at_once: int, *, orders: bool) -> Callable[[Callable[[Any], object]], Callable[[Stream], None]]:
     """Several calls at once, and in order again behind them."""
 

@@ -16,6 +16,7 @@ from floodmark.machine import replace_file
 from floodmark.probes.kafka import Place
 from floodmark.probes.kafka.client import KafkaOptions
 from floodmark.sources.kafka.reading import COLUMNS, KafkaReading
+from floodmark.spark.faults import shares_folder
 from floodmark.spark.session import cores
 from floodmark.streams.healer.progress import Progress, Range
 from floodmark.streams.healer.unsettled import TurnPlan
@@ -30,7 +31,7 @@ from floodmark.streams.task import (
     rows_from_kafka,
 )
 from floodmark.streams.task import journal as states
-from floodmark.streams.task.folder import StateFolder
+from floodmark.streams.task.folder import StateFolder, TaskFiles
 from floodmark.streams.task.journal import FailedRecord, Journal, create_journal, read_failures
 from floodmark.streams.task.stream import SUMMARY as STREAM_SUMMARY
 from floodmark.streams.task.stream import DriverState, StreamRun, stream_task
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 
 log = get_logger(__name__)
+NO_SHARED_FOLDER = (
+    "fix the cause and run again; a record that ends its worker is found and put aside only where the executors see "
+    "the folder of the stream: put it on a disk that all machines share (`state=`)"
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,10 @@ class Turn:
                 "spark.speculation is on: a record could run twice at the same time.",
                 hint="set spark.speculation=false for streams that heal",
             )
+
+    def shares_folder(self) -> bool:
+        """Whether the executors see the folder of the stream; else what they need goes along, and comes back."""
+        return shares_folder(self.state.root, self.spark)
 
     def run_all(self) -> None:
         """What a killed driver left first, then what failed before and what is new, then what spans the stream."""
@@ -163,9 +172,10 @@ class Turn:
 
     def run_stream_job(self) -> bool:
         """Run that task once; says whether it ended well. Raises HealingFailed where no record can be blamed."""
-        if self.tasks.plan.runs_in_driver:
+        if self.tasks.plan.runs_in_driver or not self.shares_folder():
+            state = self.driver_state if self.tasks.plan.runs_in_driver else None
             with ExitStack() as stack:
-                self.due_at = StreamRun(self.tasks, stack, time.time, self.driver_state).run()
+                self.due_at = StreamRun(self.tasks, stack, time.time, state).run()
             return True
         try:
             rows = self.one_row().mapInArrow(stream_task(self.tasks), STREAM_SUMMARY).collect()
@@ -208,12 +218,15 @@ class Turn:
 
     def run_job(self, frame: Callable[[], DataFrame], tasks: TaskPlan, places: Iterable[Place]) -> bool:
         """Run one Spark job; says whether it ended well. Raises HealingFailed where no record can be blamed."""
+        files = None if self.shares_folder() else TaskFiles.of(self.state, tasks.number, places)
         try:
-            sent = replace(tasks, plan=tasks.plan.without_driver_steps())
+            sent = replace(tasks, plan=tasks.plan.without_driver_steps(), files=files)
             rows = frame().mapInArrow(healing_task(sent), SUMMARY).collect()
         except Exception as error:  # noqa: BLE001 (raised again, if no record is to blame)
             self.blame_or_raise(error, places)
             return False
+        if files:
+            files.take_back(self.state.root, [(row.file, row.content) for row in rows if row.file is not None])
         for row in rows:
             if row.stopped_at is not None:
                 place = (row.topic, row.partition)
@@ -227,7 +240,8 @@ class Turn:
         """After a job that failed: who was running is a suspect. Raises HealingFailed if nobody was."""
         log.debug("a job of the stream failed", stream=self.stream, exc_info=error)
         if not any([self.blame(place) for place in places]):  # noqa: C419 (all of them)
-            raise HealingFailed(self.stream, reason=reason_of(error)) from error
+            hint = "" if self.shares_folder() else NO_SHARED_FOLDER
+            raise HealingFailed(self.stream, reason=reason_of(error), hint=hint) from error
 
     def blame(self, place: Place) -> bool:
         """Whether records were running in a partition when its worker died; they are suspects from now on."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.streams.program import Plan
-from floodmark.streams.task.folder import StateFolder
+from floodmark.streams.task.folder import StateFolder, TaskFiles
 from floodmark.streams.task.journal import FailureLog, Headers, Journal, RawRecord, bytes_from_text, bytes_to_text
 from floodmark.streams.task.partition import PartitionRun
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from floodmark.probes.kafka import Place
 
 
-SUMMARY = "topic string, partition int, stopped_at bigint"
+SUMMARY = "topic string, partition int, stopped_at bigint, file string, content binary"
+"""For each partition where it stopped early; for each file that comes back with the result, what was done to it."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +57,33 @@ class TaskPlan:
     """Whether only those records run, each by itself, whose worker died."""
     attempts: Mapping[Place, Mapping[int, int]] | None = None
     """For failed records that run again: which attempt of each offset this is."""
+    files: TaskFiles | None = None
+    """What goes along with the tasks, where their machines do not see the folder."""
 
     @property
     def state(self) -> StateFolder:
         return StateFolder(self.folder)
+
+    @contextmanager
+    def on_this_machine(self) -> Iterator[TaskPlan]:
+        """The plan with a folder that is here."""
+        if self.files is None:
+            yield self
+            return
+        with self.files.unpacked() as folder:
+            yield replace(self, folder=folder)
 
 
 def healing_task(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: it takes records and gives one row for each partition it met."""
 
     def heal(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with closing(Task(plan)) as task:
+        with plan.on_this_machine() as own, closing(Task(own)) as task:
             for batch in batches:
                 for records in records_in_batch(batch):
                     task.take(records)
             task.leave()
-            yield task.summary()
+            yield task.summary(plan.files.changes(own.folder) if plan.files else ())
 
     return heal
 
@@ -101,14 +113,16 @@ class Task:
         self._partition = None
         self._stack.close()
 
-    def summary(self) -> pa.RecordBatch:
-        """Which partitions were worked on, and where each stopped early."""
+    def summary(self, changes: Iterable[tuple[str, bytes]]) -> pa.RecordBatch:
+        """Which partitions were worked on, where each stopped early, and what comes back to the driver."""
         import pyarrow as pa
 
-        columns: Iterable[tuple[object, ...]] = zip(*self._summary, strict=True) if self._summary else ((), (), ())
-        types = (pa.string(), pa.int32(), pa.int64())
-        arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, names=["topic", "partition", "stopped_at"])
+        names = ("topic", "partition", "stopped_at", "file", "content")
+        types = (pa.string(), pa.int32(), pa.int64(), pa.string(), pa.binary())
+        rows = [(*each, None, None) for each in self._summary] + [(None, None, None, *each) for each in changes]
+        columns = [[row[at] for row in rows] for at in range(len(names))]
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, names=[*names])
 
     def close(self) -> None:
         """Unlock the partition that was worked on when something went wrong."""

@@ -1,8 +1,13 @@
-"""Where a stream keeps what belongs to its marks: which file is where, of which version, and who may write it."""
+"""Where a stream keeps what belongs to its marks: which file is where, of which version, and who may write it.
+
+Where the executors do not see it, the files that a task needs go along with it, and what it changed comes back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,18 +25,19 @@ FORMAT_FILE = "format"
 VERSION = 3
 """Since the second, dead letters have the shape of all rows that are put aside; since the third, a turn has a file of
 healed rows for each share of a partition, and records may wait for steps that span the stream."""
+JOURNAL = ".states"
 LOCK_PATIENCE_SECONDS = 60.0
 """A worker whose task was cancelled lives for a few seconds more, and holds its lock until then."""
 
 
 @dataclass(frozen=True)
 class StateFolder:
-    """Where a stream keeps what belongs to its marks: a folder that the driver and all executors share."""
+    """Where a stream keeps what belongs to its marks: a folder of the driver's, and of all executors if they see it."""
 
     root: Path
 
     def states(self, number: int, place: Place) -> Path:
-        return self.turn(number) / f"{_file_stem(place)}.states"
+        return self.turn(number) / f"{_file_stem(place)}{JOURNAL}"
 
     def healed_rows(self, number: int, place: Place, share: int = 0) -> Path:
         """Where a task keeps what it healed: one file for each share of a partition's records."""
@@ -117,6 +123,68 @@ class StateFolder:
 
     def _lock_file(self, place: Place) -> Path:
         return self.root / "locks" / _file_stem(place)
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """The files of a stream's folder that go along with the tasks of a job, and come back with their results.
+
+    What a task had done is lost with it, if its machine does not send the result: its records then run again.
+    """
+
+    number: int
+    contents: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, state: StateFolder, number: int, places: Iterable[Place]) -> TaskFiles:
+        """What tasks need to know of these partitions: who is settled, and who has failed how often."""
+        paths = [path for place in places for path in (state.states(number, place), state.failures(place))]
+        there = [path for path in paths if path.exists()]
+        return cls(number, {str(path.relative_to(state.root)): path.read_bytes() for path in there})
+
+    @contextmanager
+    def unpacked(self) -> Iterator[Path]:
+        """A folder of the task's own machine with these files, until the block ends."""
+        with tempfile.TemporaryDirectory(prefix="floodmark-task-") as root:
+            StateFolder(Path(root)).prepare(self.number)
+            for name, content in self.contents.items():
+                Path(root, name).write_bytes(content)
+                Path(root, "locks", Path(name).stem).touch()  # tasks that share a partition do not make it themselves
+            yield Path(root)
+
+    def changes(self, root: Path) -> Iterator[tuple[str, bytes]]:
+        """What a task has done: the journals that it changed, and what it added to all other files."""
+        for path in sorted(file for part in ("turns", "failures") for file in (root / part).rglob("*")):
+            name, content = str(path.relative_to(root)), path.read_bytes() if path.is_file() else b""
+            before = self.contents.get(name, b"")
+            if content != before:
+                yield name, content if name.endswith(JOURNAL) else content[len(before) :]
+
+    def take_back(self, root: Path, changes: Iterable[tuple[str, bytes]]) -> None:
+        """Put what tasks have done into the stream's folder: a record's byte last, as it says that all is there."""
+        for name, content in sorted(changes, key=lambda change: change[0].endswith(JOURNAL)):
+            if name.endswith(JOURNAL):
+                self._merge(root / name, self.contents[name], content)
+            else:
+                _append(root / name, content)
+
+    def _merge(self, path: Path, before: bytes, after: bytes) -> None:
+        """Several tasks may have had the same journal, each for records of its own."""
+        with path.open("r+b") as file:
+            now = bytearray(file.read())
+            for place in (place for place, state in enumerate(after) if state != before[place]):
+                now[place] = after[place]
+            file.seek(0)
+            file.write(now)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def require_known_folder(root: Path) -> int:

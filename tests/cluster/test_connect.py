@@ -1,0 +1,167 @@
+"""Spark Connect: the same projects through a server that has Spark, from a client that has no JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from tests.cluster.connect import SESSION_SECONDS, ConnectServer, connect_server
+from tests.proofs import Prove
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+PROJECT = """\
+store: sqlite:///marks.db
+spark:
+  remote: {remote}
+jobs:
+  - name: orders
+    every: 1s
+    source: {{type: files, path: in, format: jsonl, schema: "id long", settle: 0s}}
+    transform: {{python: "steps:shape"}}
+    sinks:
+      - {{type: delta, name: lake, path: lake}}
+      - {{type: files, name: out, path: out, format: jsonl}}
+    spool: spool
+"""
+STEPS = '''
+"""A module of the user's, which the server does not have."""
+import os
+import time
+from pathlib import Path
+
+HOME = Path({home!r})
+
+
+def wait(batches):
+    for batch in batches:
+        (HOME / "inside").touch()
+        while (HOME / "hold").exists():
+            time.sleep(0.05)
+        yield batch
+
+
+def shape(rows):
+    return rows.mapInArrow(wait, "id long")
+'''
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """One server for all of them."""
+    with connect_server(tmp_path_factory.mktemp("connect")) as started:
+        yield started
+
+
+@pytest.fixture
+def home(server: ConnectServer, tmp_path: Path) -> Path:
+    """A project of the server, with a first file."""
+    (tmp_path / "floodmark.yaml").write_text(PROJECT.format(remote=server.remote))
+    (tmp_path / "steps.py").write_text(STEPS.format(home=str(tmp_path)))
+    (tmp_path / "in").mkdir()
+    deliver(tmp_path, range(200))
+    return tmp_path
+
+
+def deliver(home: Path, ids: range) -> None:
+    arriving = home / f".{ids.start}"
+    arriving.write_text("".join(f'{{"id": {number}}}\n' for number in ids))
+    arriving.rename(home / "in" / f"{ids.start:06d}.jsonl")
+
+
+def start(server: ConnectServer, home: Path, *words: str) -> subprocess.Popen[str]:
+    with (home / "run.log").open("w") as log:
+        return subprocess.Popen(
+            [str(server.client), "-m", "floodmark", *words],
+            cwd=home,
+            env=server.environment(),
+            stdout=log,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def run(server: ConnectServer, home: Path, *words: str) -> tuple[int, str]:
+    code = start(server, home, *words).wait(200)
+    return code, (home / "run.log").read_text()
+
+
+def ids_in_lake(home: Path) -> list[int]:
+    found = QueryBuilder().register("t", DeltaTable(str(home / "lake"))).execute("select id from t order by id")
+    return [each.as_py() for each in found.read_all().column(0)]
+
+
+def ids_in_files(home: Path) -> list[int]:
+    parts = (home / "out").glob("batch=*/part-*")
+    return sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
+
+
+def wait_until(home: Path, rows: int, seconds: float = 90) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not ((home / "lake").exists() and len(ids_in_files(home)) >= rows):
+        time.sleep(0.3)
+
+
+def test_batches_go_through_a_server_once(server: ConnectServer, home: Path, prove: Prove) -> None:
+    """This package and the user's modules go along; a second run has nothing to do, a third only what is new."""
+    first, again = run(server, home, "run"), run(server, home, "run")
+    deliver(home, range(200, 300))
+    second = run(server, home, "run")
+    assert [first[0], again[0], second[0]] == [0, 0, 0], first[1] + second[1]
+    assert ids_in_lake(home) == ids_in_files(home) == list(range(300))
+    prove("Spark Connect: a client without a JVM", "", "every row once in both sinks")
+
+
+def test_a_client_that_is_killed_within_a_task_is_followed_by_one_that_finishes(
+    server: ConnectServer, home: Path, prove: Prove
+) -> None:
+    """The server goes on with what the first had asked for; whichever of them writes, every row is there once."""
+    (home / "hold").touch()
+    client = start(server, home, "run")
+    until = time.monotonic() + 90
+    while not (home / "inside").exists() and time.monotonic() < until and client.poll() is None:
+        time.sleep(0.1)
+    os.killpg(client.pid, signal.SIGKILL)
+    client.wait()
+    (home / "hold").unlink()
+    code, output = run(server, home, "run")
+    assert (home / "inside").exists(), output
+    assert code == 0, output
+    time.sleep(3)  # what the server may still do for the first
+    assert ids_in_lake(home) == ids_in_files(home) == list(range(200))
+    prove("Spark Connect: the client is killed within a task", "", "every row once in both sinks, by the next run")
+
+
+def test_a_loop_outlives_the_session_that_the_server_forgot(server: ConnectServer, home: Path, prove: Prove) -> None:
+    """Nothing came for longer than a session lasts there: the loop begins another one, and goes on."""
+    loop = start(server, home, "run", "--loop")
+    try:
+        wait_until(home, 200)
+        time.sleep(SESSION_SECONDS + 10)
+        deliver(home, range(200, 300))
+        wait_until(home, 300)
+    finally:
+        loop.send_signal(signal.SIGTERM)
+        loop.wait(60)
+    assert ids_in_lake(home) == ids_in_files(home) == list(range(300)), (home / "run.log").read_text()
+    prove("Spark Connect: the server forgets an idle session", "", "the loop goes on with another one")
+
+
+def test_a_server_that_is_not_there_is_said_at_once(server: ConnectServer, home: Path) -> None:
+    """The client itself would try for ten minutes."""
+    project = (home / "floodmark.yaml").read_text()
+    (home / "floodmark.yaml").write_text(project.replace(server.remote, "sc://127.0.0.1:9"))
+    begun = time.monotonic()
+    code, output = run(server, home, "run")
+    assert code == 1
+    assert "cannot be reached" in output
+    assert time.monotonic() - begun < 30

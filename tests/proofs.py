@@ -1,0 +1,78 @@
+"""What a campaign has proved: tests say it in a sentence each, the run prints it, and `docs/guarantees.md` keeps it.
+
+`FLOODMARK_PROOFS=docs/guarantees.md` has the table there written anew: rows of tests that ran and passed are replaced,
+those of tests that did not run stay, so that a part of the campaign forgets nothing of the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+VARIABLE = "FLOODMARK_PROOFS"
+BEGIN, END = "<!-- faults that were tried -->", "<!-- end of faults -->"
+HEAD = "| what breaks | what the run says | what is there in the end | shown by |\n|---|---|---|---|\n"
+LONGEST = 150
+Prove = Callable[[str, str, str], None]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One fault: what broke, what the run said about it, and what was found afterwards."""
+
+    test: str
+    fault: str
+    message: str
+    found: str
+
+    def row(self) -> str:
+        """As the table has it."""
+        return f"| {self.fault} | {quotable(self.message)} | {self.found} | `{self.test}` |"
+
+
+PROOFS = pytest.StashKey[list[Proof]]()
+
+
+@pytest.fixture
+def prove(request: pytest.FixtureRequest) -> Prove:
+    """Say what a test has shown, once it has: what broke, what the run said, and what was there in the end."""
+
+    def say(fault: str, message: str, found: str) -> None:
+        proofs = request.config.stash.setdefault(PROOFS, [])
+        proofs.append(Proof(request.node.name.partition("[")[0], fault, message, found))
+
+    return say
+
+
+def quotable(message: str) -> str:
+    """The message in one line, without what is another one in every run: ports, folders, processes, counts of bytes."""
+    text = " ".join(message.replace("|", "¦").split())
+    text = re.sub(r"/(?:[\w.@=+-]+/)+", "…/", text)
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:…", text)
+    text = re.sub(r"\b(?:[0-9a-f]{8,}|\d{4,})\b", "…", text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def summarise(config: pytest.Config, write_line: Callable[[str], None]) -> None:
+    """Print what was proved, and bring the page up to date where that is asked for."""
+    proofs = config.stash.get(PROOFS, [])
+    for line in dict.fromkeys(f"{proof.fault}: {proof.found}" for proof in proofs):
+        write_line(line)
+    page = os.environ.get(VARIABLE)
+    if page and proofs:
+        file = config.rootpath / page
+        file.write_text(with_table(file.read_text(), proofs))
+
+
+def with_table(text: str, proofs: list[Proof]) -> str:
+    """The page with these rows among those that it has."""
+    before, _, rest = text.partition(BEGIN)
+    table, _, after = rest.partition(END)
+    tests = {f"`{proof.test}` |" for proof in proofs}
+    kept = [row for row in table.splitlines()[3:] if row and not row.endswith(tuple(tests))]
+    rows = sorted({*kept, *(proof.row() for proof in proofs)})
+    return f"{before}{BEGIN}\n{HEAD}" + "".join(f"{row}\n" for row in rows) + f"{END}{after}"
