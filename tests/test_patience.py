@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 
-from floodmark.patience import StopRequest, doubling_pause, patiently, stop_on
+from floodmark.patience import StopRequest, doubling_pause, patiently, saying_after, stop_on
 
 
 def failing(*errors: Exception) -> list[Exception]:
@@ -74,3 +75,33 @@ def test_signals_are_given_back_afterwards() -> None:
     with stop_on(signal.SIGUSR1):
         assert signal.getsignal(signal.SIGUSR1) is not before
     assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def test_who_waits_too_long_says_so_and_who_does_not_says_nothing() -> None:
+    """Also where a long wait has begun before, and ends later."""
+    said, was_said = [], threading.Event()
+    with saying_after(60.0, lambda: said.append("long")), saying_after(0.01, was_said.set):
+        with saying_after(30.0, lambda: said.append("short")):
+            pass
+        assert was_said.wait(10.0)
+    assert said == []
+
+
+def test_all_waits_share_one_thread() -> None:
+    """An idle look waits for the store twice, and a thread for each would be most of its cost."""
+    with saying_after(60.0, lambda: None):
+        before = threading.active_count()
+        for _ in range(100):
+            with saying_after(60.0, lambda: None):
+                assert threading.active_count() == before
+
+
+def test_a_child_of_a_process_watches_its_own_waits() -> None:
+    """It has not the thread of its parent."""
+    with saying_after(60.0, lambda: None):
+        child = os.fork()
+        if child == 0:
+            was_said = threading.Event()
+            with saying_after(0.01, was_said.set):
+                os._exit(0 if was_said.wait(10.0) else 1)
+        assert os.waitpid(child, 0)[1] == 0

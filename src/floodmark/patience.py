@@ -45,16 +45,74 @@ def doubling_pause(first_seconds: float, failures: int, longest_seconds: float) 
     return min(longest_seconds, first_seconds * 2.0 ** min(failures - 1, 32))
 
 
+class Watcher:
+    """Says what blocks have to say that take too long, for all of them from one thread.
+
+    A thread for each would be most of what an idle look costs. It ends once nobody has needed it for a while.
+    """
+
+    LONGEST_SLEEP_SECONDS = 1.0
+    IDLE_SECONDS = 30.0
+
+    def __init__(self) -> None:
+        self.reset()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.reset)
+
+    def reset(self) -> None:
+        """Begin anew: a child has neither the thread of its parent nor whoever held its lock."""
+        self._changed = threading.Condition()
+        self._deadlines: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._thread: threading.Thread | None = None
+        self._wakes_at = 0.0
+
+    def enter(self, seconds: float, say: Callable[[], None]) -> object:
+        """Begin to watch; what is returned is for `leave`."""
+        key, deadline = object(), time.monotonic() + seconds
+        with self._changed:
+            self._deadlines[key] = (deadline, say)
+            if self._thread is None or not self._thread.is_alive():
+                self._wakes_at = deadline
+                self._thread = threading.Thread(target=self._watch, name="floodmark-watcher", daemon=True)
+                self._thread.start()
+            elif deadline < self._wakes_at:
+                self._changed.notify()
+        return key
+
+    def leave(self, key: object) -> None:
+        with self._changed:
+            self._deadlines.pop(key, None)
+
+    def _watch(self) -> None:
+        last_needed = time.monotonic()
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                due = [key for key, (deadline, _) in self._deadlines.items() if deadline <= now]
+                words = [self._deadlines.pop(key)[1] for key in due]
+                last_needed = now if self._deadlines or words else last_needed
+                if now - last_needed > self.IDLE_SECONDS:
+                    self._thread = None
+                    return
+                if not words:
+                    deadlines = [deadline for deadline, _ in self._deadlines.values()]
+                    self._wakes_at = min([now + self.LONGEST_SLEEP_SECONDS, *deadlines])
+                    self._changed.wait(self._wakes_at - now)
+            for say in words:
+                say()
+
+
+_watcher = Watcher()
+
+
 @contextmanager
 def saying_after(seconds: float, say: Callable[[], None]) -> Iterator[None]:
     """Say something if the block takes so long: who waits without a word is taken for dead."""
-    timer = threading.Timer(seconds, say)
-    timer.daemon = True
-    timer.start()
+    key = _watcher.enter(seconds, say)
     try:
         yield
     finally:
-        timer.cancel()
+        _watcher.leave(key)
 
 
 class Interrupted(KeyboardInterrupt):

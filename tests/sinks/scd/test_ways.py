@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 NAMES = ("k", "part", "at", "step", "began", "v", "n", "d", "b", "a", "s")
-NESTED = "named_struct('x', 1, 'y', timestamp'2024-01-01')"
+NESTED = "named_struct('x', nullif(1, 0), 'y', timestamp'2024-01-01' + make_interval(nullif(0, 1)))"
 FIRST = f"double('nan'), 1.5BD, date'1500-01-01', X'00', array(1, null), {NESTED}"
 LAST = "null, null, X'01', cast(array() as array<int>), null"
 NOTHING = "null, null, null, null, null"
