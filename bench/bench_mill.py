@@ -22,6 +22,7 @@ from timing import seconds
 
 import floodmark as fm
 from floodmark.mill import JoinWith, JsonFileMessageBroker, KafkaMessageBroker, WaterMill, get_field, join_streams
+from floodmark.mill.brokers.files import INDEXES
 from floodmark.testing.servers import Broker, kafka_broker
 
 if TYPE_CHECKING:
@@ -109,9 +110,11 @@ def mill_on_kafka(broker: Broker, home: Path, kind: str, topics: Mapping[str, st
 
 def mill_on_files(home: Path, kind: str) -> None:
     process, declared = DECLARED[kind]
-    paths: dict[Stream, Path] = {Left: home / "left.json", Right: home / "right.json", Total: home / f"{kind}.json"}
+    output = home / f"{uuid.uuid4().hex}.json"
+    paths: dict[Stream, Path] = {Left: home / "left.json", Right: home / "right.json", Total: output}
     store = fm.stores.open(f"sqlite:///{uuid.uuid4().hex}.db", folder=home)
     broker = JsonFileMessageBroker(paths)
+    INDEXES.clear()  # of what is known of the files: each run is the first one to see them
     WaterMill(broker, process, spark=fm.spark_session(), store=store, name=kind, **declared).run()
 
 
