@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo demo-platform docs example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults faults-all mutants bench dist lock clean
+.PHONY: help setup java demo demo-platform docs example-000 example-001 example-002 example-003 test test-fast test-versions test-doors check audit crash cluster faults faults-all mutants bench bench-scale bench-peers dist lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,12 @@ mutants: setup ## break step, stores and sinks in one place at a time: which tes
 
 bench: setup ## measure; some cases by name: make bench CASES="json start"
 	@$(BIN)/python bench/run.py $(CASES)
+
+bench-scale: setup ## measure what grows: rows, cores, partitions, jobs in a loop, memory (half an hour; CASES as above)
+	@$(BIN)/python bench/run.py --scale $(CASES)
+
+bench-peers: setup ## measure beside onETL, dlt, streamz and watermill, each in an environment of its own
+	@$(BIN)/python bench/run.py --peers $(CASES)
 
 dist: setup ## build wheel and sdist into dist/
 	@$(BIN)/python -m build --no-isolation

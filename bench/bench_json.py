@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from run import Result
 
-ROWS, PARTITIONS = 1_000_000, 1_000
+ROWS, SOME, PARTITIONS = 1_000_000, 10_000, 1_000
+SAME_OPTIONS = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": "10485760"}
+SAME_OPTIONS |= {"kafka.receive.buffer.bytes": "4194304", "kafka.isolation.level": "read_committed"}
+"""Of the consumer, as our source has them."""
 SCHEMA = "id long, customer string, amount double, placed_at timestamp"
 MESSAGE = """concat('{"id": ', id, ', "customer": "c', id % 5000, '", "amount": ', id % 9973 / 100,
     ', "placed_at": "2026-11-15T12:00:00Z"}')"""
@@ -27,7 +30,8 @@ def run(rows: int = ROWS, partitions: int = PARTITIONS) -> list[Result]:
     fm.spark_session({"spark.master": "local[2]", "spark.driver.memory": "4g"})
     with tempfile.TemporaryDirectory() as name, kafka_broker(Path(name) / "kafka") as kafka:
         home = Path(name)
-        return [*all_columns(home, kafka, rows), many_partitions(home, kafka, partitions)]
+        small = some_messages(home, kafka)
+        return [small, *all_columns(home, kafka, rows), many_partitions(home, kafka, partitions)]
 
 
 def produce(kafka: Broker, topic: str, rows: int, partitions: int) -> None:
@@ -40,10 +44,11 @@ def produce(kafka: Broker, topic: str, rows: int, partitions: int) -> None:
     messages.write.format("kafka").options(**options).save()
 
 
-def plain_rows(kafka: Broker, topic: str) -> DataFrame:
+def plain_rows(kafka: Broker, topic: str, more: Mapping[str, str] | None = None) -> DataFrame:
     from pyspark.sql import functions as F
 
     options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    options |= more or {}
     messages = fm.spark_session().read.format("kafka").options(**options).load()
     return messages.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
 
@@ -55,6 +60,24 @@ def run_job(kafka: Broker, topic: str, home: Path, rows: int, columns: Sequence[
     job = fm.Job(name=name, source=source, sinks=[fm.sinks.Delta(f"{home}/{name}")], dead_letters=f"{home}/{name}-dead")
     receipt = job.run(fm.spark_session(), fm.stores.open(f"sqlite:///{name}.db", folder=home))
     assert receipt.rows_written == {"delta": rows}, receipt
+
+
+def some_messages(home: Path, kafka: Broker) -> Result:
+    """A batch of a busy loop, with our default columns."""
+    produce(kafka, "some", SOME, 4)
+
+    def plain(turn: int) -> None:
+        rows = plain_rows(kafka, "some", SAME_OPTIONS)
+        rows.write.format("delta").mode("overwrite").save(f"{home}/some-{turn}")
+
+    return compare(
+        "JSON from Kafka to Delta, 10,000 messages",
+        plain,
+        lambda _: run_job(kafka, "some", home, SOME),
+        at_most=1.2,
+        rounds=7,
+        of=f"{SOME:,} messages, dead letters on; plain from_json with the same consumer options",
+    )
 
 
 def all_columns(home: Path, kafka: Broker, rows: int) -> list[Result]:

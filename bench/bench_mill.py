@@ -1,43 +1,34 @@
-"""The mill beside watermill itself: one stream mapped and two streams joined, over Kafka and over JSON files.
+"""The mill at two sizes: the time of an element and the memory of the driver, of many against few.
 
-watermill gets a virtual environment of its own for this, and a minute; its rate is measured on what it can do in that.
-MILL_ELEMENTS and MILL_PATIENCE_SECONDS make a smaller run of it.
+Beside watermill itself it is measured by `peers_watermill`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import resource
-import subprocess
+import statistics
 import sys
 import tempfile
-import time
 import uuid
-import venv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from run import Result
 from timing import seconds
 
 import floodmark as fm
 from floodmark.mill import JoinWith, JsonFileMessageBroker, KafkaMessageBroker, WaterMill, get_field, join_streams
+from floodmark.mill.brokers.files import INDEXES
 from floodmark.testing.servers import Broker, kafka_broker
 
 if TYPE_CHECKING:
     from floodmark.mill.join_tree import Stream
 
-ELEMENTS = int(os.environ.get("MILL_ELEMENTS", "1_000_000"))
-FEW = ELEMENTS // 10
-STREAMS = {"map": 1, "join": 2}
-THEIRS = Path(__file__).with_name("watermill_reference.py")
-PATIENCE_SECONDS = int(os.environ.get("MILL_PATIENCE_SECONDS", "60"))
-KNOWN_ON_KAFKA, KNOWN_ON_FILES = 100, 59_000
-"""What watermill 3.6.7 was seen to do per second, for machines on which it cannot be installed."""
+ELEMENTS, ROUNDS = 1_000_000, 3
 
 
 @dataclass
@@ -76,36 +67,25 @@ TREE = join_streams(Left, JoinWith(Right, get_field("time"), get_field("time")))
 DECLARED: dict[str, tuple[Any, dict[str, Any]]] = {"map": (mapped, {}), "join": (joined, {"join_tree": TREE})}
 
 
-def run() -> list[Result]:
+def run(elements: int = ELEMENTS) -> list[Result]:
+    """The few elements of a warm-up come first, so that what is measured is neither Java's start nor Python's."""
+    few = elements // 10
     fm.spark_session({"spark.master": "local[2]", "spark.driver.memory": "2g"})
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, kafka_broker(Path(name) / "kafka") as broker:
         home = Path(name)
-        theirs = watermill_python(home)
-        with kafka_broker(home / "kafka") as broker:
-            return [*on_kafka(broker, home, filled(broker), theirs), *on_files(home, theirs)]
-
-
-def on_kafka(broker: Broker, home: Path, topics: Mapping[int, Mapping[str, str]], theirs: Path | None) -> list[Result]:
-    """The few elements of a warm-up come first, so that what is measured is neither Java's start nor Python's.
-
-    The better of two runs counts: what else a machine does can only slow one down.
-    """
-    rate = watermill_on_kafka(broker, topics[ELEMENTS], theirs) if theirs else KNOWN_ON_KAFKA
-    for kind in DECLARED:
-        mill_on_kafka(broker, home, kind, topics[FEW])
-    few = min(seconds(lambda: mill_on_kafka(broker, home, "map", topics[FEW])) for _ in range(2))
-    before, times = driver_megabytes(), {}
-    for kind in DECLARED:
-        runs = [seconds(lambda k=kind: mill_on_kafka(broker, home, k, topics[ELEMENTS])) for _ in range(2)]  # type: ignore[misc]
-        times[kind] = min(runs)
-    after = driver_megabytes()
+        topics = {count: filled(broker, count) for count in (few, elements)}
+        mill_on_kafka(broker, home, "map", topics[few])
+        before = driver_megabytes()
+        short = [time_of(broker, home, topics[few]) for _ in range(ROUNDS)]
+        long = [time_of(broker, home, topics[elements]) for _ in range(ROUNDS)]
+        after = driver_megabytes()
+    per_element = statistics.median(long) / elements / (statistics.median(short) / few)
     return [
-        *(thousandfold(kind, times[kind], rate) for kind in DECLARED),
         Result(
             "mill, time per element of many against few",
-            times["map"] / ELEMENTS / (few / FEW),
+            per_element,
             1.3,
-            f"{FEW:,} in {few:.1f} s, {ELEMENTS:,} in {times['map']:.1f} s",
+            f"{few:,} in {statistics.median(short):.1f} s, {elements:,} in {statistics.median(long):.1f} s, medians",
         ),
         Result(
             "mill, memory of the driver after many against after few",
@@ -116,29 +96,8 @@ def on_kafka(broker: Broker, home: Path, topics: Mapping[int, Mapping[str, str]]
     ]
 
 
-def thousandfold(kind: str, took: float, theirs: float) -> Result:
-    """Elements per second, those of both streams of a join counted."""
-    read = ELEMENTS * STREAMS[kind]
-    return Result(
-        f"mill, Kafka {kind}: a thousand times watermill's rate against ours",
-        1000 * theirs / (read / took),
-        1.0,
-        f"{read:,} elements in {took:.1f} s: {read / took:,.0f}/s, watermill {theirs:,.0f}/s",
-    )
-
-
-def on_files(home: Path, theirs: Path | None) -> list[Result]:
-    """watermill reads and writes the very same files."""
-    for name in ("left", "right"):
-        (home / f"{name}.json").write_text(json.dumps([element(number) for number in range(ELEMENTS)]))
-    results = []
-    for kind in DECLARED:
-        read = ELEMENTS * STREAMS[kind]
-        ours = seconds(lambda k=kind: mill_on_files(home, k))  # type: ignore[misc]
-        plain = watermill_on_files(home, kind, theirs) if theirs else read / KNOWN_ON_FILES
-        detail = f"{read:,} elements: watermill {read / plain:,.0f}/s, Floodmark {read / ours:,.0f}/s in {ours:.1f} s"
-        results.append(Result(f"mill, files {kind}: our time against watermill's", ours / plain, 1.0, detail))
-    return results
+def time_of(broker: Broker, home: Path, topics: Mapping[str, str]) -> float:
+    return seconds(lambda: mill_on_kafka(broker, home, "map", topics))
 
 
 def mill_on_kafka(broker: Broker, home: Path, kind: str, topics: Mapping[str, str]) -> None:
@@ -151,52 +110,19 @@ def mill_on_kafka(broker: Broker, home: Path, kind: str, topics: Mapping[str, st
 
 def mill_on_files(home: Path, kind: str) -> None:
     process, declared = DECLARED[kind]
-    paths: dict[Stream, Path] = {Left: home / "left.json", Right: home / "right.json", Total: home / f"{kind}.json"}
+    output = home / f"{uuid.uuid4().hex}.json"
+    paths: dict[Stream, Path] = {Left: home / "left.json", Right: home / "right.json", Total: output}
     store = fm.stores.open(f"sqlite:///{uuid.uuid4().hex}.db", folder=home)
     broker = JsonFileMessageBroker(paths)
+    INDEXES.clear()  # of what is known of the files: each run is the first one to see them
     WaterMill(broker, process, spark=fm.spark_session(), store=store, name=kind, **declared).run()
 
 
-def watermill_python(home: Path) -> Path | None:
-    """A Python that has watermill; None where it cannot be installed, and what is known of it has to do."""
-    venv.create(home / "theirs", with_pip=True)
-    python = home / "theirs" / "bin" / "python"
-    asked = [str(python), "-m", "pip", "install", "-q", "watermill==3.6.7", "kafka-python==3.0.12"]
-    if subprocess.run(asked, check=False).returncode == 0:
-        return python
-    print(f"watermill is not to be had: its known rates stand for it, {KNOWN_ON_KAFKA:,}/s and {KNOWN_ON_FILES:,}/s")
-    return None
-
-
-def watermill_on_files(home: Path, kind: str, theirs: Path) -> float:
-    """Its seconds for all elements, the start of its Python included."""
-    return seconds(lambda: subprocess.run([theirs, THEIRS, "files", kind, home], check=True))
-
-
-def watermill_on_kafka(broker: Broker, topics: Mapping[str, str], theirs: Path) -> float:
-    """Elements per second from its first output on."""
-    out = f"theirs-{uuid.uuid4().hex[:8]}"
-    broker.create_topic(out)
-    child = subprocess.Popen(
-        [theirs, THEIRS, "kafka", broker.bootstrap, topics["left"], out], stderr=subprocess.DEVNULL
-    )
-    begun, first = time.monotonic(), 0.0
-    while time.monotonic() - begun < PATIENCE_SECONDS and child.poll() is None:
-        time.sleep(0.5)
-        first = first or (time.monotonic() if length(broker, out) else 0.0)
-    count, took = length(broker, out), time.monotonic() - first
-    child.kill()
-    child.wait()
-    return count / took if count else 0.0
-
-
-def filled(broker: Broker) -> dict[int, dict[str, str]]:
-    """Topics with few and with many elements, an end behind them."""
-    topics = {}
-    for count in (FEW, ELEMENTS):
-        topics[count] = {side: f"{side}-{count}" for side in ("left", "right")}
-        for topic in topics[count].values():
-            fill(broker, topic, count)
+def filled(broker: Broker, count: int) -> dict[str, str]:
+    """Two topics of so many elements, an end behind them."""
+    topics = {side: f"{side}-{count}" for side in ("left", "right")}
+    for topic in topics.values():
+        fill(broker, topic, count)
     return topics
 
 
@@ -214,13 +140,6 @@ def fill(broker: Broker, topic: str, count: int) -> None:
 
 def element(number: int) -> dict[str, Any]:
     return {"time": number, "value": number / 4}
-
-
-def length(broker: Broker, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "counting"})
-    _, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
-    consumer.close()
-    return int(high)
 
 
 def driver_megabytes() -> float:

@@ -37,12 +37,13 @@ DEFINED = "id bigint primary key, customer text, amount numeric(10,2), placed_at
 
 
 def run(rounds: int = 7, megabytes: int = 1024) -> list[Result]:
+    """Without `megabytes`, the table of large files is left out."""
     spark = fm.spark_session({"spark.master": "local[2]", "spark.driver.memory": "4g"})
     with tempfile.TemporaryDirectory() as name, postgres_server(Path(name) / "pg") as postgres:
         bench = Bench(spark, Path(name), postgres.create_database(), rounds)
         with kafka_broker(Path(name) / "kafka") as kafka:
             results = [*bench.jobs_of_a_batch(), *bench.few_rows(), bench.many_rows(), *bench.to_servers(kafka)]
-        return [*results, bench.into_a_large_table(megabytes)]
+        return [*results, *([bench.into_a_large_table(megabytes)] if megabytes else [])]
 
 
 class Bench:
@@ -113,10 +114,20 @@ class Bench:
         of = f"{FEW} rows from PostgreSQL, plain JDBC read and Delta write as reference"
         ours = self.ticks(fm.sinks.Delta(self.path()), FEW)
         ours_merged = self.ticks(fm.sinks.Delta(self.path(), mode="merge", key="id"), FEW)
+        changes = self.ticks_of(self.history(), FEW)
+        of_changes = f"{FEW} changes of {FEW} of 50 keys, plain JDBC read and MERGE of {FEW} rows as reference"
         return [
             compare("small batch to Delta, append", append, ours, at_most=0.5, rounds=self.rounds, of=of),
             compare("small batch to Delta, merge", merge, ours_merged, at_most=0.2, rounds=self.rounds, of=of),
+            compare("small batch to Delta, scd2", merge, changes, at_most=0.6, rounds=self.rounds, of=of_changes),
         ]
+
+    def history(self) -> fm.Job:
+        """Every batch has a new version of ten customers."""
+        source = fm.sources.Postgres(self.database, table="orders", cursor=LATEST)
+        sink = fm.sinks.Scd2(self.path(), key="customer", sequence="placed_at", track=["amount"])
+        shape = "select customer, amount, placed_at from source"
+        return fm.Job(name=f"bench-{uuid.uuid4().hex}", source=source, sinks=[sink], transform=shape)
 
     def merge_into(self, table: str, rows: DataFrame) -> None:
         rows.createOrReplaceTempView("arrived")

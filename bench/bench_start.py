@@ -40,6 +40,17 @@ builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sq
 spark = builder.config("spark.ui.enabled", "false").getOrCreate()
 spark.read.schema("{SCHEMA}").json("in").write.format("delta").save(sys.argv[1])
 """
+PLAIN_SHOP = """
+import sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2]").config("spark.driver.extraClassPath", sys.argv[1])
+builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+rows = spark.read.schema("id long, customer string, amount decimal(10,2), ordered_at timestamp").json("in/orders")
+rows.selectExpr("*", "cast(amount * 100 as long) as cents").write.format("delta").save("lake/orders")
+print(spark.read.format("delta").load("lake/orders").count())
+"""
 
 
 def cpu_seconds(act: Callable[[], object]) -> float:
@@ -60,6 +71,28 @@ def run_script(script: str, folder: Path, target: str, variables: Mapping[str, s
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
 
 
+def first_run(folder: Path) -> Result:
+    """`floodmark init shop && floodmark run`, to its summary, in seconds on the clock."""
+    jars = os.pathsep.join(map(str, connectors()))
+
+    def plain(turn: int) -> None:
+        floodmark("init", f"plain-shop-{turn}", folder=folder)
+        command = [sys.executable, "-c", PLAIN_SHOP, jars]
+        subprocess.run(command, cwd=folder / f"plain-shop-{turn}", check=True, capture_output=True)
+
+    def ours(turn: int) -> None:
+        floodmark("init", f"shop-{turn}", folder=folder)
+        floodmark("run", folder=folder / f"shop-{turn}")
+
+    of = "init and run of a new project, a PySpark script over the same files (and the same init) as reference"
+    return compare("floodmark init shop && floodmark run", plain, ours, at_most=1.3, rounds=ROUNDS, of=of)
+
+
+def floodmark(*words: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "floodmark", *words]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
 def run() -> list[Result]:
     sharing.make(find_java(), connectors())
     with tempfile.TemporaryDirectory() as name:
@@ -69,6 +102,7 @@ def run() -> list[Result]:
         off = {sharing.SWITCH: "none"}
         of = "seconds of CPU"
         return [
+            first_run(folder),
             compare(
                 "start to first Delta commit, against PySpark with the same jars",
                 lambda turn: run_script(PLAIN, folder, f"plain-{turn}"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -78,26 +77,31 @@ def test_signals_are_given_back_afterwards() -> None:
     assert signal.getsignal(signal.SIGUSR1) is before
 
 
-def test_who_waits_long_says_so_and_who_does_not_is_silent() -> None:
-    """From one thread for all, which ends nothing that is under way."""
-    said, heard = [], threading.Event()
-    with saying_after(0.0, heard.set), saying_after(60.0, lambda: said.append("too early")):
-        assert heard.wait(10)
-    threads = threading.active_count()
-    for _ in range(1000):
-        with saying_after(0.001, lambda: said.append("it was over")):
+def test_who_waits_too_long_says_so_and_who_does_not_says_nothing() -> None:
+    """Also where a long wait has begun before, and ends later."""
+    said, was_said = [], threading.Event()
+    with saying_after(60.0, lambda: said.append("long")), saying_after(0.01, was_said.set):
+        with saying_after(30.0, lambda: said.append("short")):
             pass
-    time.sleep(0.6)
+        assert was_said.wait(10.0)
     assert said == []
-    assert threading.active_count() == threads
 
 
-def test_a_forked_process_says_so_too() -> None:
-    """The thread of its parent is not there any more."""
+def test_all_waits_share_one_thread() -> None:
+    """An idle look waits for the store twice, and a thread for each would be most of its cost."""
+    with saying_after(60.0, lambda: None):
+        before = threading.active_count()
+        for _ in range(100):
+            with saying_after(60.0, lambda: None):
+                assert threading.active_count() == before
+
+
+def test_a_child_of_a_process_watches_its_own_waits() -> None:
+    """It has not the thread of its parent."""
     with saying_after(60.0, lambda: None):
         child = os.fork()
         if child == 0:
-            heard = threading.Event()
-            with saying_after(0.0, heard.set):
-                os._exit(0 if heard.wait(10) else 1)
-    assert os.waitpid(child, 0)[1] == 0
+            was_said = threading.Event()
+            with saying_after(0.01, was_said.set):
+                os._exit(0 if was_said.wait(10.0) else 1)
+        assert os.waitpid(child, 0)[1] == 0

@@ -45,67 +45,74 @@ def doubling_pause(first_seconds: float, failures: int, longest_seconds: float) 
     return min(longest_seconds, first_seconds * 2.0 ** min(failures - 1, 32))
 
 
+class Watcher:
+    """Says what blocks have to say that take too long, for all of them from one thread.
+
+    A thread for each would be most of what an idle look costs. It ends once nobody has needed it for a while.
+    """
+
+    LONGEST_SLEEP_SECONDS = 1.0
+    IDLE_SECONDS = 30.0
+
+    def __init__(self) -> None:
+        self.reset()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.reset)
+
+    def reset(self) -> None:
+        """Begin anew: a child has neither the thread of its parent nor whoever held its lock."""
+        self._changed = threading.Condition()
+        self._deadlines: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._thread: threading.Thread | None = None
+        self._wakes_at = 0.0
+
+    def enter(self, seconds: float, say: Callable[[], None]) -> object:
+        """Begin to watch; what is returned is for `leave`."""
+        key, deadline = object(), time.monotonic() + seconds
+        with self._changed:
+            self._deadlines[key] = (deadline, say)
+            if self._thread is None or not self._thread.is_alive():
+                self._wakes_at = deadline
+                self._thread = threading.Thread(target=self._watch, name="floodmark-watcher", daemon=True)
+                self._thread.start()
+            elif deadline < self._wakes_at:
+                self._changed.notify()
+        return key
+
+    def leave(self, key: object) -> None:
+        with self._changed:
+            self._deadlines.pop(key, None)
+
+    def _watch(self) -> None:
+        last_needed = time.monotonic()
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                due = [key for key, (deadline, _) in self._deadlines.items() if deadline <= now]
+                words = [self._deadlines.pop(key)[1] for key in due]
+                last_needed = now if self._deadlines or words else last_needed
+                if now - last_needed > self.IDLE_SECONDS:
+                    self._thread = None
+                    return
+                if not words:
+                    deadlines = [deadline for deadline, _ in self._deadlines.values()]
+                    self._wakes_at = min([now + self.LONGEST_SLEEP_SECONDS, *deadlines])
+                    self._changed.wait(self._wakes_at - now)
+            for say in words:
+                say()
+
+
+_watcher = Watcher()
+
+
 @contextmanager
 def saying_after(seconds: float, say: Callable[[], None]) -> Iterator[None]:
     """Say something if the block takes so long: who waits without a word is taken for dead."""
-    reminder = REMINDERS.add(seconds, say)
+    key = _watcher.enter(seconds, say)
     try:
         yield
     finally:
-        REMINDERS.remove(reminder)
-
-
-class Reminders:
-    """Says what is due, from one thread for all who wait: one for each would cost more than most of their waits.
-
-    A process that is forked begins anew: it has the thread no more, and nobody of its own waits yet.
-    """
-
-    def __init__(self) -> None:
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)
-
-    def add(self, seconds: float, say: Callable[[], None]) -> object:
-        """Have it said in so many seconds, to a quarter of one, unless it is removed before."""
-        reminder = object()
-        self._due[reminder] = (time.monotonic() + seconds, say)
-        if not self._somebody_waits.is_set():
-            self._somebody_waits.set()
-            self._start()
-        return reminder
-
-    def remove(self, reminder: object) -> None:
-        """It need not be said any more."""
-        self._due.pop(reminder, None)
-
-    def _forget(self) -> None:
-        self._due: dict[object, tuple[float, Callable[[], None]]] = {}
-        self._somebody_waits, self._lock = threading.Event(), threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="floodmark-reminders", daemon=True)
-                self._thread.start()
-
-    def _watch(self) -> None:
-        while self._somebody_waits.wait():
-            now = time.monotonic()
-            due = [reminder for reminder, (at, _) in list(self._due.items()) if at <= now]
-            for _, say in filter(None, (self._due.pop(reminder, None) for reminder in due)):
-                say()
-            if self._due:
-                time.sleep(REMINDER_STEP)
-                continue
-            self._somebody_waits.clear()
-            if self._due:  # somebody came in between, and saw the event still set
-                self._somebody_waits.set()
-
-
-REMINDER_STEP = 0.25
-"""Seconds between two looks of the thread at what is due."""
-REMINDERS = Reminders()
+        _watcher.leave(key)
 
 
 class Interrupted(KeyboardInterrupt):

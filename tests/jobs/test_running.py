@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.errors import ConfigError, LeaseHeld, SinkFailed, SourceRewritten
 from floodmark.jobs.job import Retries
-from floodmark.jobs.running import Loop, Outcome, Runner
+from floodmark.jobs.running import LookNotes, Loop, Outcome, Runner
 from floodmark.step.work import RunRequest
 from floodmark.stores.memory import MemoryMarkStore
 from tests.jobs.fakes import ScriptedJob, done, nothing_new
@@ -134,3 +134,16 @@ def test_a_request_during_a_run_lets_it_finish_and_starts_no_other() -> None:
     first = ScriptedJob("first", [done("first")], every="5s", during=lambda: setattr(clock, "is_requested", True))
     assert loop.go(first, ScriptedJob("second", [done("second")], every="5s")) == 0
     assert (loop.begun, len(loop.reported)) == ([("first", 0)], 1)
+
+
+def test_a_loop_notes_its_looks_once_a_minute_and_not_all_at_one_tick() -> None:
+    """A note is a durable write: with hundreds of idle jobs, one for each look would be most of what a loop does."""
+    clock = Clock(ends=1)
+    notes, jobs = LookNotes(lambda: clock.now), [f"job-{number}" for number in range(500)]
+    noted = []
+    for _ in range(181):
+        noted.append([job for job in jobs if notes.is_due(job)])
+        clock.passes(1)
+    assert noted[0] == jobs
+    assert max(map(len, noted[1:])) < 50
+    assert {sum(job in each for each in noted[61:121]) for job in jobs} == {1}

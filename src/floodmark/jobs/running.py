@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -88,6 +89,29 @@ class Outcome:
         return self.error.exit_code if isinstance(self.error, FloodmarkError) else 1
 
 
+class LookNotes:
+    """When a loop's look at a job has to be noted again: at once, and then about every minute.
+
+    A note is a durable write, and health counts in hours: with hundreds of idle jobs, a note for each look would be
+    most of what a loop does. The jobs' minutes begin at different moments, so that they are not all due at one tick.
+    """
+
+    SECONDS = 60.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: dict[str, float] = {}
+
+    def is_due(self, job: str) -> bool:
+        """Whether to note it; whoever asks does so then."""
+        now, due = self._clock(), self._due.get(job)
+        if due is not None and now < due:
+            return False
+        share = 1.0 if due is not None else 0.5 + zlib.crc32(job.encode()) % 1000 / 1000
+        self._due[job] = now + self.SECONDS * share
+        return True
+
+
 @dataclass(frozen=True)
 class Runner:
     """Runs jobs with one session and one store, which are reused so that their caches live on."""
@@ -97,13 +121,14 @@ class Runner:
     options: RunRequest = field(default_factory=RunRequest)
     notes_looks: bool = False
     """Whether a look that found nothing is noted in the store, so that health can tell an idle loop from a dead one."""
+    _look_notes: LookNotes = field(default_factory=LookNotes, repr=False, compare=False)
 
     def run(self, job: Runnable) -> Outcome:
         """Run the job once; whatever it raises becomes its outcome."""
         clock = Clock()
         try:
             receipt = job.run_request(self.options, self.session, self.store)
-            if self.notes_looks and receipt.status == "nothing_new":
+            if self.notes_looks and receipt.status == "nothing_new" and self._look_notes.is_due(job.name):
                 self.store.looked(job.name, clock.started)
             return Outcome(receipt)
         except Exception as error:

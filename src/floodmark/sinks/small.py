@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from floodmark.logs import get_logger
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from floodmark.sinks.contract import Batch, BatchSize
 
+log = get_logger(__name__)
 SMALL_ROWS = 20_000
 SMALL_BYTES = 2 * 1024 * 1024
 """Of the files that a batch reads, where nobody knows their rows."""
@@ -36,12 +39,19 @@ def why_not_small(size: BatchSize, rows_before: Callable[[], int | None]) -> str
 
 
 def rows_as_arrow(rows: DataFrame, batch: Batch) -> pa.Table | None:
-    """The rows, by one Spark job, which ends when more have come than are small: then None.
+    """The rows, by one Spark job, which ends when more have come than are small: then None, and so for what PySpark
+    cannot make Arrow of, as a struct that is NULL and has fields which never are.
 
     What was observed on the way is noted not to be the whole batch then.
     """
-    arrow = rows.limit(SMALL_ROWS + 1).toArrow()
-    if arrow.num_rows > SMALL_ROWS:
+    from pyarrow import ArrowInvalid
+
+    try:
+        arrow = rows.limit(SMALL_ROWS + 1).toArrow()
+    except ArrowInvalid as error:
+        log.debug("rows do not fit into Arrow", job=batch.job, reason=str(error))
+        arrow = None
+    if arrow is None or arrow.num_rows > SMALL_ROWS:
         batch.notes.is_partly_observed = True
         return None
     return arrow

@@ -11,7 +11,7 @@ import pytest
 from floodmark.errors import ConfigError, SourceRegressed, SourceRewritten, SourceUnreadable
 from floodmark.hwm import ColumnIntHWM
 from floodmark.mill import JsonFileMessageBroker
-from floodmark.mill.brokers import files as array_module
+from floodmark.mill.brokers import json_array
 from floodmark.mill.brokers.files import ArrayReader, JsonArray, JsonParts, index_of, rows_of
 from floodmark.sinks.contract import POSITION
 from floodmark.sources.contract import Request
@@ -40,18 +40,31 @@ def test_an_array_is_read_object_by_object(
     piece: int, layout: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However it is laid out, and wherever a piece of the file ends: in a word, in a character of several bytes."""
-    monkeypatch.setattr(array_module, "PIECE_BYTES", piece)
+    monkeypatch.setattr(json_array, "PIECE_BYTES", piece)
     path = written(tmp_path, json.dumps(TRICKY, indent=layout, ensure_ascii=False))
-    assert [json.loads(text) for text in ArrayReader(path).objects()] == TRICKY
+    assert read_from(path) == TRICKY
 
 
-def test_reading_can_begin_at_any_object_whose_place_is_known(tmp_path: Path) -> None:
-    """So that tasks share a file."""
-    path = written(tmp_path, json.dumps(TRICKY, ensure_ascii=False))
-    reader = ArrayReader(path)
-    places = [(reader.index, reader.byte) for _ in reader.objects()]
-    later = ArrayReader(path, index=places[2][0], byte=places[2][1])
-    assert [json.loads(text) for text in later.objects()] == TRICKY[2:]
+def read_from(path: Path, **place: int) -> list[object]:
+    return [json.loads(text) for piece in ArrayReader(path, **place).pieces() for text in piece]
+
+
+@pytest.mark.parametrize("characters", [1, 60, 1 << 20])
+@pytest.mark.parametrize("objects", [1, 2, 50_000])
+def test_reading_can_begin_at_every_part(
+    characters: int, objects: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that tasks share a file; whether its objects can be read together, or have to be gone through one by one."""
+    monkeypatch.setattr(json_array, "PART_CHARACTERS", characters)
+    monkeypatch.setattr(json_array, "PART_OBJECTS", objects)
+    monkeypatch.setattr(json_array, "PIECE_BYTES", 16)
+    many = [*TRICKY, *({"k": number} for number in range(20)), *TRICKY]
+    path = written(tmp_path, json.dumps(many, ensure_ascii=False))
+    parts = list(ArrayReader(path).parts())
+    assert [part.index for part in parts] == [sum(part.count for part in parts[:n]) for n in range(len(parts))]
+    assert sum(part.count for part in parts) == len(many)
+    for part in parts:
+        assert read_from(path, index=part.index, byte=part.byte) == many[part.index :]
 
 
 @pytest.mark.parametrize(
@@ -71,12 +84,12 @@ def test_reading_can_begin_at_any_object_whose_place_is_known(tmp_path: Path) ->
 def test_what_is_no_array_of_objects_is_refused_with_the_element(text: str, reason: str, tmp_path: Path) -> None:
     """A file that was cut off must not pass for a shorter one."""
     with pytest.raises(SourceUnreadable, match=reason):
-        list(ArrayReader(written(tmp_path, text)).objects())
+        list(ArrayReader(written(tmp_path, text)).parts())
 
 
 def test_an_empty_array_is_a_stream_without_elements(tmp_path: Path) -> None:
     """With a byte-order mark, too."""
-    assert list(ArrayReader(written(tmp_path, "\ufeff [ ] ")).objects()) == []
+    assert list(ArrayReader(written(tmp_path, "\ufeff [ ] ")).parts()) == []
     assert JsonArray(written(tmp_path, "[]"), "L").look(None, Request(), no_session).span is None
 
 

@@ -213,6 +213,16 @@ def test_rows_that_are_more_than_was_known_go_through_spark(spark: SparkSession,
     assert (made.notes.ways, made.notes.is_partly_observed) == ({"delta": "spark"}, True)
 
 
+def test_rows_that_pyspark_makes_no_arrow_of_go_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """A struct that is NULL and whose fields never are: a moment in it is more than the conversion takes."""
+    rows = spark.sql("select 1L as id, named_struct('at', timestamp'2024-01-01') as s union all select 2L, null")
+    assert way_of(Delta(str(tmp_path / "t")), rows, 1) == "spark"
+    assert [row.s is None for row in spark.read.format("delta").load(f"{tmp_path}/t").orderBy("id").collect()] == [
+        False,
+        True,
+    ]
+
+
 @pytest.mark.parametrize(
     ("size", "way"),
     [

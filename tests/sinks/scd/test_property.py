@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodmark.sinks import Scd1, Scd2
-from tests.sinks.batches import batch, frame
+from tests.sinks.batches import SMALL, UNKNOWN, batch, frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from floodmark.sinks.contract import BatchSize
 
 SEEDS, KEYS, MOMENTS, BATCHES = 50, 4, 24, 8
 SCHEMA = "seed int, k int, at int, v string, note int, gone boolean"
@@ -74,14 +76,15 @@ def batches(spark: SparkSession) -> list[DataFrame]:
 
 @pytest.mark.crash
 @pytest.mark.spark
+@pytest.mark.parametrize("size", [UNKNOWN, SMALL], ids=["spark", "arrow"])
 def test_eight_shuffled_batches_give_the_versions_of_one_in_order(
-    spark: SparkSession, batches: list[DataFrame], tmp_path: Path
+    spark: SparkSession, batches: list[DataFrame], tmp_path: Path, size: BatchSize
 ) -> None:
     """50 seeds, late events, a fifth deletes, 15 of 100 events twice: row by row what the rules say."""
     whole = frame(spark, SCHEMA, *(event for seed in range(SEEDS) for event in stream(seed)))
     sink(Scd2, tmp_path / "once").write(whole, batch(1))
     kept = sink(Scd2, tmp_path / "often")
-    assert [kept.write(rows, batch(number)) for number, rows in enumerate(batches, 1)] == [
+    assert [kept.write(rows, batch(number, size=size)) for number, rows in enumerate(batches, 1)] == [
         rows.count() for rows in batches
     ]
     by_the_rules = sorted(row for seed in range(SEEDS) for row in expected(seed))

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from floodmark.errors import ConfigError, ConflictingEvents, Overtaken
 from floodmark.sinks import Delta, Scd2
-from floodmark.sinks.contract import Ordered, Piecemeal, Recorded, Session, Shaped
-from tests.sinks.batches import batch, frame, on_disk
+from floodmark.sinks.contract import BatchSize, Ordered, Piecemeal, Recorded, Session, Shaped
+from tests.sinks.batches import SMALL, UNKNOWN, batch, frame, on_disk
 from tests.sinks.scd.histories import events, history, version_lines, whole_table
 
 if TYPE_CHECKING:
@@ -63,17 +63,23 @@ EXPECTED = {
 }
 
 
+@pytest.fixture(scope="module", params=[UNKNOWN, SMALL], ids=["spark", "arrow"])
+def size(request: pytest.FixtureRequest) -> BatchSize:
+    """By what is known of a batch it takes one way or the other."""
+    return request.param  # type: ignore[no-any-return]
+
+
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, size: BatchSize) -> Path:
     return tmp_path_factory.mktemp("scd2")
 
 
 @pytest.fixture(scope="module")
-def sink_with_cases(spark: SparkSession, home: Path) -> Scd2:
+def sink_with_cases(spark: SparkSession, home: Path, size: BatchSize) -> Scd2:
     """All cases, in two batches."""
     sink = history(home)
-    sink.write(events(spark, **FIRST), batch(1))
-    sink.write(events(spark, **SECOND), batch(2))
+    sink.write(events(spark, **FIRST), batch(1, size=size))
+    sink.write(events(spark, **SECOND), batch(2, size=size))
     return sink
 
 
@@ -97,24 +103,26 @@ def test_events_without_a_key_or_a_moment_are_kept_apart_with_the_reason(
 
 
 @pytest.mark.spark
-def test_the_same_batch_again_writes_nothing(spark: SparkSession, home: Path, sink_with_cases: Scd2) -> None:
+def test_the_same_batch_again_writes_nothing(
+    spark: SparkSession, home: Path, size: BatchSize, sink_with_cases: Scd2
+) -> None:
     """Neither to the log nor to the table."""
     before = on_disk(home)
-    assert sink_with_cases.write(events(spark, **SECOND), batch(2, attempt="again")) == 13
+    assert sink_with_cases.write(events(spark, **SECOND), batch(2, attempt="again", size=size)) == 13
     assert on_disk(home) == before
     assert sink_with_cases.recorded(LEDGER, lambda: spark) == Recorded(2, "d2")
 
 
 @pytest.mark.spark
 def test_a_contradiction_is_named_and_nothing_is_written(
-    spark: SparkSession, home: Path, sink_with_cases: Scd2
+    spark: SparkSession, home: Path, size: BatchSize, sink_with_cases: Scd2
 ) -> None:
     """Whether the other event came in the same batch or long ago."""
     before = on_disk(home)
     with pytest.raises(ConflictingEvents) as stored:
-        sink_with_cases.write(events(spark, unsorted="b@1", fresh="a@1"), batch(3))
+        sink_with_cases.write(events(spark, unsorted="b@1", fresh="a@1"), batch(3, size=size))
     with pytest.raises(ConflictingEvents) as arriving:
-        sink_with_cases.write(events(spark, fresh="a@1 b@1"), batch(3))
+        sink_with_cases.write(events(spark, fresh="a@1 b@1"), batch(3, size=size))
     assert (stored.value.key, stored.value.sequence) == ('{"k":"unsorted"}', '{"at":1}')
     assert (arriving.value.key, arriving.value.sequence) == ('{"k":"fresh"}', '{"at":1}')
     assert on_disk(home) == before

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import codecs
-import json
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from floodmark.errors import SourceRegressed, SourceRewritten, SourceUnreadable
 from floodmark.hwm import HWM, ColumnIntHWM, Json, Span
 from floodmark.mill.brokers import Inlet, Outlet, address_of
+from floodmark.mill.brokers.json_array import PIECE_BYTES, ArrayReader, Part
 from floodmark.mill.join_tree import Stream, name_of
 from floodmark.sinks.contract import POSITION, Batch, Recorded
 from floodmark.sinks.files import Files
@@ -28,15 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-PIECE_BYTES = 1 << 20
-SPACE = " \t\r\n"
-ANOTHER = re.compile(r"[ \t\r\n]*,[ \t\r\n]*\{")
-CUT_SHORT = 16
-"""A fault this near to the end of what was read may be a word that is not all there."""
-decode_one = json.JSONDecoder().raw_decode
-HINT = "the file holds one JSON array of objects"
 ROWS = "partition int, offset bigint, value string"
-PART_ELEMENTS = 50_000
 ARROW_ROWS = 10_000
 
 
@@ -55,15 +45,6 @@ class JsonFileMessageBroker:
 
     def _path(self, stream: Stream) -> Path:
         return Path(address_of(stream, self.stream_paths, broker="JsonFileMessageBroker")).absolute()
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some elements that follow each other: the first one's number and place in the file, and how many."""
-
-    index: int
-    byte: int
-    count: int
 
 
 @dataclass(frozen=True)
@@ -143,16 +124,8 @@ def index_of(path: Path, size: int, modified_ns: int) -> ArrayIndex:
     """How many elements a file has, and where some of them begin, so that it can be read in parts."""
     index = INDEXES.get(path.absolute())
     if index is None or (index.size, index.modified_ns) != (size, modified_ns):
-        index = INDEXES[path.absolute()] = ArrayIndex(size, modified_ns, tuple(_parts(path)))
+        index = INDEXES[path.absolute()] = ArrayIndex(size, modified_ns, tuple(ArrayReader(path).parts()))
     return index
-
-
-def _parts(path: Path) -> Iterator[Part]:
-    reader = ArrayReader(path)
-    objects = reader.objects()
-    for _ in objects:
-        index, byte = reader.index, reader.byte
-        yield Part(index, byte, 1 + sum(1 for _ in islice(objects, PART_ELEMENTS - 1)))
 
 
 def _frame(spark: SparkSession, path: Path, parts: Sequence[Part], first: int, upto: int) -> DataFrame:
@@ -172,7 +145,8 @@ def rows_of(path: Path, part: Part, first: int, upto: int) -> Iterator[pa.Record
 
     schema = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.string())])
     start, end = max(part.index, first), min(part.index + part.count, upto)
-    texts = islice(ArrayReader(path, index=part.index, byte=part.byte).objects(), start - part.index, end - part.index)
+    every = chain.from_iterable(ArrayReader(path, index=part.index, byte=part.byte).pieces())
+    texts = islice(every, start - part.index, end - part.index)
     for offset in range(start, end, ARROW_ROWS):
         values = list(islice(texts, ARROW_ROWS))
         offsets = pa.array(range(offset, offset + len(values)), pa.int64())
@@ -250,100 +224,3 @@ class JsonParts:
                 with (batch_folder(self._folder, number) / part).open(encoding="utf-8", newline="\n") as file:
                     while lines := file.readlines(PIECE_BYTES):
                         yield "".join(lines).rstrip("\n").replace("\n", ", ")
-
-
-class ArrayReader:
-    """The objects of an array, as text, one after the other; it can begin at any object whose place is known.
-
-    It reads piece by piece, so a file of any size needs the memory of one piece.
-    """
-
-    def __init__(self, path: Path, *, index: int = 0, byte: int = 0) -> None:
-        self.path, self.index = path, index
-        self._text, self._place, self._base = "", 0, byte
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-
-    @property
-    def byte(self) -> int:
-        """Where in the file the object begins that was given last."""
-        return self._base + len(self._text[: self._place].encode())
-
-    def objects(self) -> Iterator[str]:
-        """The text of each object; while it is looked at, `index` is its number and `byte` its place.
-
-        Raises SourceUnreadable, with that number, for what is no array of objects.
-        """
-        with self._opened() as file:
-            sign = self._next(file) if self._base else self._begin(file)
-            while sign == "{":
-                end = self._end_of_object(file)
-                yield self._text[self._place : end]
-                self._place = end
-                self.index += 1
-                sign = self._after_object(file)
-            if sign != "]":
-                raise self._fault("it is no object")
-
-    def _opened(self) -> BinaryIO:
-        try:
-            file = self.path.open("rb")
-        except OSError as error:
-            raise SourceUnreadable(f"json file {self.path}", reason=error.strerror or str(error)) from error
-        file.seek(self._base)
-        return file
-
-    def _begin(self, file: BinaryIO) -> str:
-        self._fill(file)
-        self._place = 1 if self._text.startswith("\ufeff") else 0
-        if self._next(file) != "[":
-            raise SourceUnreadable(f"json file {self.path}", reason="it is no JSON array", hint=HINT)
-        self._place += 1
-        return self._next(file)
-
-    def _after_object(self, file: BinaryIO) -> str:
-        """The end of the array, or what follows the comma; nearly always, in one go, another object."""
-        another = ANOTHER.match(self._text, self._place)
-        if another:
-            self._place = another.end() - 1
-            return "{"
-        sign = self._next(file)
-        if sign != ",":
-            return sign if sign == "]" else ""
-        self._place += 1
-        following = self._next(file)
-        return following if following == "{" else ""
-
-    def _next(self, file: BinaryIO) -> str:
-        """Go to the next sign that is no space."""
-        while True:
-            while self._place < len(self._text) and self._text[self._place] in SPACE:
-                self._place += 1
-            if self._place < len(self._text):
-                return self._text[self._place]
-            if not self._fill(file):
-                raise self._fault("the array is not closed")
-
-    def _end_of_object(self, file: BinaryIO) -> int:
-        while True:
-            try:
-                return decode_one(self._text, self._place)[1]
-            except json.JSONDecodeError as error:
-                if not self._may_be_cut(error) or not self._fill(file):
-                    raise self._fault(f"it is no JSON: {error.msg}") from error
-
-    def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
-        return error.msg.startswith("Unterminated") or error.pos >= len(self._text) - CUT_SHORT
-
-    def _fill(self, file: BinaryIO) -> bool:
-        """Read on, more at once for an object that is longer than a piece; False at the end of the file."""
-        piece = file.read(max(PIECE_BYTES, 2 * (len(self._text) - self._place)))
-        try:
-            text = self._decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as error:
-            raise self._fault(f"it is not UTF-8: {error.reason}") from error
-        self._base = self.byte
-        self._text, self._place = self._text[self._place :] + text, 0
-        return bool(piece)
-
-    def _fault(self, reason: str) -> SourceUnreadable:
-        return SourceUnreadable(f"json file {self.path}, element {self.index}", reason=reason, hint=HINT)

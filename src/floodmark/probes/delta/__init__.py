@@ -1,4 +1,4 @@
-"""A Delta table through its log alone, without a JVM and without a row read.
+"""A Delta table through its log, without a JVM; rows are read only where somebody asks for some of them.
 
 Which commits it has and what each did, how it stood at a version, and which of its files are gone.
 """
@@ -108,6 +108,14 @@ class DeltaProbe:
         import pyarrow as pa
 
         return pa.table(self._handle().get_add_actions(flatten=True))
+
+    def scan(self, predicate: str) -> pa.Table:
+        """The rows for which the SQL holds, and perhaps more; the log says in which files they may be."""
+        import pyarrow as pa
+
+        table = self._handle()
+        schema = pa.schema(table.schema().to_arrow())
+        return pa.table(table.scan(schema.names, predicate=predicate)).cast(schema)
 
     def commit(self, act: Callable[[DeltaTable], None]) -> None:
         """Let `act` commit on top of exactly what the last look saw; the probe knows the table as it is then."""

@@ -149,7 +149,7 @@ class ArrowWriter:
             self.sink.target.explain(error, self.batch, self.session)
             raise
         if arrow is None:
-            raise NotByArrow("it has more rows than are small")
+            raise NotByArrow("it has more rows than are small, or such that Arrow does not take")
         return arrow
 
     def commit(self, arrow: pa.Table, probe: DeltaProbe | None) -> None:

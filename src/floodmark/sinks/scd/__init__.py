@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from floodmark.errors import ConfigError
 from floodmark.failpoints import reach
 from floodmark.fields import ColumnNames
+from floodmark.logs import get_logger
 from floodmark.sinks.contract import Batch, Recorded, Session
 from floodmark.sinks.delta import PATIENCE_SECONDS, Delta
+from floodmark.sinks.delta.choice import NotByArrow
 from floodmark.sinks.modes import with_deletes
 from floodmark.sinks.restatement import Restatement
 from floodmark.sinks.scd.arrival import Changes, EventReader
 from floodmark.sinks.scd.events import INTERVAL, IS_CURRENT, VALID_FROM, Ordering, Ties, latest, versions
+from floodmark.sinks.scd.small import SmallBatch
 from floodmark.sinks.scd.tables import EventLog, FenceBatch, HistoryTables, RebuiltTable
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
     from floodmark.sinks.scd.maintenance import Moment
 
+log = get_logger(__name__)
+T = TypeVar("T")
 TIES: tuple[str, ...] = get_args(Ties)
 CHANGES: tuple[str, ...] = get_args(Changes)
 Events = Literal["own", "source"]
@@ -164,10 +169,23 @@ class Scd1:
         self.reader.require_columns(rows, self._required_columns(), self.own_columns)
         if self.events == "source":
             return self._write_borrowed(rows, batch)
-        written = self._tables.add(self.reader.events(rows, self._current(rows.sparkSession, batch), batch), batch)
+        events = self.reader.events(rows, self._current(rows.sparkSession, batch), batch)
+        small = SmallBatch(self._tables, events, batch)
+        added = self._by_arrow(small.add, batch)
+        written = added.count if added else self._tables.add(events, batch)
         reach("after_events")
-        self._tables.rebuild(rows.sparkSession, batch, written)
+        rebuilt = self._by_arrow(lambda: small.rebuild(added), batch) if added else None
+        if rebuilt is None:
+            self._tables.rebuild(rows.sparkSession, batch, written)
         return written
+
+    def _by_arrow(self, act: Callable[[], T], batch: Batch) -> T | None:
+        """What the way of small batches gives; None if the batch does not take it."""
+        try:
+            return act()
+        except NotByArrow as reason:
+            log.debug("the batch goes through Spark's writer", job=batch.job, sink=self.name, reason=str(reason))
+            return None
 
     def _write_borrowed(self, rows: DataFrame, batch: Batch) -> int:
         """One commit: the keys of the batch, from all the events that the source has of them."""

@@ -1,21 +1,26 @@
-"""Kafka, both ways, on 1,000,000 rows, each against Spark's own way of doing it in the same session."""
+"""Kafka, both ways, on 1,000,000 rows, each against Spark's own way of doing it; and a table of PostgreSQL into it."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 from timing import compare
 
 import floodmark as fm
-from floodmark.testing.servers import Broker, kafka_broker
+from floodmark.testing.servers import Broker, kafka_broker, postgres_server
 
 if TYPE_CHECKING:
     from run import Result
 
 ROWS = 1_000_000
+COPYING = Path(__file__).with_name("copying_reference.py")
+ORDERS = "select id, 'customer ' || id % 5000 as customer, (id % 9973) / 100.0 as amount, now() as placed_at"
 FAST = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": "10485760"}
 FAST |= {"kafka.receive.buffer.bytes": "4194304", "kafka.isolation.level": "read_committed"}
 
@@ -40,7 +45,9 @@ def run() -> list[Result]:
             f"{home}/in"
         )
         with kafka_broker(home / "kafka") as kafka:
-            return [*to_kafka(home, kafka), *from_kafka(home, kafka)]
+            results = [*to_kafka(home, kafka), *from_kafka(home, kafka)]
+            with postgres_server(home / "pg") as postgres:
+                return [*results, from_postgres(home, kafka, postgres.create_database())]
 
 
 def to_kafka(home: Path, kafka: Broker) -> list[Result]:
@@ -59,10 +66,28 @@ def to_kafka(home: Path, kafka: Broker) -> list[Result]:
         job_of(source, fm.sinks.Kafka(kafka.bootstrap, f"ours-{turn}", key="id"), home, f"to-kafka-{turn}")
 
     return [
-        compare(
-            "to Kafka, against Spark's at-least-once sink", plain, ours, at_most=1.25, rounds=3, of=f"{ROWS:,} rows"
-        )
+        compare("to Kafka, against Spark's at-least-once sink", plain, ours, at_most=1.0, rounds=3, of=f"{ROWS:,} rows")
     ]
+
+
+def from_postgres(home: Path, kafka: Broker, database: str) -> Result:
+    """Against one Python process that copies the table and produces its rows as JSON, without any mark."""
+    with psycopg.connect(database) as connection:
+        connection.execute(f"create table orders as {ORDERS} from generate_series(1, {ROWS}) as id")
+        connection.execute("alter table orders alter amount type numeric(10,2), add primary key (id)")
+
+    def plain(turn: int) -> None:
+        kafka.create_topic(f"copied-{turn}", 4)
+        command = [sys.executable, str(COPYING), database, kafka.bootstrap, f"copied-{turn}"]
+        subprocess.run(command, check=True)
+
+    def ours(turn: int) -> None:
+        kafka.create_topic(f"read-{turn}", 4)
+        source = fm.sources.Postgres(database, table="orders", cursor="id")
+        job_of(source, fm.sinks.Kafka(kafka.bootstrap, f"read-{turn}", key="id"), home, f"pg-to-kafka-{turn}")
+
+    of = f"{ROWS:,} rows, one Python process that copies and produces as reference"
+    return compare("PostgreSQL to Kafka", plain, ours, at_most=0.7, rounds=3, of=of)
 
 
 def from_kafka(home: Path, kafka: Broker) -> list[Result]:
