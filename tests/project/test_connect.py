@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from copy import deepcopy
 from functools import reduce
 from operator import getitem
@@ -320,6 +319,14 @@ def places(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[s
         yield from places(each, (*place, name))
 
 
+def job_or_hint(file: Path) -> Any:  # noqa: ANN401  (what YAML holds)
+    """What the file became, read back as a project; or what its author is told to do."""
+    try:
+        return job(translate(file))
+    except ConfigError as refused:
+        return refused.hint
+
+
 WHOLE = {**yaml.safe_load(SEED.read_text()), **yaml.safe_load(OUTPUTS)}
 WRONG = (None, "", "x", 5, -1.5, True, [], {}, [1], [[]], {"a": {}}, "${! this.x }")
 
@@ -329,9 +336,8 @@ WRONG = (None, "", "x", 5, -1.5, True, [], {}, [1], [[]], {"a": {}}, "${! this.x
 def test_whatever_stands_anywhere_is_translated_or_refused(
     place: tuple[str | int, ...], wrong: object, tmp_path: Path
 ) -> None:
-    """Nobody who has a strange file sees a traceback."""
+    """Nobody who has a strange file sees a traceback: either there is a job, or two lines that say what to do."""
     document: Any = deepcopy(WHOLE)
     reduce(getitem, place[:-1], document)[place[-1]] = wrong
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(document))
-    with suppress(ConfigError):
-        translate(tmp_path / "pipeline.yaml")
+    assert job_or_hint(tmp_path / "pipeline.yaml")

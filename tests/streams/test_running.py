@@ -99,8 +99,9 @@ def test_what_follows_healing_goes_on_by_the_clock_though_nothing_comes(cluster:
     def build(source: Stream) -> None:
         source.map(healing, stream=source).pluck("offset").partition_time(0.05).sink(windows.append)
 
-    with running(cluster.healer(build)):
+    with running(cluster.healer(build)) as run:
         until(lambda: [offset for window in windows for offset in window] == [0, 1, 2, 3])  # type: ignore[attr-defined]
+    assert run.error is None
 
 
 def test_a_second_process_waits_and_takes_over(cluster: LocalCluster) -> None:
