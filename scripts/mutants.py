@@ -14,7 +14,9 @@ import ast
 import hashlib
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".mutants" / "results.json"
 BEGIN, END = "<!-- mutants that no test notices -->", "<!-- end of mutants -->"
 DURABLE = "tests/test_durable.py"
+FORMATS = "tests/formats/test_formats.py"
 MODEL = "tests/model/test_model.py"
 ACTS = "tests/model/test_acts.py"
 STEP = (
@@ -53,8 +56,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "step/commit.py": (*STEP, MODEL),
     "stores/lease.py": ("tests/stores/test_lease.py", "tests/stores/test_lease_owner.py"),
     "stores/memory.py": (DURABLE, "tests/stores/test_paged.py::TestMemory"),
-    "stores/file.py": (DURABLE, "tests/stores/test_file.py", "tests/stores/test_paged.py::TestFile"),
-    "stores/sqlite.py": (DURABLE, "tests/stores/test_sqlite.py", "tests/stores/test_paged.py::TestSqlite"),
+    "stores/file.py": (DURABLE, "tests/stores/test_file.py", "tests/stores/test_paged.py::TestFile", FORMATS),
+    "stores/sqlite.py": (DURABLE, "tests/stores/test_sqlite.py", "tests/stores/test_paged.py::TestSqlite", FORMATS),
     "stores/paged.py": ("tests/stores/test_paged.py::TestMemory",),
     "stores/extras.py": ("tests/stores/test_extras.py", "tests/stores/test_record.py"),
     "sinks/contract.py": ("tests/sinks/test_contract.py", MODEL),
@@ -65,6 +68,8 @@ SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
+PATIENCE = 10
+"""A machine that has much to do gives a process a tenth of its CPU."""
 OPPOSITES = {"max": "min", "min": "max", "any": "all", "all": "any"}
 WORDS_ONLY = ("log", "self.log_mark", "log_rules", "reach", "write")
 """Calls that say something and do nothing: a mutant without them is as good."""
@@ -220,8 +225,8 @@ class Trial:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "src" / "floodmark", self.folder / "floodmark", ignore=ignore)
 
-    def outcome(self, mutant: Mutant, seconds: float) -> str:
-        """noticed, unnoticed, or too slow (which is noticed, too)."""
+    def outcome(self, mutant: Mutant, seconds: int) -> str:
+        """noticed, unnoticed, or too slow (noticed, too): more CPU than was expected, however busy the machine is."""
         path = self.folder / "floodmark" / mutant.module
         before = path.read_text()
         path.write_text(mutant.text)
@@ -232,13 +237,17 @@ class Trial:
         finally:
             path.write_text(before)
 
-    def fails(self, module: str, seconds: float) -> bool:
-        """Whether a mapped test fails; the copy is what they import."""
+    def fails(self, module: str, seconds: int) -> bool:
+        """Whether a mapped test fails; the copy is what they import. Who waits for ever is given up, too."""
         tests = [test for test in TESTS[module] if test_file(test).exists()]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", WITHOUT_SERVERS, *tests]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run(command, cwd=ROOT, env=environment, timeout=seconds, check=False, **quiet).returncode != 0  # type: ignore[call-overload, no-any-return]
+        limited = ["bash", "-c", f'ulimit -t {seconds}; exec "$@"', "limited", *command]
+        done = subprocess.run(limited, cwd=ROOT, env=environment, timeout=PATIENCE * seconds, check=False, **quiet)  # type: ignore[call-overload]
+        if -done.returncode in (signal.SIGXCPU, signal.SIGKILL):
+            raise subprocess.TimeoutExpired(limited, seconds)
+        return bool(done.returncode)
 
     def remove(self) -> None:
         shutil.rmtree(self.folder)
@@ -306,12 +315,18 @@ def try_all(mutants: list[Mutant], book: Book, minutes: float, workers: int) -> 
         print(f"{len(left)} mutants are left for the next time")
 
 
-def time_limit(trial: Trial, module: str) -> float:
-    """Three times as long as the tests take, and a little; they have to pass as they are."""
-    start = time.monotonic()
+def time_limit(trial: Trial, module: str) -> int:
+    """Three times as much CPU as the tests take, and a little; they have to pass as they are."""
+    before = cpu_seconds()
     if trial.fails(module, 600):
         sys.exit(f"the tests of {module} fail without any change: {', '.join(TESTS[module])}")
-    return 10 + 3 * (time.monotonic() - start)
+    return int(10 + 3 * (cpu_seconds() - before))
+
+
+def cpu_seconds() -> float:
+    """What the processes that ended have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def table(mutants: list[Mutant], book: Book) -> str:

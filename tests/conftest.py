@@ -30,6 +30,8 @@ DRIVERS = "com.h2database:h2:2.3.232, org.mariadb.jdbc:mariadb-java-client:3.5.3
 """Fetched once, as the connectors are."""
 SERVERS = frozenset({"kafka", "postgres", "mariadb"})
 __all__ = ["prove"]
+SLOW = frozenset({"browser", "built"})
+"""A browser, and the wheel in an environment of its own."""
 
 
 def pytest_report_header() -> str:
@@ -45,13 +47,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that asks for Spark or for a server says so by its fixtures: `make test-fast` leaves both out."""
+    """A test that asks for Spark, a server or a browser says so by its fixtures: `make test-fast` leaves it out."""
     for item in items:
         fixtures = frozenset(getattr(item, "fixturenames", ()))
         if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
         if fixtures & SERVERS:
             item.add_marker(pytest.mark.server)
+        if fixtures & SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -102,6 +102,7 @@ def test_a_backlog_is_kept_while_it_is_read_and_let_go_afterwards(log: LongLog) 
     assert len(probe._commits) <= KEPT_COMMITS
 
 
+@pytest.mark.slow
 def test_ticks_and_batches_leave_nothing_behind_in_the_process() -> None:
     """Neither memory nor threads: the store keeps as much history as it was told."""
     store = MemoryMarkStore(keep_history=10, keep_runs=10)

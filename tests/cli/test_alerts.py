@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from floodmark.errors import SinkFailed
+from floodmark.jobs.job import Retries
 from floodmark.stores.memory import MemoryMarkStore
 from floodmark.stores.record import Receipt
 from tests.cli.conftest import CommandResult
@@ -61,7 +62,7 @@ def test_a_failed_run_is_told_after_it(project: Path, floodmark: Floodmark) -> N
 
 def test_a_loop_tells_a_failure_once_and_its_end(project: Path, floodmark: Floodmark) -> None:
     """At the tick that failed, and at the one that worked."""
-    job = Noting("a", [BROKEN, BROKEN, replace(done(), job="a"), REWRITTEN])
+    job = Noting("a", [BROKEN, BROKEN, replace(done(), job="a"), REWRITTEN], retries=Retries(backoff_seconds=0.01))
     floodmark("run", "--every", "1ms", tools=tools(job))
     assert heard(project) == [("failed_run", "open", "a"), ("failed_run", "resolved", "a")]
 

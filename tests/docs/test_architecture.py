@@ -25,8 +25,12 @@ def imported() -> Edges:
 
 def reachable(edges: Edges, start: str) -> frozenset[str]:
     """Every layer that some way of arrows leads to."""
-    nearest = frozenset(other for one, other in edges if one == start)
-    return nearest.union(*(reachable(edges, each) for each in nearest))
+    found: set[str] = set()
+    newest = {start}
+    while newest:
+        newest = {other for one, other in edges if one in newest} - found
+        found |= newest
+    return frozenset(found)
 
 
 def needed(edges: Edges) -> Edges:

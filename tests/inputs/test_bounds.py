@@ -172,6 +172,7 @@ LONG_QUERIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", [pytest.param(sql, id=name) for name, sql in LONG_QUERIES.items()])
 def test_no_query_takes_long_or_ends_in_an_error_without_a_name(sql: str) -> None:
     """Whoever lints, draws lineage or runs it gets columns, findings or an error of ours."""

@@ -203,6 +203,7 @@ def read_project(file: Path, stored: bytes) -> None:
     store_settings(document)
 
 
+@pytest.mark.slow
 @fuzzed
 @given(stored=st.one_of(near(PROJECT).map(as_json), texts_near(yaml.safe_dump(PROJECT, sort_keys=False), YAML_WORDS)))
 def test_every_project_file_is_read_or_refused(file: Path, stored: bytes) -> None:

@@ -145,7 +145,7 @@ class PieceSink:
     def freeze(self, session: object) -> dict[str, Any]:
         return {"writers": 1}
 
-    def begun(self, ledger: str, session: object) -> int | None:
+    def partial_batch(self, ledger: str, session: object) -> int | None:
         part = self.target.parts.get(ledger)
         return part[0] if part else None
 

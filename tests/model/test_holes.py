@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.model.holes import Edit, Hole
+from tests.model.test_model import CASES
 from tests.model.world import Setting, Violation, explore
 
 KILLED = {"kills": 1, "pauses": 0, "thaws": 0}
@@ -150,7 +151,12 @@ def test_the_model_finds_a_hole(name: str, tmp_path: Path) -> None:
         explore(HOLES[name].setting, tmp_path / "spool")
 
 
-@pytest.mark.parametrize("setting", sorted({each.setting for each in HOLES.values()}, key=str), ids=str)
+OTHER_CASES = {each.setting for each in HOLES.values()} - set(CASES.values())
+"""Those that `test_model.py` does not tell anyway."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", sorted(OTHER_CASES, key=str), ids=str)
 def test_without_a_hole_the_same_case_is_exact(setting: Setting, tmp_path: Path) -> None:
     """What the model objects to is the hole, and not the case."""
     assert explore(setting, tmp_path / "spool") > 3

@@ -55,7 +55,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+LONG = ("killed twice", "paused anywhere", "paused, then other code", "a sink is restored under a paused run")
+"""Cases of thousands of stories."""
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.slow] if c in LONG else []) for c in CASES])
 def test_no_row_is_lost_or_twice(case: str, tmp_path: Path) -> None:
     """Whatever happens between two calls; a story that ends otherwise is printed with its calls."""
     assert explore(CASES[case], tmp_path / "spool") > 3

@@ -237,6 +237,7 @@ def test_a_duration_that_is_none_is_refused_with_its_field(text: str) -> None:
         seconds_in(text, field="settle")
 
 
+@pytest.mark.slow
 def test_a_large_folder_is_listed_fast(tmp_path: Path) -> None:
     """A look runs every few seconds: 20,000 files cost no more than half a second of CPU, on a slow machine too."""
     deque(map(Path.touch, [tmp_path / f"{n}.jsonl" for n in range(20_000)]), maxlen=0)

@@ -38,7 +38,7 @@ class PieceSink(LedgerSink):
     def freeze(self, session: Session) -> dict[str, Any]:
         return {"layout": self.layouts.pop(0)}
 
-    def begun(self, ledger: str, session: Session) -> int | None:
+    def partial_batch(self, ledger: str, session: Session) -> int | None:
         return self.part
 
     def end_transactions(self, ledger: str, session: Session) -> None:

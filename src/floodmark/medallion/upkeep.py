@@ -260,7 +260,9 @@ def histories(job: Job, spark: SparkSession, store: MarkStore) -> Iterator[tuple
     if not sinks:
         raise ConfigError(f"job '{job.name}' has no sink with history.", hint="name a job with a scd1 or scd2 sink")
     with hold(store, job.name) as lease:
-        open_ones = [s.name for s in sinks if s.begun(ledger_id(store.namespace, job.name, s.name), lambda: spark)]
+        open_ones = [
+            s.name for s in sinks if s.partial_batch(ledger_id(store.namespace, job.name, s.name), lambda: spark)
+        ]
         if open_ones:
             raise ConfigError(
                 f"sink '{open_ones[0]}' of job '{job.name}' has events that are not in its table yet.",

@@ -280,7 +280,7 @@ class OnDelta(Protocol):
 class Piecemeal(Protocol):
     """A sink that takes a batch in several transactions, so that part of one may be out."""
 
-    def begun(self, ledger: str, session: Session) -> int | None:
+    def partial_batch(self, ledger: str, session: Session) -> int | None:
         """The number of a batch of which part is out and the rest is not, if there is one."""
 
 

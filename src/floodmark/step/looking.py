@@ -179,7 +179,7 @@ def read_ledgers(work: Work, namespace: str, session: Session) -> Ledgers:
     ids = {sink.name: ledger_id(namespace, work.name, sink.name) for sink in work.all_sinks}
     found = {key: sink.recorded(ids[sink.name], session) for key, sink in keyed_ledgers(work).items()}
     recorded, aside = ({key: found[key] for key in found if (key in ids) is is_sink} for is_sink in (True, False))
-    parts = {s.name: s.begun(ids[s.name], session) for s in sinks if isinstance(s, Piecemeal)}
+    parts = {s.name: s.partial_batch(ids[s.name], session) for s in sinks if isinstance(s, Piecemeal)}
     return Ledgers(recorded, {sink: number for sink, number in parts.items() if number is not None}, aside)
 
 

@@ -66,8 +66,8 @@ def recorded(plan: WritePlan) -> Recorded | None:
     return sink(plan).recorded(plan.address.ledger, no_spark)  # type: ignore[arg-type]
 
 
-def begun(plan: WritePlan) -> int | None:
-    return sink(plan).begun(plan.address.ledger, no_spark)  # type: ignore[arg-type]
+def partial_batch(plan: WritePlan) -> int | None:
+    return sink(plan).partial_batch(plan.address.ledger, no_spark)  # type: ignore[arg-type]
 
 
 def test_rows_arrive_once_and_the_last_of_every_few_is_stamped(plan: WritePlan) -> None:
@@ -131,7 +131,7 @@ def test_half_a_batch_is_known_again_after_its_ledger_was_forgotten(plan: WriteP
     frozen = {"kafka": plan.layout.to_json()}
     half = replace(batch(1), namespace=plan.address.topic, job="job", digest="d1", frozen=frozen)
     sink(plan).make_good(half, no_spark)  # type: ignore[arg-type]
-    assert (half.ledger("kafka"), begun(plan), recorded(plan)) == (plan.address.ledger, 1, None)
+    assert (half.ledger("kafka"), partial_batch(plan), recorded(plan)) == (plan.address.ledger, 1, None)
     assert write(plan, messages("a", "b", "c")) == Delivery(0, 3)
     assert values_of(plan) == ["a", "b", "c"]
 
@@ -237,7 +237,7 @@ def test_a_fence_shuts_out_a_writer_that_is_paused_within_a_transaction(plan: Wr
 
     assert write(plan, paused()) == Delivery(0, recorded=FENCE)
     assert recorded(plan) == FENCE
-    assert (begun(plan), values_of(plan)) == (None, [])
+    assert (partial_batch(plan), values_of(plan)) == (None, [])
 
 
 def test_a_fence_comes_between_a_writer_and_the_chunk_that_it_has_in_hand(plan: WritePlan) -> None:
@@ -252,7 +252,7 @@ def test_a_fence_over_half_a_batch_still_says_that_half_of_it_is_out(plan: Write
     with pytest.raises(Killed):
         write(plan, then_killed(messages("a", "b", "c")))
     sink(plan).fence(plan.address.ledger, 1, no_spark)  # type: ignore[arg-type]
-    assert (recorded(plan), begun(plan)) == (FENCE, 1)
+    assert (recorded(plan), partial_batch(plan)) == (FENCE, 1)
     assert write(plan, messages("a", "b", "c")) == Delivery(0, recorded=FENCE)
     assert values_of(plan) == ["a", "b"]
 
@@ -372,11 +372,11 @@ def test_a_batch_is_recorded_when_all_writers_are_done(plan: WritePlan) -> None:
     assert (before.number, after.number, after.digest) == (1, 2, "d2")
 
 
-def test_a_batch_that_is_half_out_is_said_to_have_begun(plan: WritePlan) -> None:
+def test_a_batch_that_is_half_out_is_told_by_its_number(plan: WritePlan) -> None:
     """Dropping it would repeat the rows that readers have seen."""
     with pytest.raises(Killed):
         write(plan, then_killed(messages("a", "b", "c")))
-    assert sink(plan).begun(plan.address.ledger, no_spark) == 1  # type: ignore[arg-type]
+    assert sink(plan).partial_batch(plan.address.ledger, no_spark) == 1  # type: ignore[arg-type]
     assert sink(plan).recorded(plan.address.ledger, no_spark) is None  # type: ignore[arg-type]
 
 

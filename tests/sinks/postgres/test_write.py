@@ -46,7 +46,7 @@ def send(place: str, *parts: bytes) -> None:
 def test_chunks_arrive_while_the_tasks_run(stream: TaskStream, place: str) -> None:
     """The first one can be had before any task has ended, and is not lost by asking for it."""
     with ThreadPoolExecutor(1) as pool:
-        sent = pool.submit(SocketReceiver(place).put, 7, iter(TWO))
+        sent = pool.submit(SocketReceiver(place).receive, 7, iter(TWO))
         stream.await_first()
         assert sent.result() == 3
     stream.tasks.set_result((TaskReport(0, 7, 3),))
@@ -55,7 +55,7 @@ def test_chunks_arrive_while_the_tasks_run(stream: TaskStream, place: str) -> No
 
 def test_what_lies_in_the_socket_when_the_tasks_have_ended_is_read(stream: TaskStream, place: str) -> None:
     """A task ends when the system has taken its bytes, which is before the driver has."""
-    SocketReceiver(place).put(7, iter(TWO))
+    SocketReceiver(place).receive(7, iter(TWO))
     stream.tasks.set_result((TaskReport(0, 7, 3), TaskReport(1, 8, 0)))
     assert content(stream) == b"abc"
 
@@ -69,8 +69,8 @@ def test_a_batch_without_rows_is_nothing_to_wait_for(stream: TaskStream) -> None
 
 def test_rows_of_a_task_that_spark_did_not_take_tear_the_stream(stream: TaskStream, place: str) -> None:
     """They are among the others, and cannot be picked out again."""
-    SocketReceiver(place).put(7, iter(TWO))
-    SocketReceiver(place).put(9, iter(TWO))
+    SocketReceiver(place).receive(7, iter(TWO))
+    SocketReceiver(place).receive(9, iter(TWO))
     stream.tasks.set_result((TaskReport(0, 9, 3),))
     with pytest.raises(StreamBroken):
         content(stream)
@@ -79,7 +79,7 @@ def test_rows_of_a_task_that_spark_did_not_take_tear_the_stream(stream: TaskStre
 def test_a_piece_that_is_cut_off_is_not_passed_on(stream: TaskStream, place: str) -> None:
     """Half a row would be taken for a whole one that is malformed."""
     send(place, ATTEMPT.pack(7), HEAD.pack(2, 10), b"half")
-    SocketReceiver(place).put(8, iter(TWO))
+    SocketReceiver(place).receive(8, iter(TWO))
     stream.tasks.set_result((TaskReport(0, 8, 3),))
     assert content(stream) == b"abc"
 
@@ -104,4 +104,4 @@ def test_a_task_finds_nobody_once_the_driver_has_given_up(stream: TaskStream, pl
     """So that it ends as well."""
     stream.close()
     with pytest.raises(ConnectionRefusedError):
-        SocketReceiver(place).put(7, iter(TWO))
+        SocketReceiver(place).receive(7, iter(TWO))

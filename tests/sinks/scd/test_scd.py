@@ -241,9 +241,9 @@ def test_a_batch_that_stopped_between_its_commits_is_begun_and_then_finished(
     with pytest.raises(OSError, match="after_events"):
         sink.write(events(spark, x="b@5"), batch(2))
     stop.undo()
-    assert (sink.begun(LEDGER, lambda: spark), version_lines(spark, tmp_path)) == (2, {"x": "a[1,)"})
+    assert (sink.partial_batch(LEDGER, lambda: spark), version_lines(spark, tmp_path)) == (2, {"x": "a[1,)"})
     sink.fence(LEDGER, 7, lambda: spark)
-    assert (sink.begun(LEDGER, lambda: spark), version_lines(spark, tmp_path)) == (None, {"x": "a[1,5) b[5,)"})
+    assert (sink.partial_batch(LEDGER, lambda: spark), version_lines(spark, tmp_path)) == (None, {"x": "a[1,5) b[5,)"})
     with pytest.raises(Overtaken):
         sink.write(events(spark, x="zombie@9"), batch(7))
     assert version_lines(spark, tmp_path) == {"x": "a[1,5) b[5,)"}
@@ -274,7 +274,7 @@ def test_a_history_that_is_not_there_is_fenced_in_both_its_tables(spark: SparkSe
     sink = history(tmp_path)
     sink.fence(LEDGER, 1, lambda: spark)
     assert sink.recorded(LEDGER, lambda: spark) == Recorded(1, is_fence=True)
-    assert (sink.begun(LEDGER, lambda: spark), sink.schema(lambda: spark)) == (None, None)
+    assert (sink.partial_batch(LEDGER, lambda: spark), sink.schema(lambda: spark)) == (None, None)
     with pytest.raises(Overtaken):
         sink.write(events(spark, x="zombie@9"), batch(1))
     sink.write(events(spark, x="a@1"), batch(2))
@@ -291,7 +291,7 @@ def test_a_refresh_that_stopped_between_its_commits_is_brought_over_whole_by_a_f
     sink.write(events(spark, x="a@1", y="a@1"), batch(1))
     sink._tables.add(sink.reader.events(events(spark, x="b@1"), None, batch(2)), batch(2, kind="refresh"))
     sink._tables.log.sink.fence(LEDGER, 3, lambda: spark)  # a fence that was killed here
-    assert sink.begun(LEDGER, lambda: spark) == 2
+    assert sink.partial_batch(LEDGER, lambda: spark) == 2
     sink.fence(LEDGER, 3, lambda: spark)
     assert version_lines(spark, tmp_path) == {"x": "b[1,)"}
     assert sink.recorded(LEDGER, lambda: spark) == Recorded(3, is_fence=True)

@@ -118,7 +118,7 @@ class Kafka:
         with self._broker_errors():
             return ledgers.newest_batch(self._pages(ledger))
 
-    def begun(self, ledger: str, session: Session) -> int | None:
+    def partial_batch(self, ledger: str, session: Session) -> int | None:
         with self._broker_errors():
             return ledgers.half_batch(self._pages(ledger))
 

@@ -145,7 +145,7 @@ class Postgres(Atomic):
                 ledger.ensure(connection)
                 load = self._prepare(connection, rows, batch, ledger)
                 staging = Staging.new(connection, ledger, batch.attempt)
-            write = Write(server, self.name, batch, ledger, staging, self._put, in_transaction)
+            write = Write(server, self.name, batch, ledger, staging, self._write_rows, in_transaction)
             return write.run(load, staged=self.staged)
 
     def _prepare(self, connection: Connection, rows: DataFrame, batch: Batch, ledger: PostgresLedger) -> Load | None:
@@ -164,7 +164,7 @@ class Postgres(Atomic):
         self._require_columns(load, batch, connection)
         return load
 
-    def _put(self, connection: Connection, load: Load, chunks: CopyChunks, kind: str) -> int:
+    def _write_rows(self, connection: Connection, load: Load, chunks: CopyChunks, kind: str) -> int:
         copy = CopyIn(load.encoding, load.copied_columns, chunks)
         for statement in load.target.ddl(load.columns, load.key):
             connection.execute(statement)

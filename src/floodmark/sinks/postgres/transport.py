@@ -77,7 +77,7 @@ def copier(
 
         context = TaskContext.get()
         task, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        count = receiver.put(attempt, chunks_of(batches, encoding))
+        count = receiver.receive(attempt, chunks_of(batches, encoding))
         report = {"task": [task], "attempt": [attempt], "rows": [count]}
         schema = pa.schema([("task", pa.int32()), ("attempt", pa.int64()), ("rows", pa.int64())])
         yield pa.RecordBatch.from_pydict(report, schema=schema)
@@ -108,7 +108,7 @@ def row_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 class ChunkReceiver(Protocol):
     """Where the chunks of a task go: picklable, as the tasks may run elsewhere."""
 
-    def put(self, attempt: int, chunks: Iterator[Chunk]) -> int:
+    def receive(self, attempt: int, chunks: Iterator[Chunk]) -> int:
         """All chunks of one try of a task, or an error; returns how many rows they hold. Called in the task."""
 
 
@@ -185,7 +185,7 @@ class StagingReceiver:
     staging: Staging
     server: PostgresServer
 
-    def put(self, attempt: int, chunks: Iterator[Chunk]) -> int:
+    def receive(self, attempt: int, chunks: Iterator[Chunk]) -> int:
         """In one transaction. Without rows there is no connection."""
         import psycopg
 
@@ -194,7 +194,7 @@ class StagingReceiver:
             return 0
         try:
             with self.server.connect() as connection:
-                return self.staging.put(connection, attempt, chain([first], chunks))
+                return self.staging.insert(connection, attempt, chain([first], chunks))
         except SinkUnreachable as error:
             raise RuntimeError(fault_text("sink", f"{UNREACHABLE}{error.reason}")) from None
         except psycopg.Error as error:
@@ -265,7 +265,7 @@ class Staging:
         connection.execute(SQL(create).format(self.sql))
         connection.execute(SQL("ALTER TABLE {} ALTER COLUMN bytes SET STORAGE EXTERNAL").format(self.sql))
 
-    def put(self, connection: Connection, attempt: int, chunks: Iterator[Chunk]) -> int:
+    def insert(self, connection: Connection, attempt: int, chunks: Iterator[Chunk]) -> int:
         """A task's chunks, all of them or none; returns how many rows they hold."""
         from psycopg.sql import SQL
 

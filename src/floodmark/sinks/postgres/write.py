@@ -42,7 +42,7 @@ ATTEMPT, HEAD = struct.Struct(">q"), struct.Struct(">qq")
 LONGEST_FOLDER = 70
 """Systems take about a hundred bytes for the whole path of a socket."""
 BACKLOG = 128
-PutRows: TypeAlias = "Callable[[Connection, Load, CopyChunks, str], int]"
+WriteRows: TypeAlias = "Callable[[Connection, Load, CopyChunks, str], int]"
 """Brings the chunks into the target; returns the rows that were written."""
 InTransaction: TypeAlias = "Callable[[Connection, int], None]"
 """Called with the open transaction and the rows written, just before the commit."""
@@ -57,7 +57,7 @@ class Write:
     batch: Batch
     ledger: PostgresLedger
     staging: Staging
-    put: PutRows
+    write_rows: WriteRows
     in_transaction: InTransaction
 
     def run(self, load: Load | None, *, staged: bool) -> int | None:
@@ -122,7 +122,7 @@ class Write:
             with connection.transaction():
                 for setting in settings:
                     connection.execute(setting.encode())
-                written = self.put(connection, load, chunks, self.batch.kind)
+                written = self.write_rows(connection, load, chunks, self.batch.kind)
                 batch, entry = self.batch, self.ledger.lock(connection)
                 require_confirmed(entry.recorded if entry else None, batch, self.sink, self.server.describe())
                 if self._is_recorded(entry):
@@ -213,7 +213,7 @@ class SocketReceiver:
 
     path: str
 
-    def put(self, attempt: int, chunks: Iterator[Chunk]) -> int:
+    def receive(self, attempt: int, chunks: Iterator[Chunk]) -> int:
         rows = 0
         with socket.socket(socket.AF_UNIX) as stream:
             stream.connect(self.path)

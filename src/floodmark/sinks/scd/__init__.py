@@ -134,7 +134,7 @@ class Scd1:
         """The sink as part of a job, whose rows up to any batch can be read so."""
         return replace(self, _read_events=read)
 
-    def begun(self, ledger: str, session: Session) -> int | None:
+    def partial_batch(self, ledger: str, session: Session) -> int | None:
         """A batch whose events are in the log and not yet in the table."""
         batch = self._begun_batch(ledger, session)
         return batch.number if batch else None

@@ -144,6 +144,22 @@ class PruningLaws:
         assert open_store().read("orders") == renewed[1]
         assert list(open_store().history("orders")) == [renewed[1]]
 
+    def test_two_lists_of_files_of_one_job_are_kept_apart(self, open_store: OpenStore) -> None:
+        """Also where one of them begins anew while the other grows, and for every number of the history."""
+        steps = [
+            (["/in/a"], ["/in/x"]),
+            (["/in/a", "/in/b"], ["/in/x", "/in/y"]),
+            (["/in/c"], ["/in/x", "/in/y", "/in/z"]),
+        ]
+        states = [
+            replace(one, marks={**one.marks, "second": files(*second)})
+            for number, (first, second) in enumerate(steps, start=1)
+            for one in [record(number, landing=files(*first))]
+        ]
+        save(open_store(), *states)
+        assert open_store().read("orders") == states[-1]
+        assert list(open_store().history("orders")) == states[::-1]
+
     def test_a_forgotten_job_is_gone_and_others_stay(self, open_store: OpenStore) -> None:
         """Record, history, receipts, lease and look: as if it had never been."""
         store = open_store()
