@@ -189,7 +189,7 @@ class Story:
 
     def tell(self) -> None:
         """One after the other; each says what it is before it does it."""
-        print_line(f"A small shop, in {self.shop.folder}: files of orders go into a Delta table and into CSV files.")
+        print_line(f"A small shop in {self.shop.folder}: files of orders go to a Delta table and to CSV.")
         for number, part in enumerate((self.first_days, self.a_kill, self.the_rerun, self.late_and_broken), 1):
             print_line(painted(f"\n{number}. {part.__doc__}", "bold", sys.stdout))
             part()
@@ -202,14 +202,14 @@ class Story:
         self.shop.call("run")
 
     def a_kill(self) -> None:
-        """The third day arrives. This run is killed (SIGKILL) in the middle of its second sink."""
+        """The third day arrives; this run is killed in the middle of its second sink."""
         self.shop.arrive("2026-03-04", list(orders_of(2)))
         self.shop.usual_loop.run(self.shop.arrived(), is_killed=True)
         self.shop.run_and_kill()
         self.shop.call("marks", "show")
 
     def the_rerun(self) -> None:
-        """The next run finishes that batch: the Delta table has it already, the CSV files get it."""
+        """The next run finishes the batch: Delta has it already, the CSV gets it."""
         self.shop.usual_loop.run(self.shop.arrived())
         self.shop.call("run")
 
@@ -296,10 +296,9 @@ def next_commands(folder: Path) -> list[str]:
     is_script = own.name == "floodmark"
     program = "floodmark" if is_on_path or not is_script else os.path.relpath(own, folder.absolute())
     page = "serve" if find_spec("starlette") and find_spec("uvicorn") else "report -o report.html"
-    by_customer = "select customer, count(*) as orders, sum(amount) as total from orders group by customer"
     return [
         f"cd {folder}",
-        f'{program} query "{by_customer}"',
+        f'{program} query "select customer, sum(amount) from orders group by customer"',
         f'{program} quarantine replay orders --set "amount=12.50"',
         f"{program} {page}",
     ]
